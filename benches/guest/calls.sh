@@ -12,7 +12,7 @@ FEW=4000
 MANY=24000
 
 start_server() {
-    frwr-latency --device rxe0 --listen 10.9.0.1:$PORT > /tmp/server.out 2>&1 &
+    frwr latency --device rxe0 --listen 10.9.0.1:$PORT > /tmp/server.out 2>&1 &
     server=$!
     wait_for 30 grep -qs '^listening on' /tmp/server.out || { cat /tmp/server.out; return 1; }
 }
@@ -22,7 +22,7 @@ start_server() {
 client() { # iterations
     kill -0 $server 2> /dev/null || start_server || return 1
     # shellcheck disable=SC2086  # words of a command
-    timeout -s KILL 100 $under /h/bin/frwr-latency 10.9.0.1:$PORT --device rxe0 --op request --key request --size 4096 \
+    timeout -s KILL 100 $under /h/bin/frwr latency 10.9.0.1:$PORT --device rxe0 --op request --key request --size 4096 \
         --depth 32 --cores 1 --warm-up $warm_up --iterations "$1" --json > /tmp/latency.out 2> /tmp/latency.err
     code=$?
     keep_report

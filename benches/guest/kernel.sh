@@ -37,7 +37,7 @@ kernel_host() { # depth
 figure() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" /tmp/load.json; }
 
 our_host() { # depth
-    timeout -s KILL 60 frwr-reactor load --device rxe0 --connect $ADDRESS:$PORT --cores 1 --subsystem $NQN --bytes $BYTES \
+    timeout -s KILL 60 frwr load --device rxe0 --connect $ADDRESS:$PORT --cores 1 --subsystem $NQN --bytes $BYTES \
         --queue-depth "$1" --runtime 1 --json > /tmp/load.json 2> /tmp/load.err || { cat /tmp/load.json /tmp/load.err; return 1; }
     sample "ours_iops_$1" "$(figure iops)"
     sample "ours_median_$1" "$(figure p50)"

@@ -22,7 +22,7 @@ split_samples() { # name us_per_request
     awk -v name="$1" -v us="$2" -v from=$FROM -v to=$TO -v symbols="$LOGS/$1.symbols" '
         function part(  i, where, task, soft) {
             if (process == 0) return "idle"
-            if (dso[1] !~ /^\[/ || dso[1] == "[vdso]") return dso[1] ~ /^(frwr-latency|verbs_|ucx_rma)/ ? "program" : "libraries"
+            if (dso[1] !~ /^\[/ || dso[1] == "[vdso]") return dso[1] ~ /^(frwr|verbs_|ucx_rma)/ ? "program" : "libraries"
             for (i = 1; i <= frames; i++) {
                 if (task == "" && symbol[i] ~ /^rxe_(requester|responder|completer)$/) task = substr(symbol[i], 5)
                 if (symbol[i] ~ /do_softirq/) soft = 1
@@ -91,7 +91,7 @@ ours() { # name figure arguments...
     shift 2
     latency --runtime 1 --warm-up 0.2 "$@" || return 1
     alone=$($figure)
-    sampled /h/bin/frwr-latency --device rxe0 --one-process --cores $PROCESSOR --json --warm-up 0.2 --runtime 3 "$@" \
+    sampled /h/bin/frwr latency --device rxe0 --one-process --cores $PROCESSOR --json --warm-up 0.2 --runtime 3 "$@" \
         > /tmp/latency.out 2> /tmp/latency.err || { tail -n 3 /tmp/latency.err; return 1; }
     keep_report
     echo "$name: $alone us alone, $($figure) us sampled"

@@ -9,7 +9,7 @@
 #ifndef GID_INDEX
 #define GID_INDEX 1
 #endif
-/* What is this short is copied into its work request, as --inline-size of frwr-latency: none on soft RoCE, -DINLINE_BYTES=64 on cards. */
+/* What is this short is copied into its work request, as --inline-size of frwr latency: none on soft RoCE, -DINLINE_BYTES=64 on cards. */
 #ifndef INLINE_BYTES
 #define INLINE_BYTES 0
 #endif

@@ -11,7 +11,47 @@
 //! * [`Protocol`]: what the engine asks about messages. [`Event`]: what it tells.
 //!
 //! One turn of a loop is [`Engine::poll`], [`Engine::next_event`] until there is none, [`Engine::submit`] and the like,
-//! [`Engine::flush`]. `engine/examples/foreign_loop.rs` is such a loop, `apps/examples/own_protocol.rs` does it on reactors, and
+//! [`Engine::flush`]:
+//!
+//! ```
+//! use frwr_engine::{
+//!     Chunk, ConnectionId, Engine, Event, Protocol, RequestHandle, RequestStatus, Submission, SubmitError,
+//!     gather::Segment,
+//!     provider::{Access, Port},
+//! };
+//!
+//! /// Opens a piece of memory for one request: a peer may write there until it answers. Posted by the next flush.
+//! fn ask<P: Port>(
+//!     engine: &mut Engine<P>,
+//!     protocol: &mut impl Protocol,
+//!     peer: ConnectionId,
+//!     page: Segment,
+//! ) -> Result<RequestHandle, SubmitError> {
+//!     let submission = Submission {
+//!         message: &[0; 12], // The protocol's `announce` puts address and key there.
+//!         inline: &[],
+//!         chunks: &[Chunk { access: Access::RemoteWrite, segments: &[page] }],
+//!         invite_invalidation: true,
+//!         iova_cookie: 0,
+//!         cookie: 7,
+//!     };
+//!     engine.submit(peer, &submission, protocol)
+//! }
+//!
+//! fn turn<P: Port>(engine: &mut Engine<P>, protocol: &mut impl Protocol, now: core::time::Duration) {
+//!     engine.poll(now, protocol);
+//!     while let Some(event) = engine.next_event() {
+//!         if let Event::Completed { cookie, status: RequestStatus::Replied(reply), .. } = event {
+//!             // The key is dead: nobody changes the page any more.
+//!             println!("request {cookie}");
+//!             engine.release(reply);
+//!         }
+//!     }
+//!     engine.flush();
+//! }
+//! ```
+//!
+//! `engine/examples/foreign_loop.rs` is such a loop with both its ends, `apps/nvmf/examples/own_protocol.rs` does it on reactors, and
 //! `docs/embedding.md` leads through both. `docs/design.md` says which room may touch what.
 
 // The one exception is the room of a provider that calls C.

@@ -1,12 +1,6 @@
 //! A host and a target on one reactor, over the software NIC, with a load that keeps the queue full.
 
 use core::{convert::Infallible, time::Duration};
-use frwr_apps::{
-    host::{ADMIN_DATA_BYTES, Host, HostOptions},
-    nvmf::Nqn,
-    storage::MemoryStorage,
-    target::{Target, TargetOptions},
-};
 use frwr_engine::{
     Engine, EngineOptions,
     control::Control,
@@ -17,6 +11,12 @@ use frwr_engine::{
     },
 };
 use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};
+use frwr_nvmf::{
+    controller::{Target, TargetOptions},
+    host::{ADMIN_DATA_BYTES, Host, HostOptions},
+    storage::MemoryStorage,
+    wire::Nqn,
+};
 use frwr_reactor::{Clock, Context, Now, Options, Poller, Reactor, Schedule, Sleep, Source, VirtualClock, Wiring};
 use std::net::SocketAddr;
 

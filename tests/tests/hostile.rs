@@ -1,9 +1,9 @@
 //! Hostile peers on the software NIC, beside a host that behaves: each attack costs only itself, and is one line.
 
 use core::time::Duration;
-use frwr_apps::nvmf::Nqn;
-use frwr_apps::target::{Incident, TargetStatistics};
 use frwr_engine::provider::soft::{SoftDevice, SoftProfile};
+use frwr_nvmf::controller::{Incident, TargetStatistics};
+use frwr_nvmf::wire::Nqn;
 use frwr_tests::carried::{SUBSYSTEM, Stepped};
 use frwr_tests::hostile::{Names, Peer, World, all};
 
@@ -39,7 +39,7 @@ impl World for Soft {
 
 impl Soft {
     fn new(profile: SoftProfile) -> Self {
-        let change = |options: &mut frwr_apps::target::TargetOptions| {
+        let change = |options: &mut frwr_nvmf::controller::TargetOptions| {
             options.controllers = CONTROLLERS;
             options.in_capsule_bytes = 4096;
             options.connect_timeout = CONNECT_TIMEOUT;

@@ -1,6 +1,6 @@
 //! A worker thread that parks while it has nothing to do, with the same source as that of storages.
 
-#[path = "../../../apps/src/storage/file/next_order.rs"]
+#[path = "../../../apps/nvmf/src/storage/file/next_order.rs"]
 mod next_order;
 
 use frwr_mempool::lane;

@@ -1,6 +1,6 @@
 //! Capsules, and what they hold.
 
-use frwr_apps::nvmf::{
+use frwr_nvmf::wire::{
     DataPointer, Nqn, QueueKind, SerialNumber, Status, decode, in_capsule_data, last_segment, parse_command,
     parse_connect_data, parse_response,
 };

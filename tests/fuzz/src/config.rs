@@ -1,7 +1,8 @@
-//! The file of `frwr-reactor serve --config`.
+//! The file of `frwr serve --config`.
 
 use clap::Parser as _;
-use frwr_apps::runner::{CommandLine, ServeArguments, ServeConfig, Task};
+use frwr::runner::{ServeArguments, ServeConfig};
+use frwr::{CommandLine, Task};
 use std::io::{Seek as _, SeekFrom, Write as _};
 use tempfile::NamedTempFile;
 
@@ -19,7 +20,7 @@ impl Written {
     fn new() -> Self {
         let file = NamedTempFile::new().expect("a temporary file");
         let path = file.path().to_str().expect("a path that is text");
-        let line = CommandLine::try_parse_from(["frwr-reactor", "serve", "--config", path]).expect("a command line");
+        let line = CommandLine::try_parse_from(["frwr", "serve", "--config", path]).expect("a command line");
         let Some(Task::Serve(arguments)) = line.task else { unreachable!("it says serve") };
         Self { file, arguments }
     }

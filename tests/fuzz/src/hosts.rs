@@ -2,13 +2,13 @@
 
 use crate::script::Script;
 use core::time::Duration;
-use frwr_apps::host::{Host, HostOptions};
-use frwr_apps::nvmf::{
+use frwr_engine::gather::Segment;
+use frwr_engine::provider::soft::SoftPort;
+use frwr_nvmf::host::{Host, HostOptions};
+use frwr_nvmf::wire::{
     AnaGroup, AnaLogHeader, Command, CompletionQueueEntry, DISCOVERY_SUBSYSTEM, DiscoveryEntry, DiscoveryHeader,
     IdentifyController, Nqn, Status, cns, log_page,
 };
-use frwr_engine::gather::Segment;
-use frwr_engine::provider::soft::SoftPort;
 use frwr_support::nvmf_harness::host_options;
 use frwr_support::nvmf_harness::scripted::{Answer, Asked, Scripted};
 use std::{cell::RefCell, collections::HashMap, rc::Rc};

@@ -1,11 +1,11 @@
 //! What the halves of the latency bench send each other. Its decoders are nobody else's business, so their file is included.
 
 #[expect(dead_code, reason = "encoders of the other half")]
-#[path = "../../../apps/src/latency/message.rs"]
+#[path = "../../../apps/frwr/src/latency/message.rs"]
 mod message_format;
 
 mod parameters {
-    pub(super) use frwr_apps::latency::MAX_SEGMENTS;
+    pub(super) use frwr::latency::MAX_SEGMENTS;
 }
 
 use message_format::{HEADER_BYTES, Header, NOWHERE, RANGE_BYTES, name_ranges, ranges, word};

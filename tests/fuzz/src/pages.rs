@@ -1,6 +1,6 @@
 //! Data structures that a controller returns, as a host reads them.
 
-use frwr_apps::nvmf::{
+use frwr_nvmf::wire::{
     AnaGroup, AnaLogHeader, AnaState, ControllerCapabilities, ControllerConfiguration, ControllerStatus, DatasetRange,
     DiscoveryEntry, DiscoveryHeader, EffectsLog, ErrorLogEntry, FirmwareLog, HealthLog, IDENTIFY_BYTES,
     IdentifyActiveNamespaces, IdentifyController, IdentifyDescriptors, IdentifyNamespace, IdentifyNvmController, Nqn,

@@ -1,7 +1,7 @@
 //! Private data of the connection manager's messages.
 
-use frwr_apps::latency::{ConnectData, DecodeError, PROTOCOL_VERSION, Refusal};
-use frwr_apps::nvmf::{AcceptPrivateData, RejectPrivateData, RejectStatus, RequestPrivateData};
+use frwr::latency::{ConnectData, DecodeError, PROTOCOL_VERSION, Refusal};
+use frwr_nvmf::wire::{AcceptPrivateData, RejectPrivateData, RejectStatus, RequestPrivateData};
 use zerocopy::IntoBytes as _;
 
 /// Entries of the largest queue, and the highest queue, of a target.

@@ -1,8 +1,8 @@
 //! Inputs that lead somewhere: what the encoders make, and what people write.
 
 use crate::captures::{HOST, PCAP_HEAD};
-use frwr_apps::latency;
-use frwr_apps::nvmf::{
+use frwr::latency;
+use frwr_nvmf::wire::{
     self, Abort, AcceptPrivateData, BlockRange, Command, CompletionQueueEntry, Connect, ConnectData,
     ControllerCapabilities, ControllerConfiguration, DataPointer, DatasetManagement, DiscoveryEntry, DiscoveryHeader,
     GetFeatures, GetLogPage, Identify, IdentifyController, IdentifyNamespace, KeyedDataBlock, Nqn, Property,
@@ -21,13 +21,13 @@ fn commands() -> Vec<Command> {
     let (property, size) = (Property::Configuration, PropertySize::Four);
     let value = ControllerConfiguration::ENABLED.0.into();
     let log = GetLogPage {
-        page: nvmf::log_page::ANA,
+        page: wire::log_page::ANA,
         specific: 1,
         retain_event: true,
         length: 4096,
         offset: 1 << 33,
         offset_is_index: false,
-        namespace: nvmf::BROADCAST_NAMESPACE,
+        namespace: wire::BROADCAST_NAMESPACE,
         data: KEYED,
     };
     let connect = Connect {
@@ -42,8 +42,8 @@ fn commands() -> Vec<Command> {
         Command::Connect(connect),
         Command::PropertyGet(PropertyGet { property: Property::Capabilities, size: PropertySize::Eight }),
         Command::PropertySet(PropertySet { property, size, value }),
-        Command::Identify(Identify { structure: nvmf::cns::CONTROLLER, namespace: 0, data: KEYED }),
-        Command::SetFeatures(SetFeatures { feature: nvmf::feature::NUMBER_OF_QUEUES, save: false, value: 1 }),
+        Command::Identify(Identify { structure: wire::cns::CONTROLLER, namespace: 0, data: KEYED }),
+        Command::SetFeatures(SetFeatures { feature: wire::feature::NUMBER_OF_QUEUES, save: false, value: 1 }),
         Command::GetFeatures(GetFeatures { feature: 1, select: Select::Saved, value: 0, data: DataPointer::NONE }),
         Command::GetLogPage(log),
         Command::Abort(Abort { queue_id: 1, command_id: 9 }),

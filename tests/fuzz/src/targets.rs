@@ -2,15 +2,15 @@
 
 use crate::script::Script;
 use core::time::Duration;
-use frwr_apps::nvmf::{
-    Command, Connect, ConnectData, ControllerConfiguration, DYNAMIC_CONTROLLER, DataPointer, KeyedDataBlock, Nqn,
-    Property, PropertySet, PropertySize, RequestPrivateData, SubmissionQueueEntry,
-};
-use frwr_apps::storage::MemoryStorage;
-use frwr_apps::target::{Subsystem, Target, TargetListening, TargetOptions};
 use frwr_engine::control::Control;
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort, SoftProfile};
 use frwr_engine::provider::{Access, QueuePairId, RemoteRange};
+use frwr_nvmf::controller::{Subsystem, Target, TargetListening, TargetOptions};
+use frwr_nvmf::storage::MemoryStorage;
+use frwr_nvmf::wire::{
+    Command, Connect, ConnectData, ControllerConfiguration, DYNAMIC_CONTROLLER, DataPointer, KeyedDataBlock, Nqn,
+    Property, PropertySet, PropertySize, RequestPrivateData, SubmissionQueueEntry,
+};
 use frwr_support::nvmf_harness::{engine_of, memory, subsystem, target_options};
 use frwr_tests::hostile::{Dialed, Peer, World};
 use zerocopy::IntoBytes as _;

@@ -54,7 +54,7 @@ pub(crate) fn build(
 fn packages(files: &[File]) -> Vec<String> {
     let mut packages: Vec<String> = Vec::new();
     for file in files {
-        let package = format!("frwr-{}", crate::files::folder_of(&file.path));
+        let package = crate::files::package_of(&file.path);
         if !packages.contains(&package) {
             packages.push(package);
         }

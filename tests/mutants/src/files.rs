@@ -102,3 +102,11 @@ impl Files {
 pub(crate) fn folder_of(path: &str) -> &str {
     path.split_once("/src/").map_or("", |(folder, _)| folder)
 }
+
+/// The package that a file is of: `frwr-` and its folder's name, but for the programs', which is `frwr` itself.
+pub(crate) fn package_of(path: &str) -> String {
+    match folder_of(path).rsplit('/').next() {
+        Some("frwr") => "frwr".to_owned(),
+        folder => format!("frwr-{}", folder.unwrap_or_default()),
+    }
+}

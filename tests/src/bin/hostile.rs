@@ -25,8 +25,8 @@ fn main() -> ExitCode {
 #[cfg(feature = "verbs")]
 mod attack {
     use core::time::Duration;
-    use frwr_apps::nvmf::Nqn;
     use frwr_engine::provider::verbs::{VerbsDevice, VerbsOptions};
+    use frwr_nvmf::wire::Nqn;
     use frwr_reactor::Clock;
     use frwr_tests::hostile::{Names, Peer, World, all};
 

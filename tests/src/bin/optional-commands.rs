@@ -25,14 +25,14 @@ fn main() -> ExitCode {
 #[cfg(feature = "verbs")]
 mod commands {
     use core::time::Duration;
-    use frwr_apps::host::{Host, HostOptions, IoError, RequestError};
-    use frwr_apps::nvmf::{Nqn, Status};
     use frwr_engine::Engine;
     use frwr_engine::control::Control;
     use frwr_engine::gather::{MemoryId, Segment};
     use frwr_engine::provider::Device;
     use frwr_engine::provider::verbs::{VerbsDevice, VerbsOptions};
     use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};
+    use frwr_nvmf::host::{Host, HostOptions, IoError, RequestError};
+    use frwr_nvmf::wire::{Nqn, Status};
     use frwr_reactor::Clock;
 
     /// Blocks that are written, changed and read back.

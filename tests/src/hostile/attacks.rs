@@ -4,8 +4,8 @@ use super::capsules::{
     BLOCK_BYTES, connect, descriptor, enable, event_request, garbage, keyed, read, with_descriptor, write,
 };
 use super::peer::{Dialed, Peer, World};
-use frwr_apps::nvmf::{CompletionQueueEntry, Nqn, RequestPrivateData};
 use frwr_engine::provider::{Access, Device, QueuePairId, RemoteRange};
+use frwr_nvmf::wire::{CompletionQueueEntry, Nqn, RequestPrivateData};
 use zerocopy::IntoBytes;
 
 /// Entries of the attacks' queues.

@@ -1,6 +1,6 @@
 //! What the attacks send: capsules with fields that no host would choose.
 
-use frwr_apps::nvmf::{
+use frwr_nvmf::wire::{
     BlockRange, Command, Connect, ConnectData, ControllerConfiguration, DYNAMIC_CONTROLLER, DataPointer,
     KeyedDataBlock, Nqn, Property, PropertySet, PropertySize, Status, SubmissionQueueEntry, opcode,
 };

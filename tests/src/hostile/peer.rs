@@ -1,7 +1,6 @@
 //! Connections, messages and keys without any rule of an upper layer: what an engine would keep its caller from doing.
 
 use core::time::Duration;
-use frwr_apps::nvmf::{COMMAND_CAPSULE_BYTES, CompletionQueueEntry, RESPONSE_CAPSULE_BYTES, parse_response};
 use frwr_engine::provider::BaseId;
 use frwr_engine::provider::{
     Access, Answer, Chain, Command, CommandError, CompletionBatch, CompletionQueue, ConnectionEvent,
@@ -10,6 +9,7 @@ use frwr_engine::provider::{
     WorkRequest,
 };
 use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};
+use frwr_nvmf::wire::{COMMAND_CAPSULE_BYTES, CompletionQueueEntry, RESPONSE_CAPSULE_BYTES, parse_response};
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 

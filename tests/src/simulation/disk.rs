@@ -1,10 +1,10 @@
 //! A disk with delays, an order of its own, failures, and a cache that is lost with the power.
 
 use core::time::Duration;
-use frwr_apps::storage::{
+use frwr_mempool::DeviceMemory;
+use frwr_nvmf::storage::{
     AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, Storage, StorageError,
 };
-use frwr_mempool::DeviceMemory;
 use frwr_support::Random;
 use std::{cell::RefCell, rc::Rc};
 

@@ -9,9 +9,9 @@ use super::{
     scenario::{HostScenario, Scenario},
 };
 use core::time::Duration;
-use frwr_apps::host::{FollowerOrder, FollowerReport, Host, HostFailure, HostStatistics};
 use frwr_engine::gather::MemoryId;
 use frwr_mempool::DeviceMemory;
+use frwr_nvmf::host::{FollowerOrder, FollowerReport, Host, HostFailure, HostStatistics};
 use std::collections::VecDeque;
 
 /// One core of a host program.
@@ -202,7 +202,7 @@ impl Member {
     pub(super) fn own_bytes(&self, bounced: u64) -> u64 {
         // The bring-up reads Identify data, and later the host does where it was told of news.
         let ready = self.host.is_ready();
-        let admin = if ready { self.host.admin_bytes_open() } else { frwr_apps::host::ADMIN_DATA_BYTES as u64 };
+        let admin = if ready { self.host.admin_bytes_open() } else { frwr_nvmf::host::ADMIN_DATA_BYTES as u64 };
         admin + bounced
     }
 

@@ -3,10 +3,10 @@
 use super::block::Block;
 use super::desk::{Desk, Kind, Pending};
 use super::effects::Effects;
-use frwr_apps::{
+use frwr_nvmf::{
     host::{HostCompletion, IoError},
-    nvmf::Status,
     storage::Geometry,
+    wire::Status,
 };
 use frwr_support::Random;
 

@@ -2,17 +2,17 @@
 
 use super::{desk::Kind, faults::FAULTS, ledger::Work};
 use core::time::Duration;
-use frwr_apps::{
-    host::HostOptions,
-    nvmf::Nqn,
-    storage::{Features, Geometry},
-    target::{ADMIN_QUEUE_ENTRIES, MIN_BUFFER_BYTES, TargetOptions},
-};
 use frwr_engine::{
     DomainPolicy, EngineOptions, InvalidateOrder, InvalidateSignalling, IovaPolicy, OnPostError, ReceiveQueues,
     ReturnPolicy, StalePolicy,
     provider::soft::{SoftOptions, SoftProfile},
     signal::SignalPolicy,
+};
+use frwr_nvmf::{
+    controller::{ADMIN_QUEUE_ENTRIES, MIN_BUFFER_BYTES, TargetOptions},
+    host::HostOptions,
+    storage::{Features, Geometry},
+    wire::Nqn,
 };
 use frwr_support::Random;
 use std::net::SocketAddr;

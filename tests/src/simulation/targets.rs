@@ -8,7 +8,7 @@ use super::{
     scenario::Scenario,
 };
 use core::time::Duration;
-use frwr_apps::target::{HOME_CORE, Target, TargetListening, TargetMessage, TargetStatistics, place_queues};
+use frwr_nvmf::controller::{HOME_CORE, Target, TargetListening, TargetMessage, TargetStatistics, place_queues};
 use frwr_support::Random;
 use std::collections::VecDeque;
 

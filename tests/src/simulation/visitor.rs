@@ -7,9 +7,9 @@ use super::{
     scenario::Scenario,
 };
 use core::time::Duration;
-use frwr_apps::{
+use frwr_nvmf::{
     host::{Host, HostOptions},
-    nvmf::{DISCOVERY_SUBSYSTEM, Nqn},
+    wire::{DISCOVERY_SUBSYSTEM, Nqn},
 };
 
 /// A host of the discovery service.

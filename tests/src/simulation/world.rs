@@ -14,7 +14,7 @@ use super::{
     visitor::Visitor,
 };
 use core::time::Duration;
-use frwr_apps::nvmf::AnaState;
+use frwr_nvmf::wire::AnaState;
 use frwr_support::{Random, Run};
 
 /// Rounds in which the target has to begin to listen.

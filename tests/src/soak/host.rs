@@ -7,10 +7,6 @@ use super::{
     target::{ADDRESS, memory, region, subsystem},
 };
 use core::time::Duration;
-use frwr_apps::{
-    host::{Host, HostOptions},
-    nvmf::Nqn,
-};
 use frwr_engine::{
     control::Control,
     gather::MemoryId,
@@ -20,6 +16,10 @@ use frwr_engine::{
     },
 };
 use frwr_mempool::DeviceMemory;
+use frwr_nvmf::{
+    host::{Host, HostOptions},
+    wire::Nqn,
+};
 
 /// Pauses before a host comes back: a target that drops everybody is back at once.
 const BACK_OFF: Duration = Duration::from_millis(1);

@@ -8,7 +8,7 @@ use super::{
     target::Order,
 };
 use core::time::Duration;
-use frwr_apps::job::Random;
+use frwr::job::Random;
 use frwr_engine::provider::{FailureStatus, Port as _};
 use frwr_reactor::{Context, Now, Poller, ShutdownHandle, Sleep, Source};
 use std::sync::mpsc;

@@ -1,12 +1,10 @@
 //! What every block of one host's part of the namespace must hold. It outlives the host.
 
 use super::plan::Plan;
-use frwr_apps::{
-    host::{HostCompletion, IoError},
-    job::Random,
-};
+use frwr::job::Random;
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_mempool::DeviceMemory;
+use frwr_nvmf::host::{HostCompletion, IoError};
 use std::collections::BTreeMap;
 
 /// Bytes of a block: a page, so that each block can be a segment on every device.

@@ -1,6 +1,6 @@
 //! What one host does in one round, as drawn.
 
-use frwr_apps::job::Random;
+use frwr::job::Random;
 
 /// NICs that hosts may have.
 const PROFILES: [&str; 5] = ["reg_mr", "window", "umr", "umr:fixed-key", "rxe"];

@@ -4,16 +4,16 @@ use super::{
     HOSTS, audit,
     ledger::{BLOCK, BLOCKS},
 };
-use frwr_apps::{
-    nvmf::Nqn,
-    storage::MemoryStorage,
-    target::{Target, TargetListening, TargetOptions},
-};
 use frwr_engine::{
     control::Control,
     provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort},
 };
 use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};
+use frwr_nvmf::{
+    controller::{Target, TargetListening, TargetOptions},
+    storage::MemoryStorage,
+    wire::Nqn,
+};
 use frwr_reactor::{Clock, Context, Now, Placement, Poller, PollerError, Reactors, Seat, Sleep, Source};
 use std::sync::mpsc;
 

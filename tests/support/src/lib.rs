@@ -1,7 +1,8 @@
 //! What tests share.
 //!
 //! * [`engine_harness`]: two engines that are stepped by hand, recorded and scripted; with feature `nvmf`, `nvmf_harness`: a host and a
-//!   target of NVMe over Fabrics, and either beside a peer that does anything. They are a library, and not a module of each test
+//!   target of NVMe over Fabrics, and either beside a peer that does anything, and
+//!   `storage_harness`: storages of all kinds, and disks that fail. They are a library, and not a module of each test
 //!   binary, because a binary that compiles and instantiates them by itself takes five to eight times as long to build.
 //! * What simulations are made of: seeds and what is drawn from them, the journal of a run, running many, shrinking one that failed, and
 //!   what goes wrong inside a software NIC.
@@ -23,6 +24,9 @@ mod report;
 mod run;
 mod seeds;
 mod shrink;
+#[cfg(feature = "nvmf")]
+#[allow(missing_docs, reason = "steps of tests, which their names say")]
+pub mod storage_harness;
 mod trace;
 
 pub use cut::{Cut, UnknownCut};

@@ -35,16 +35,16 @@ rounds() { # name keys command...
 # The report of a run, without its list of cores, whose members have the same names.
 keep_report() { tail -n 1 /tmp/latency.out | sed 's/"per_core":\[[^]]*\],*//' > /tmp/latency.json; }
 
-# One run of frwr-latency on rxe0 with both ends in one process and on one core, as the loops in C are; its report is
+# One run of frwr latency on rxe0 with both ends in one process and on one core, as the loops in C are; its report is
 # /tmp/latency.json.
 latency() { # arguments...
     rm -f /tmp/latency.json
-    timeout -s KILL 60 /h/bin/frwr-latency --device rxe0 --one-process --cores 1 --json "$@" > /tmp/latency.out 2> /tmp/latency.err
+    timeout -s KILL 60 /h/bin/frwr latency --device rxe0 --one-process --cores 1 --json "$@" > /tmp/latency.out 2> /tmp/latency.err
     code=$?
     keep_report
     echo "$*: $(cat /tmp/latency.json)"
     # The last line is the reason where there is no figure.
-    [ $code -eq 0 ] || { tail -n 1 /tmp/latency.err | grep . || echo "frwr-latency: exit code $code"; return 1; }
+    [ $code -eq 0 ] || { tail -n 1 /tmp/latency.err | grep . || echo "frwr latency: exit code $code"; return 1; }
 }
 
 # A number of that report; of times the median is p50.

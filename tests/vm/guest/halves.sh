@@ -1,6 +1,6 @@
 # shellcheck shell=dash
-# For jobs that run frwr-reactor's serve and load as two processes: `. /h/guest/halves.sh` after setting what differs.
-# Needs the programs frwr-reactor and frwr-check, built with the feature verbs.
+# For jobs that run frwr serve and load as two processes: `. /h/guest/halves.sh` after setting what differs.
+# Needs the program frwr, built with the feature verbs.
 # shellcheck disable=SC2034  # jobs read some
 SERVE_DEVICE=${SERVE_DEVICE:-rxe0}
 LOAD_DEVICE=${LOAD_DEVICE:-rxe0}
@@ -19,7 +19,7 @@ said() { grep -qs "$1" "$LOGS/serve.stderr"; }
 start_serve() { # arguments...
     # What the one before said must not be taken for this one's.
     rm -f "$LOGS/serve.json" "$LOGS/serve.stderr"
-    frwr-reactor serve --device "$SERVE_DEVICE" --listen "$ADDRESS" --namespace $SERVED --cores 0 --json "$@" \
+    frwr serve --device "$SERVE_DEVICE" --listen "$ADDRESS" --namespace $SERVED --cores 0 --json "$@" \
         > "$LOGS/serve.json" 2> "$LOGS/serve.stderr" &
     serve=$!
     wait_for 30 said '^listening on' || { cat "$LOGS/serve.stderr"; return 1; }
@@ -33,7 +33,7 @@ end_serve() {
 }
 
 load_file() { # arguments...
-    timeout -s KILL 100 frwr-reactor load --device "$LOAD_DEVICE" --connect "$ADDRESS" --cores 1 "$@"
+    timeout -s KILL 100 frwr load --device "$LOAD_DEVICE" --connect "$ADDRESS" --cores 1 "$@"
 }
 
 # What programs have of the devices, by kind: a line "KIND COUNT" each; of all of them, or of all but one process. Whose an object is
@@ -56,7 +56,7 @@ is_seen() { # file of objects_beside
 # Not behind `timeout`, so that $load is its process.
 start_load() { # arguments...
     rm -f /tmp/load.json /tmp/load.err
-    frwr-reactor load --device "$LOAD_DEVICE" --connect "$ADDRESS" --cores 1 --json "$@" \
+    frwr load --device "$LOAD_DEVICE" --connect "$ADDRESS" --cores 1 --json "$@" \
         > /tmp/load.json 2> /tmp/load.err &
     load=$!
     wait_for 60 grep -qs 'mixed load' /tmp/load.err || { cat /tmp/load.err; return 1; }

@@ -1,6 +1,6 @@
 # shellcheck shell=dash
 # Keys on the wire: serve and load on two devices whose frames really cross, captured and decoded by a program that asks
-# neither of them; then load on the Linux kernel's target. Needs the programs frwr-reactor and roce-keys.
+# neither of them; then load on the Linux kernel's target. Needs the programs frwr and roce-keys.
 # tools: tcpdump:tcpdump
 # limit: 240
 HOST=10.9.1.1
@@ -28,7 +28,7 @@ keys_of() { # name key_indices_that_come_round load_argument...
     /h/bin/tcpdump --immediate-mode -U -Z root -i v0 -s 256 -B 65536 -w "/tmp/$capture.pcap" udp port 4791 2> "$LOGS/tcpdump.stderr" &
     dump=$!
     wait_for 20 capturing || return 1
-    timeout -s KILL 100 frwr-reactor load --device rxe1 --connect $ADDRESS --cores 1 "$@"
+    timeout -s KILL 100 frwr load --device rxe1 --connect $ADDRESS --cores 1 "$@"
     code=$?
     wait_for 20 is_written "/tmp/$capture.pcap"
     kill -INT $dump && wait $dump
@@ -52,7 +52,7 @@ one_at_a_time() { # name load_argument...
 }
 
 start_serve() { # arguments...
-    frwr-reactor serve --device rxe2 --listen $ADDRESS --namespace /tmp/captured --cores 0 "$@" 2> "$LOGS/serve.stderr" &
+    frwr serve --device rxe2 --listen $ADDRESS --namespace /tmp/captured --cores 0 "$@" 2> "$LOGS/serve.stderr" &
     serve=$!
     wait_for 30 serve_is_up
 }

@@ -1,9 +1,9 @@
 # shellcheck shell=dash
-# frwr-check where something is missing: it says what, with the remedy, and ends with 0.
+# frwr check where something is missing: it says what, with the remedy, and ends with 0.
 # tools: setpriv:util-linux
 FEW_LIBRARIES=/tmp/lib
 
-# frwr-check says each of these, behind "* " with the remedy in the next line.
+# frwr check says each of these, behind "* " with the remedy in the next line.
 says() { # command... -- regex...
     local command=""
     while [ "$1" != -- ]; do command="$command $1"; shift; done
@@ -19,7 +19,7 @@ says() { # command... -- regex...
 }
 
 everything_is_there() {
-    frwr-check > /tmp/said || return 1
+    frwr check > /tmp/said || return 1
     cat /tmp/said
     # What soft RoCE deviates in is known, and no shortcoming of this machine.
     grep -q '^\* rxe0 deviates from the specification: ' /tmp/said &&
@@ -31,11 +31,11 @@ without_libraries() {
     mkdir -p $FEW_LIBRARIES
     cp /h/lib/ld-linux* /h/lib/libc.so* /h/lib/libm.so* /h/lib/libgcc_s.so* $FEW_LIBRARIES/
     mount --bind $FEW_LIBRARIES /h/lib || return 1
-    says /h/bin/frwr-check -- 'libibverbs.so.1 was not found' 'librdmacm.so.1 was not found' 'rxe0 cannot be opened'
+    says /h/bin/frwr check -- 'libibverbs.so.1 was not found' 'librdmacm.so.1 was not found' 'rxe0 cannot be opened'
     code=$?
-    /h/bin/frwr-check --json > /tmp/json
+    /h/bin/frwr check --json > /tmp/json
     json=$?
-    /h/bin/frwr-reactor load --device rxe0 --connect 10.9.0.1:4420 > /tmp/out 2> /tmp/err
+    /h/bin/frwr load --device rxe0 --connect 10.9.0.1:4420 > /tmp/out 2> /tmp/err
     load=$?
     umount /h/lib
     cat /tmp/json /tmp/err
@@ -45,7 +45,7 @@ without_libraries() {
 
 without_device_files() {
     mount -t tmpfs none /dev/infiniband || return 1
-    says frwr-check -- '/dev/infiniband/rdma_cm is missing' '/dev/infiniband/uverbs0 is missing' 'rxe0 cannot be opened'
+    says frwr check -- '/dev/infiniband/rdma_cm is missing' '/dev/infiniband/uverbs0 is missing' 'rxe0 cannot be opened'
     code=$?
     umount /dev/infiniband
     return $code
@@ -53,7 +53,7 @@ without_device_files() {
 
 without_permission() {
     chmod 600 /dev/infiniband/uverbs0 /dev/infiniband/rdma_cm
-    says /h/bin/setpriv --reuid 1000 --regid 1000 --clear-groups /h/bin/frwr-check -- \
+    says /h/bin/setpriv --reuid 1000 --regid 1000 --clear-groups /h/bin/frwr check -- \
         '/dev/infiniband/rdma_cm may not be opened' '/dev/infiniband/uverbs0 may not be opened' 'rxe0 cannot be opened'
     code=$?
     chmod 666 /dev/infiniband/uverbs0 /dev/infiniband/rdma_cm
@@ -62,19 +62,19 @@ without_permission() {
 
 with_permission_only() {
     chmod 666 /dev/infiniband/uverbs0 /dev/infiniband/rdma_cm
-    /h/bin/setpriv --reuid 1000 --regid 1000 --clear-groups /h/bin/frwr-check --device rxe0 | tee /tmp/said
+    /h/bin/setpriv --reuid 1000 --regid 1000 --clear-groups /h/bin/frwr check --device rxe0 | tee /tmp/said
     grep -qE '^self-test .* passed, .* 0 failed' /tmp/said
 }
 
 with_little_locked_memory() {
     ulimit -l 64
     # Root may lock what it wants by this capability.
-    says /h/bin/setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock /h/bin/frwr-check -- '64 KiB may be locked'
+    says /h/bin/setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock /h/bin/frwr check -- '64 KiB may be locked'
 }
 
 without_an_active_port() {
     ip link set dummy0 down
-    says frwr-check -- 'no port of any RDMA device is active'
+    says frwr check -- 'no port of any RDMA device is active'
     code=$?
     ip link set dummy0 up
     return $code

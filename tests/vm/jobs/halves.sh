@@ -1,5 +1,5 @@
 # shellcheck shell=dash
-# frwr-reactor serve and load as two processes over the device: a file there and back, and what ends a run.
+# frwr serve and load as two processes over the device: a file there and back, and what ends a run.
 # limit: 300
 . /h/guest/halves.sh
 COPY=/tmp/copy
@@ -45,7 +45,7 @@ the_target_goes_away() {
     [ $code -eq 1 ] && grep -q '^caught: the host gave up' /tmp/load.err
 }
 
-run_test check_lists_the_device frwr-check --device rxe0
+run_test check_lists_the_device frwr check --device rxe0
 run_test nobody_listens_is_told_in_one_line fails_with 1 '^error: no session with' load_file --reconnects 1
 run_test serve_listens start_serve
 run_test a_copy_has_the_same_bytes a_copy_has_the_same_bytes

@@ -1,7 +1,7 @@
 # shellcheck shell=dash
 # {kernel host, our host} x {kernel target, our target}: the same 4 KiB random reads in one boot, as a table. The figures
 # are printed, never asserted; that every run verifies or ends without errors is.
-# Needs the program frwr-reactor, built with the feature verbs.
+# Needs the program frwr, built with the feature verbs.
 # tools: fio:fio
 # limit: 300
 # own-boot
@@ -34,7 +34,7 @@ said() { grep -q '^listening on' "$LOGS/serve.stderr"; }
 
 our_target() {
     head -c 67108864 /dev/zero > /tmp/served
-    frwr-reactor serve --device rxe0 --listen $ADDRESS:$PORT --namespace /tmp/served --cores 0 --queue-depth 64 --json \
+    frwr serve --device rxe0 --listen $ADDRESS:$PORT --namespace /tmp/served --cores 0 --queue-depth 64 --json \
         > "$LOGS/serve.json" 2> "$LOGS/serve.stderr" &
     serve=$!
     wait_for 30 said
@@ -65,7 +65,7 @@ figure() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" /tmp/load.json; }
 
 our_host() { # target nqn
     for depth in 1 32; do
-        timeout -s KILL 100 frwr-reactor load --device rxe0 --connect $ADDRESS:$PORT --cores 1 --subsystem "$2" \
+        timeout -s KILL 100 frwr load --device rxe0 --connect $ADDRESS:$PORT --cores 1 --subsystem "$2" \
             --bytes $BYTES --queue-depth $depth --runtime $SECONDS_EACH --json > /tmp/load.json || {
             cat /tmp/load.json
             return 1

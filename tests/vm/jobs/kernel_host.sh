@@ -1,6 +1,6 @@
 # shellcheck shell=dash
-# The Linux kernel's NVMe host on a disk that frwr-reactor serves: discovery, nvme-cli, a file system, verified load, and
-# what happens when one side goes away. Needs the program frwr-reactor, built with the feature verbs.
+# The Linux kernel's NVMe host on a disk that frwr serves: discovery, nvme-cli, a file system, verified load, and
+# what happens when one side goes away. Needs the program frwr, built with the feature verbs.
 # tools: nvme:nvme-cli fio:fio mkfs.ext4:e2fsprogs fsck.ext4:e2fsprogs
 # limit: 300
 IP=10.9.0.1
@@ -29,7 +29,7 @@ said() { grep -q "$1" "$LOGS/$serve_log.stderr"; }
 serve() { # log_name arguments...
     serve_log=$1
     shift
-    frwr-reactor serve --json "$@" > "$LOGS/$serve_log.json" 2> "$LOGS/$serve_log.stderr" &
+    frwr serve --json "$@" > "$LOGS/$serve_log.json" 2> "$LOGS/$serve_log.stderr" &
     serve=$!
     wait_for 60 said '^listening on' || { cat "$LOGS/$serve_log.stderr"; return 1; }
 }
@@ -241,7 +241,7 @@ serial = "BY-A-FILE"
 [[subsystem.namespace]]
 file = "$SERVED"
 END
-    frwr-reactor serve --config $CONFIGURATION --check-config && serve configured --config $CONFIGURATION
+    frwr serve --config $CONFIGURATION --check-config && serve configured --config $CONFIGURATION
 }
 
 the_host_sees_what_the_file_says() {

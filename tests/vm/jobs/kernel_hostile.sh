@@ -1,6 +1,6 @@
 # shellcheck shell=dash
 # Hostile and confused peers attack the target while the Linux kernel's host works on it: each attack costs only itself,
-# and is one line of the target's. Needs the programs frwr-reactor and hostile, built with the feature verbs.
+# and is one line of the target's. Needs the programs frwr and hostile, built with the feature verbs.
 # tools: fio:fio rping:rdmacm-utils
 # limit: 200
 # own-boot
@@ -19,7 +19,7 @@ said() { grep -q "$1" "$LOGS/serve.stderr"; }
 
 start_serve() {
     head -c 33554432 /dev/urandom > $SERVED
-    frwr-reactor serve --device rxe0 --listen $IP:$PORT --namespace $SERVED --block-size 4096 --subsystem $NQN --cores 0 --json \
+    frwr serve --device rxe0 --listen $IP:$PORT --namespace $SERVED --block-size 4096 --subsystem $NQN --cores 0 --json \
         --hosts 8 --in-capsule 4096 > "$LOGS/serve.json" 2> "$LOGS/serve.stderr" &
     serve=$!
     wait_for 60 said '^listening on' || { cat "$LOGS/serve.stderr"; return 1; }

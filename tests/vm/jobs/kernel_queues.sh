@@ -1,7 +1,7 @@
 # shellcheck shell=dash
 # Our host with I/O queues on two cores, on the Linux kernel's target (nvmet-rdma): verified load, a grant of fewer queues, and
 # a target that goes away and comes back.
-# Needs the program frwr-reactor, built with the feature verbs.
+# Needs the program frwr, built with the feature verbs.
 # limit: 200
 # own-boot
 ADDRESS=10.9.0.1
@@ -30,7 +30,7 @@ subsystem() {
 }
 
 load_it() { # arguments...
-    timeout -s KILL 120 frwr-reactor load --device rxe0 --connect $ADDRESS:$PORT --subsystem $NQN --cores 0,1 --json "$@"
+    timeout -s KILL 120 frwr load --device rxe0 --connect $ADDRESS:$PORT --subsystem $NQN --cores 0,1 --json "$@"
 }
 
 # One number of the JSON line in /tmp/load.json.

@@ -1,6 +1,6 @@
 # shellcheck shell=dash
-# The Linux kernel's NVMe host on a disk that frwr-reactor serves from two cores: its two I/O queues are on a core each.
-# Needs the program frwr-reactor, built with the feature verbs.
+# The Linux kernel's NVMe host on a disk that frwr serves from two cores: its two I/O queues are on a core each.
+# Needs the program frwr, built with the feature verbs.
 # tools: nvme:nvme-cli fio:fio
 # limit: 120
 IP=10.9.0.1
@@ -18,7 +18,7 @@ said() { grep -q "$1" "$LOGS/spread.stderr"; }
 
 # At all addresses of the machine.
 start_serve() {
-    frwr-reactor serve --device rxe0 --listen 0.0.0.0:$PORT --namespace $SERVED --backing auto --subsystem $NQN --allow-host $HOST \
+    frwr serve --device rxe0 --listen 0.0.0.0:$PORT --namespace $SERVED --backing auto --subsystem $NQN --allow-host $HOST \
         --cores 0,1 --json > "$LOGS/spread.json" 2> "$LOGS/spread.stderr" &
     serve=$!
     wait_for 60 said '^listening on' || { cat "$LOGS/spread.stderr"; return 1; }

@@ -1,7 +1,7 @@
 # shellcheck shell=dash
 # Our host on the Linux kernel's target (nvmet-rdma): verified load, all block sizes, scatter lists, keys counted on both
 # sides, and a target that goes away and comes back.
-# Needs the programs frwr-reactor and optional-commands, built with the feature verbs.
+# Needs the programs frwr and optional-commands, built with the feature verbs.
 # limit: 400
 # own-boot
 ADDRESS=10.9.0.1
@@ -44,7 +44,7 @@ subsystem() {
 }
 
 load_it() { # arguments...
-    timeout -s KILL 200 frwr-reactor load --device rxe0 --connect $ADDRESS:$PORT --cores 1 --subsystem $NQN "$@"
+    timeout -s KILL 200 frwr load --device rxe0 --connect $ADDRESS:$PORT --cores 1 --subsystem $NQN "$@"
 }
 
 # One number of the JSON line in /tmp/load.json.
@@ -79,7 +79,7 @@ block_sizes() { # nsid least factor
 }
 
 discovered() {
-    frwr-reactor discover --device rxe0 --connect $ADDRESS:$PORT | tee /tmp/discovered
+    frwr discover --device rxe0 --connect $ADDRESS:$PORT | tee /tmp/discovered
     grep -q "^rdma *$ADDRESS *$PORT *nvm *$NQN\$" /tmp/discovered
 }
 
@@ -178,7 +178,7 @@ counted_by_the_kernel() { # load argument...
     local opening kernel ours
     begin_trace rxe_bind_mw rxe_invalidate_mw || return 1
     # Opening the device tests it first; nobody listens at this port.
-    frwr-reactor load --device rxe0 --connect $ADDRESS:1 --reconnects 0 --cores 1
+    frwr load --device rxe0 --connect $ADDRESS:1 --reconnects 0 --cores 1
     end_trace || return 1
     opening=$(traced)
     begin_trace rxe_bind_mw rxe_invalidate_mw || return 1

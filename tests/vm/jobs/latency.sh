@@ -1,5 +1,5 @@
 # shellcheck shell=dash
-# frwr-latency over soft RoCE, as two processes and as one: each operation, key and way to kill it; peers that die.
+# frwr latency over soft RoCE, as two processes and as one: each operation, key and way to kill it; peers that die.
 # limit: 300
 ADDRESS=10.9.0.1
 LONG="--runtime 60 --warm-up 0"
@@ -13,7 +13,7 @@ field() { # name file
 
 start_server() {
     rm -f "$LOGS/latency.stderr"
-    frwr-latency --device rxe0 --cores 0 > "$LOGS/latency.stdout" 2> "$LOGS/latency.stderr" &
+    frwr latency --device rxe0 --cores 0 > "$LOGS/latency.stdout" 2> "$LOGS/latency.stderr" &
     server=$!
     wait_for 30 said '^listening on 10.9.0.1:49200' || { cat "$LOGS/latency.stderr"; return 1; }
 }
@@ -26,7 +26,7 @@ end_server() {
 }
 
 client() { # arguments...
-    timeout -s KILL 60 frwr-latency $ADDRESS --device rxe0 --cores 1 "$@"
+    timeout -s KILL 60 frwr latency $ADDRESS --device rxe0 --cores 1 "$@"
 }
 
 # So many requests of this kind, with so many work requests each.
@@ -40,7 +40,7 @@ measures() { # requests work_requests command...
 }
 
 one_process() { # arguments...
-    timeout -s KILL 60 frwr-latency --device rxe0 --one-process --cores 0,1 "$@"
+    timeout -s KILL 60 frwr latency --device rxe0 --one-process --cores 0,1 "$@"
 }
 
 every_request() {
@@ -104,7 +104,7 @@ several_sizes() {
 
 start_client() {
     # shellcheck disable=SC2086  # several words
-    frwr-latency $ADDRESS --device rxe0 --cores 1 $LONG --json > /tmp/client.json 2> /tmp/client.err &
+    frwr latency $ADDRESS --device rxe0 --cores 1 $LONG --json > /tmp/client.json 2> /tmp/client.err &
     client=$!
 }
 

@@ -18,9 +18,9 @@ limited() { # KiB command...
     (ulimit -l "$limit" && exec /h/bin/setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock "$@")
 }
 
-load_with_little_memory() { limited 64 /h/bin/frwr-reactor load --device rxe0 --connect "$ADDRESS" --cores 1 --runtime 1; }
+load_with_little_memory() { limited 64 /h/bin/frwr load --device rxe0 --connect "$ADDRESS" --cores 1 --runtime 1; }
 serve_with_little_memory() {
-    limited 64 timeout 60 /h/bin/frwr-reactor serve --device rxe0 --listen 10.9.0.1:4421 --namespace $SERVED --cores 0
+    limited 64 timeout 60 /h/bin/frwr serve --device rxe0 --listen 10.9.0.1:4421 --namespace $SERVED --cores 0
 }
 
 LITTLE_MEMORY='^error: .*locked memory.* 64 KiB.*ulimit -l'
@@ -33,9 +33,9 @@ run_test a_port_that_does_not_exist fails_with 1 '^error: .*port.* 9' load_file 
 run_test a_bad_mtu fails_with 2 '^error: --mtu is 1500: must be 256,' load_file --mtu 1500
 run_test a_bad_retry_count fails_with 2 '^error: --retry-count is 8: must be from 0 to 7' load_file --retry-count 8
 run_test a_device_that_does_not_exist fails_with 1 '^error: there is no RDMA device mlx5_0; devices here: rxe0' \
-    frwr-reactor load --device mlx5_0 --connect "$ADDRESS"
+    frwr load --device mlx5_0 --connect "$ADDRESS"
 run_test an_address_of_nobody fails_with 1 '^error: --listen 10.77.0.1:4420: .*(errno 99 EADDRNOTAVAIL)' \
-    frwr-reactor serve --device rxe0 --listen 10.77.0.1:4420 --namespace $SERVED --cores 0
+    frwr serve --device rxe0 --listen 10.77.0.1:4420 --namespace $SERVED --cores 0
 run_test load_with_little_memory fails_with 1 "$LITTLE_MEMORY" load_with_little_memory
 run_test serve_with_little_memory fails_with 1 "$LITTLE_MEMORY" serve_with_little_memory
 run_test serve_ends end_serve

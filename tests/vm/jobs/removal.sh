@@ -17,7 +17,7 @@ ended_well() { # process stderr
 }
 
 the_device_goes() {
-    frwr-reactor serve --device rxe0 --listen 10.9.0.1:4421 --namespace $SERVED --cores 0 > /tmp/idle.out 2> /tmp/idle.err &
+    frwr serve --device rxe0 --listen 10.9.0.1:4421 --namespace $SERVED --cores 0 > /tmp/idle.out 2> /tmp/idle.err &
     idle=$!
     wait_for 30 grep -q '^listening on' /tmp/idle.err && start_load --runtime 60 || return 1
     timeout 60 rdma link delete rxe0 &

@@ -65,7 +65,7 @@ moves_a_file() {
 }
 
 a_host_dies() {
-    frwr-reactor load --device "$LOAD_DEVICE" --connect "$ADDRESS" --cores 1 --file $FILE --runtime 600 \
+    frwr load --device "$LOAD_DEVICE" --connect "$ADDRESS" --cores 1 --file $FILE --runtime 600 \
         > /tmp/load.json 2> /tmp/load.err &
     load=$!
     live_a_while

@@ -36,7 +36,7 @@ summary() { # trace
 
 posts_are_doorbells_and_little_else_happens() {
     timeout -s KILL 100 strace -f -ttt -e trace=all -o /tmp/trace \
-        /h/bin/frwr-reactor load --device rxe0 --connect "$ADDRESS" --cores 1 --runtime 8 --json \
+        /h/bin/frwr load --device rxe0 --connect "$ADDRESS" --cores 1 --runtime 8 --json \
         > /tmp/report 2> /tmp/load.err || { cat /tmp/load.err; return 1; }
     cat /tmp/load.err /tmp/report
     grep -c . /tmp/trace

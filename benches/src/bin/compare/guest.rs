@@ -10,8 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Programs of frwr-apps that the jobs start.
-const PROGRAMS: &[&str] = &["frwr-latency", "frwr-reactor"];
+/// Programs of frwr that the jobs start.
+const PROGRAMS: &[&str] = &["frwr"];
 /// Peers in C, and what pkg-config is asked for.
 const PEERS: &[(&str, &[&str])] = &[
     ("verbs_write", &["libibverbs"]),
@@ -171,7 +171,7 @@ fn run(places: &Places, jobs: &[&str]) -> Result<(), String> {
 fn build(places: &Places) -> Result<(), String> {
     eprintln!("guest: building {}", PROGRAMS.join(", "));
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "-q", "--release", "-p", "frwr-apps", "--features", "verbs"]);
+    cargo.args(["build", "-q", "--release", "-p", "frwr", "--features", "verbs"]);
     cargo.args(PROGRAMS.iter().flat_map(|name| ["--bin", name]));
     cargo.current_dir(&places.root).env("CARGO_TARGET_DIR", places.target.join("guest"));
     let output = cargo.output().map_err(|error| format!("cargo: {error}"))?;
@@ -224,7 +224,7 @@ mod tests {
     use super::super::figure::Best;
     use super::*;
 
-    const TEXT: &str = "a 5\nab 7\na 4.5\n= a\nb x\n! c frwr-latency: no such device\nd\n";
+    const TEXT: &str = "a 5\nab 7\na 4.5\n= a\nb x\n! c frwr: no such device\nd\n";
 
     #[test]
     fn samples_are_read_by_name() {
@@ -232,7 +232,7 @@ mod tests {
             ("a", Ok((vec![5.0, 4.5], true))),
             ("ab", Ok((vec![7.0], false))),
             ("b", Err("b: \"x\" is no number".to_owned())),
-            ("c", Err("frwr-latency: no such device".to_owned())),
+            ("c", Err("frwr: no such device".to_owned())),
             ("d", Ok((Vec::new(), false))),
             ("e", Ok((Vec::new(), false))),
         ] {

@@ -70,7 +70,7 @@ impl Binaries {
 
 /// The unit tests of a package are in a binary of the package's name.
 fn is_library(binary: &str) -> bool {
-    binary.starts_with("frwr_")
+    binary == "frwr" || binary.starts_with("frwr_")
 }
 
 /// What a line of cargo's says was made.

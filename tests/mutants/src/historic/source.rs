@@ -7,7 +7,7 @@ use std::path::Path;
 /// Where the names are listed for the compiler.
 const NAMES: &str = "mempool/src/mutant/names.rs";
 /// Where conditions may stand.
-const SOURCES: &[&str] = &["mempool/src", "engine/src", "reactor/src", "apps/src"];
+const SOURCES: &[&str] = &["mempool/src", "engine/src", "reactor/src", "apps/nvmf/src", "apps/frwr/src"];
 /// What stands in front of the name of a condition.
 const CONDITION: &str = "mutant!(";
 /// The historic bugs of the field, each of which is a mutant or has a reason why not: a letter, and how many there are.

@@ -1,11 +1,11 @@
 //! A reply says that it invalidated a key that is not the request's (fault 17).
 
 use super::{ENDS, Effects, Fault};
-use frwr_apps::nvmf::RESPONSE_CAPSULE_BYTES;
 use frwr_engine::provider::{
     Success, TokenKind,
     fault::{CompletionFault, CompletionFilter},
 };
+use frwr_nvmf::wire::RESPONSE_CAPSULE_BYTES;
 
 pub(super) const FAULT: Fault = Fault {
     name: "foreign key",

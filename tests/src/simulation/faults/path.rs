@@ -1,7 +1,7 @@
 //! The path to the namespace goes or comes back (ANA).
 
 use super::{Effects, Fault};
-use frwr_apps::nvmf::AnaState;
+use frwr_nvmf::wire::AnaState;
 
 const STATES: [AnaState; 4] = [AnaState::Optimized, AnaState::NonOptimized, AnaState::Inaccessible, AnaState::Change];
 

@@ -2,11 +2,11 @@
 
 use super::memory;
 use core::time::Duration;
-use frwr_apps::storage::{
+use frwr_mempool::DeviceMemory;
+use frwr_nvmf::storage::{
     AttachError, CompletionBatch, Cookie, Features, Geometry, MemoryStorage, Operation, QueueFull, Storage,
     StorageStatistics,
 };
-use frwr_mempool::DeviceMemory;
 use std::{cell::Cell, rc::Rc};
 
 /// How far operations get.

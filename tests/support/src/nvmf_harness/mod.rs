@@ -7,16 +7,16 @@ pub mod scripted;
 pub mod spread;
 
 use core::time::Duration;
-use frwr_apps::host::{Host, HostCompletion, HostError, HostOptions};
-use frwr_apps::nvmf::Nqn;
-use frwr_apps::storage::{MemoryStorage, Storage};
-use frwr_apps::target::{Subsystem, Target, TargetListening, TargetOptions};
 use frwr_engine::control::Control;
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_engine::provider::Device;
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
 use frwr_engine::{Engine, EngineOptions};
 use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};
+use frwr_nvmf::controller::{Subsystem, Target, TargetListening, TargetOptions};
+use frwr_nvmf::host::{Host, HostCompletion, HostError, HostOptions};
+use frwr_nvmf::storage::{MemoryStorage, Storage};
+use frwr_nvmf::wire::Nqn;
 
 /// All profiles of the software NIC.
 pub const PROFILES: [&str; 5] = ["reg_mr", "window", "umr", "umr:fixed-key", "rxe"];

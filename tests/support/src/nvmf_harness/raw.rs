@@ -2,12 +2,6 @@
 
 use super::{engine, engine_of, memory, target_options};
 use core::time::Duration;
-use frwr_apps::nvmf::{
-    self, Command, CompletionQueueEntry, Connect, ConnectData, DataPointer, KeyedDataBlock, Nqn, QueueKind,
-    RejectPrivateData, RequestPrivateData, SubmissionQueueEntry,
-};
-use frwr_apps::storage::{MemoryStorage, Storage};
-use frwr_apps::target::{Subsystem, Target, TargetListening, TargetOptions, place_queues};
 use frwr_engine::control::Control;
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_engine::mr::Grant;
@@ -19,6 +13,12 @@ use frwr_engine::{
     RequestHandle, RequestStatus, Submission, WatchedClock,
 };
 use frwr_mempool::DeviceMemory;
+use frwr_nvmf::controller::{Subsystem, Target, TargetListening, TargetOptions, place_queues};
+use frwr_nvmf::storage::{MemoryStorage, Storage};
+use frwr_nvmf::wire::{
+    self, Command, CompletionQueueEntry, Connect, ConnectData, DataPointer, KeyedDataBlock, Nqn, QueueKind,
+    RejectPrivateData, RequestPrivateData, SubmissionQueueEntry,
+};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use zerocopy::IntoBytes;
@@ -31,7 +31,7 @@ impl Protocol for Names {
     fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
         let [grant] = grants else { return Ok(()) };
         let pointer: [u8; 16] = message[24..40].try_into().unwrap();
-        if nvmf::last_segment(pointer).is_some() {
+        if wire::last_segment(pointer).is_some() {
             // Every block of the list is a part of the same key's bytes.
             let mut address = grant.address;
             for descriptor in message[64..].as_chunks_mut::<16>().0 {
@@ -48,7 +48,7 @@ impl Protocol for Names {
     }
 
     fn classify(&mut self, connection: ConnectionId, prefix: &[u8], _: u32) -> Message {
-        let Ok(response) = nvmf::parse_response(prefix) else { return Message::Malformed };
+        let Ok(response) = wire::parse_response(prefix) else { return Message::Malformed };
         match self.0.get(&(connection.index, response.command_id.get())) {
             Some(request) => Message::Reply(*request),
             None => Message::Malformed,
@@ -264,7 +264,7 @@ impl<S: Storage> Raw<S> {
                     let mut bytes = [0; 16];
                     assert_eq!(self.engine.message(&received, 0, &mut bytes), 16);
                     self.engine.release(received);
-                    self.responses.push(nvmf::parse_response(&bytes).unwrap());
+                    self.responses.push(wire::parse_response(&bytes).unwrap());
                 }
                 _ => {}
             }
@@ -298,7 +298,7 @@ impl<S: Storage> Raw<S> {
 
     /// Sends the Connect of an admin queue, and awaits nothing.
     pub fn begin_session(&mut self, admin: ConnectionId) {
-        self.begin_session_of(admin, &connect_data(nvmf::DYNAMIC_CONTROLLER));
+        self.begin_session_of(admin, &connect_data(wire::DYNAMIC_CONTROLLER));
     }
 
     /// The same of any host and subsystem.
@@ -421,7 +421,7 @@ impl<S: Storage> Raw<S> {
     ) -> CompletionQueueEntry {
         let entry = command.encode(0).unwrap();
         // What a host here can say, a target understands.
-        assert!([QueueKind::Admin, QueueKind::Io].iter().any(|queue| nvmf::decode(&entry, *queue).is_ok()));
+        assert!([QueueKind::Admin, QueueKind::Io].iter().any(|queue| wire::decode(&entry, *queue).is_ok()));
         self.exchange(connection, entry, data)
     }
 
@@ -439,7 +439,7 @@ impl<S: Storage> Raw<S> {
 
     /// An enabled controller: its admin connection and its identifier.
     pub fn controller(&mut self) -> (ConnectionId, u16) {
-        self.controller_of(&connect_data(nvmf::DYNAMIC_CONTROLLER))
+        self.controller_of(&connect_data(wire::DYNAMIC_CONTROLLER))
     }
 
     /// The same of any host and subsystem.
@@ -453,10 +453,10 @@ impl<S: Storage> Raw<S> {
 
     /// Sets CC.EN.
     pub fn enable(&mut self, admin: ConnectionId) {
-        let set = nvmf::PropertySet {
-            property: nvmf::Property::Configuration,
-            size: nvmf::PropertySize::Four,
-            value: nvmf::ControllerConfiguration::ENABLED.0.into(),
+        let set = wire::PropertySet {
+            property: wire::Property::Configuration,
+            size: wire::PropertySize::Four,
+            value: wire::ControllerConfiguration::ENABLED.0.into(),
         };
         assert!(self.command(admin, Command::PropertySet(set), None).status().is_success());
     }

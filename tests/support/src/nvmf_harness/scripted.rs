@@ -2,12 +2,6 @@
 
 use super::{BLOCK, LoneHost, engine, memory, subsystem, target_options};
 use core::time::Duration;
-use frwr_apps::host::{HostCompletion, HostOptions};
-use frwr_apps::nvmf::{
-    self, AcceptPrivateData, Command, CompletionQueueEntry, ControllerCapabilities, ControllerConfiguration,
-    ControllerStatus, DataPointer, IdentifyController, IdentifyNamespace, IdentifyNvmController, Property, QueueKind,
-    RequestPrivateData, ShutdownStatus, Status, SubmissionQueueEntry, cns,
-};
 use frwr_engine::control::Control;
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_engine::mr::Grant;
@@ -18,12 +12,18 @@ use frwr_engine::{
     ResponseRequest,
 };
 use frwr_mempool::DeviceMemory;
+use frwr_nvmf::host::{HostCompletion, HostOptions};
+use frwr_nvmf::wire::{
+    self, AcceptPrivateData, Command, CompletionQueueEntry, ControllerCapabilities, ControllerConfiguration,
+    ControllerStatus, DataPointer, IdentifyController, IdentifyNamespace, IdentifyNvmController, Property, QueueKind,
+    RequestPrivateData, ShutdownStatus, Status, SubmissionQueueEntry, cns,
+};
 use std::collections::HashMap;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Identify structures and log pages that may be on their way at the same time.
 const PAGES: usize = 64;
-const PAGE: usize = nvmf::IDENTIFY_BYTES;
+const PAGE: usize = wire::IDENTIFY_BYTES;
 /// I/O queues of a session that a rule may grant.
 const MAX_QUEUES: u16 = 8;
 /// Receives of a queue.
@@ -161,14 +161,14 @@ impl Controller {
                         ConnectionOptions { peer_receives: asked.receives.into(), ..ConnectionOptions::default() };
                     let connection = self.engine.accept(incoming, &self.accepts_with, &options).unwrap();
                     self.queues.insert(connection, asked.queue_id);
-                    self.sessions += u32::from(asked.queue_id == nvmf::ADMIN_QUEUE);
+                    self.sessions += u32::from(asked.queue_id == wire::ADMIN_QUEUE);
                 }
                 Event::Received { connection, received } => {
-                    let mut bytes = [0; nvmf::COMMAND_CAPSULE_BYTES];
+                    let mut bytes = [0; wire::COMMAND_CAPSULE_BYTES];
                     let copied = self.engine.message(&received, 0, &mut bytes);
                     self.engine.release(received);
                     if copied == bytes.len() {
-                        self.received(connection, nvmf::parse_command(&bytes).unwrap().0);
+                        self.received(connection, wire::parse_command(&bytes).unwrap().0);
                     }
                 }
                 Event::Disconnected { connection, .. } | Event::OpenFailed { connection, .. } => {
@@ -184,13 +184,13 @@ impl Controller {
 
     fn received(&mut self, connection: ConnectionId, entry: SubmissionQueueEntry) {
         let queue_id = self.queues[&connection];
-        let kind = if queue_id == nvmf::ADMIN_QUEUE { QueueKind::Admin } else { QueueKind::Io };
+        let kind = if queue_id == wire::ADMIN_QUEUE { QueueKind::Admin } else { QueueKind::Io };
         // The list of a command's data blocks is in nobody's way here: no data of I/O is moved.
         let mut plain = entry;
-        if nvmf::last_segment(entry.data).is_some() {
+        if wire::last_segment(entry.data).is_some() {
             plain.data = DataPointer::NONE.encode().unwrap();
         }
-        let command = nvmf::decode(&plain, kind).unwrap();
+        let command = wire::decode(&plain, kind).unwrap();
         let asked = Asked { connection, queue_id, entry, command, session: self.sessions };
         self.asked.push(asked);
         let answer = (self.rule)(&asked).unwrap_or_else(|| self.usual(&command));

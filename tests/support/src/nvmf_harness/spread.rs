@@ -6,13 +6,13 @@ use super::{
     engine_of, memory,
 };
 use core::time::Duration;
-use frwr_apps::host::{FollowerOrder, FollowerReport};
-use frwr_apps::storage::MemoryStorage;
 use frwr_engine::control::Control;
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_engine::provider::Port;
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
 use frwr_mempool::DeviceMemory;
+use frwr_nvmf::host::{FollowerOrder, FollowerReport};
+use frwr_nvmf::storage::MemoryStorage;
 use std::collections::VecDeque;
 
 /// One host and its memory.

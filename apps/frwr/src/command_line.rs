@@ -1,0 +1,79 @@
+//! What a person can ask of `frwr`, and what is said of what nobody can.
+
+use crate::{
+    check, latency,
+    output::{Output, failure, success, usage_line},
+    runner::{Arguments, DiscoverArguments, LoadArguments, ServeArguments},
+};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use std::ffi::OsString;
+
+/// Exit code of wrong arguments.
+const USAGE: u8 = 2;
+
+/// Moves a file through registered requests between a storage target and a host, each on its own core.
+///
+/// Writes FILE into a namespace, reads it back in random order, checks its SHA-256, then keeps a mixed load with
+/// per-block verification going. Without FILE it moves its own executable. Target and host are in this process, over the
+/// software NIC; `serve` and `load` are the two halves over an RDMA device. A file of such a name is given as ./serve.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "frwr",
+    version,
+    propagate_version = true,
+    allow_negative_numbers = true,
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true
+)]
+pub struct CommandLine {
+    /// What is done, if not the whole job.
+    #[command(subcommand)]
+    pub task: Option<Task>,
+    /// Arguments of the whole job.
+    #[command(flatten)]
+    pub arguments: Arguments,
+}
+
+/// What is done instead of the whole job.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Task {
+    /// The target: serves a file's bytes as a namespace over an RDMA device, until SIGINT or SIGTERM.
+    ///
+    /// The namespace holds the file's bytes, padded with zeros to whole blocks. It lives in memory: hosts may write to it,
+    /// the file itself is never written, unless --backing says that the namespace is the file. With --config, whatever the
+    /// file says.
+    Serve(ServeArguments),
+    /// The host: moves a namespace, or a file, over an RDMA device from or to a target, then keeps a load going.
+    ///
+    /// Connects to a target and reads its namespace in random order, or writes FILE there first; prints the SHA-256 of what
+    /// was read, then keeps a load going in which every block is checked: against FILE and what was written since, or
+    /// against the first copy. Nobody else may write to the same blocks meanwhile. A connection that ends is set up again.
+    Load(LoadArguments),
+    /// Lists what a discovery service knows: transport, address, port, kind and name of each subsystem.
+    Discover(DiscoverArguments),
+    /// Measures how fast memory is opened to a peer, used, and closed again.
+    Latency(Box<latency::Arguments>),
+    /// What this machine offers to frwr, and what falls short.
+    Check(check::Arguments),
+}
+
+/// What is printed where the arguments, of which the first is the program's name, are no command line: help that was asked for, or
+/// what is wrong in one line.
+#[must_use]
+pub fn mistaken(arguments: &[OsString], error: clap::Error) -> Output {
+    if !error.use_stderr() {
+        return success(error.to_string());
+    }
+    let json = arguments.iter().any(|argument| argument == "--json");
+    let message = match arguments.get(1).and_then(|task| task.to_str()) {
+        Some("latency") => {
+            // What is no text is no flag either.
+            let said: Vec<String> = arguments.iter().skip(2).map(|said| said.to_string_lossy().into_owned()).collect();
+            latency::explained(error, &said, &latency::Arguments::command())
+        }
+        Some("check") => check::explained(&error, arguments.iter().any(|argument| argument == "sizing")),
+        Some(half @ ("serve" | "load" | "discover")) => usage_line(&format!("frwr {half}"), &error),
+        _ => usage_line("frwr", &error),
+    };
+    failure(json, USAGE, "usage", &message)
+}

@@ -1,0 +1,17 @@
+//! What the program `frwr` is made of: the main job and its halves, the latency bench, the machine check.
+
+#![forbid(unsafe_code)]
+
+mod address;
+pub mod check;
+mod command_line;
+mod failures;
+pub mod job;
+pub mod latency;
+pub mod output;
+pub mod result_file;
+pub mod runner;
+pub mod signals;
+pub mod watch;
+
+pub use command_line::{CommandLine, Task, mistaken};

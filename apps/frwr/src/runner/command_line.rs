@@ -1,0 +1,156 @@
+//! The whole job as a person asks for it.
+
+use super::{
+    arguments::{CommonArguments, JobArguments},
+    error::RunError,
+};
+use clap::{Args, ValueEnum};
+use core::time::Duration;
+use frwr_engine::provider::soft::SoftProfile;
+use frwr_mempool::region::PagePolicy;
+use frwr_nvmf::storage::MAX_BLOCK_BYTES;
+use frwr_reactor::{CoreList, Placement};
+use std::path::PathBuf;
+
+/// Share of reads in a mixed load unless another one is asked for, in percent.
+pub(super) const DEFAULT_READ_SHARE: u8 = 70;
+
+/// The whole job, in one process.
+#[derive(Clone, Debug, Args)]
+pub struct Arguments {
+    /// The file to move.
+    pub file: Option<PathBuf>,
+    /// Device: soft, or soft:PROFILE with PROFILE one of reg_mr, window, umr, umr:fixed-key, rxe.
+    #[arg(long, value_name = "DEVICE", default_value = "soft")]
+    pub device: String,
+    /// Cores, such as 0,1 or 2-3: the first carries the target, the second the host; one core carries both; `unpinned`
+    /// leaves both to the kernel. Default: two physical cores if there are, else one.
+    #[arg(long, value_name = "LIST")]
+    pub cores: Option<String>,
+    /// What every run takes.
+    #[command(flatten)]
+    pub common: CommonArguments,
+    /// What the host does.
+    #[command(flatten)]
+    pub job: JobArguments,
+    /// Breaks something on purpose.
+    #[arg(long, value_name = "FAULT", value_enum)]
+    pub inject: Option<Inject>,
+}
+
+/// What to break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Inject {
+    /// The target spoils data: the run must fail.
+    CorruptData,
+    /// The host's device says that keys are invalidated while they are not: the run must fail.
+    SkipInvalidate,
+    /// The target drops the connection in mid-load: the run must go on and lose nothing.
+    KillPeer,
+}
+
+impl Inject {
+    /// As on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CorruptData => "corrupt-data",
+            Self::SkipInvalidate => "skip-invalidate",
+            Self::KillPeer => "kill-peer",
+        }
+    }
+
+    /// The run is to go on without loss, and not to fail.
+    #[must_use]
+    pub fn is_to_be_survived(self) -> bool {
+        match self {
+            Self::CorruptData | Self::SkipInvalidate => false,
+            Self::KillPeer => true,
+        }
+    }
+}
+
+/// The arguments of the whole job, checked.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The file to move.
+    pub file: PathBuf,
+    /// Which device the software NIC imitates.
+    pub profile: SoftProfile,
+    /// Where the reactors go; `None` lets the machine decide.
+    pub placement: Option<Placement>,
+    /// Requests in flight.
+    pub queue_depth: u32,
+    /// Bytes per block.
+    pub block_bytes: u32,
+    /// How long the mixed load goes on.
+    pub runtime: Duration,
+    /// Percent.
+    pub read_share: u8,
+    /// Machine-readable output.
+    pub json: bool,
+    /// Where records go.
+    pub trace: Option<PathBuf>,
+    /// Where the lives of keys go.
+    pub trace_keys: Option<PathBuf>,
+    /// The target invalidates keys.
+    pub remote_invalidate: bool,
+    /// Kind of memory.
+    pub pages: PagePolicy,
+    /// What to break.
+    pub inject: Option<Inject>,
+    /// Seed of everything.
+    pub seed: u64,
+}
+
+impl Config {
+    /// Checks arguments.
+    ///
+    /// # Errors
+    /// [`RunError`] names limit, value and remedy.
+    pub fn new(arguments: Arguments) -> Result<Self, RunError> {
+        let Arguments { file, device, cores, common, job, inject } = arguments;
+        job.check()?;
+        common.check(MAX_BLOCK_BYTES)?;
+        let file = match file {
+            Some(file) => file,
+            None => std::env::current_exe().map_err(|source| RunError::OwnExecutable { source })?,
+        };
+        Ok(Self {
+            file,
+            profile: profile(&device)?,
+            placement: cores.as_deref().map(placement).transpose()?,
+            queue_depth: job.queue_depth,
+            block_bytes: common.block_size,
+            runtime: Duration::from_secs(job.runtime),
+            read_share: job.read_share.unwrap_or(DEFAULT_READ_SHARE),
+            json: common.json,
+            trace: job.trace,
+            trace_keys: common.trace_keys,
+            remote_invalidate: !common.no_remote_invalidate,
+            pages: common.pages.policy(),
+            inject,
+            seed: job.seed,
+        })
+    }
+}
+
+fn profile(device: &str) -> Result<SoftProfile, RunError> {
+    let unknown = || RunError::Device { value: device.to_owned() };
+    match device.split_once(':') {
+        None if device == "soft" => Ok(SoftProfile::RegMr),
+        Some(("soft", name)) => name.parse().map_err(|_| unknown()),
+        _ => Err(unknown()),
+    }
+}
+
+fn placement(list: &str) -> Result<Placement, RunError> {
+    if list == "unpinned" {
+        return Ok(Placement::Unpinned { reactors: 2 });
+    }
+    let cores: CoreList = list.parse().map_err(|source| RunError::CoreList { source })?;
+    match cores.cores().len() {
+        1 | 2 => Ok(Placement::Cores(cores.cores().to_vec())),
+        count => Err(RunError::CoreCount { value: count }),
+    }
+}

@@ -1,0 +1,374 @@
+//! `frwr serve --config FILE`: everything that a target can be told, in TOML.
+
+use super::{
+    arguments::{
+        MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, Pages, address, bytes_with_unit, check_address, check_block_size, range,
+    },
+    device_arguments::{DeviceArguments, RegistrationKind},
+    error::RunError,
+    namespaces::{MediumConfig, NamespaceConfig, SubsystemConfig, served_twice},
+    serve_command::{
+        DEFAULT_HOSTS, DEFAULT_IN_CAPSULE, DEFAULT_IO_QUEUES, DEFAULT_MAX_SILENCE, DEFAULT_MAX_TRANSFER,
+        DEFAULT_QUEUE_DEPTH, ServeConfig, check_max_transfer, check_queues, check_shared_receives, check_subsystem,
+    },
+};
+use crate::address::Purpose;
+use clap::ValueEnum as _;
+use core::time::Duration;
+use frwr_engine::provider::ConnectionParameters;
+use frwr_nvmf::{
+    controller::{AllowedHosts, MAX_CORES, MAX_NAMESPACES, MAX_SUBSYSTEMS},
+    storage::{Backing, MAX_BLOCK_BYTES, MediumKind},
+    wire::{Nqn, SerialNumber},
+};
+use serde::{Deserialize, Deserializer, de::Error as _};
+use std::{
+    io::{self, Read as _},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+use toml::Spanned;
+
+/// Largest file: what a person writes is far smaller.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
+/// Largest namespace in memory: what no machine has, so that sizes can be added up.
+const MAX_MEMORY_BYTES: u64 = 1 << 44;
+/// Bytes per block unless a namespace says otherwise.
+const DEFAULT_BLOCK_BYTES: u32 = 4096;
+
+/// The file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tables {
+    device: String,
+    listen: Address,
+    gid_index: Option<u8>,
+    ib_port: Option<u8>,
+    mtu: Option<u32>,
+    traffic_class: Option<u8>,
+    ack_timeout: Option<u8>,
+    inline_size: Option<u32>,
+    thread_domains: Option<bool>,
+    retry_count: Option<u8>,
+    rnr_retry_count: Option<u8>,
+    cores: Option<String>,
+    pages: Option<String>,
+    queue_depth: Option<u32>,
+    hosts: Option<u16>,
+    io_queues: Option<u16>,
+    in_capsule: Option<u32>,
+    data_blocks: Option<u8>,
+    shared_receives: Option<u32>,
+    max_transfer: Option<Size>,
+    max_silence: Option<u64>,
+    remote_invalidate: Option<bool>,
+    runtime: Option<u64>,
+    #[serde(default)]
+    subsystem: Vec<Spanned<SubsystemTable>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SubsystemTable {
+    nqn: String,
+    allowed_hosts: Option<Vec<String>>,
+    serial: Option<String>,
+    #[serde(default)]
+    namespace: Vec<Spanned<NamespaceTable>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamespaceTable {
+    memory: Option<Size>,
+    load: Option<PathBuf>,
+    file: Option<PathBuf>,
+    device: Option<PathBuf>,
+    block_size: Option<u32>,
+    read_only: Option<bool>,
+    backing: Option<BackingName>,
+    direct: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum BackingName {
+    Auto,
+    Ring,
+    Thread,
+}
+
+/// An address as the command line takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Address(SocketAddr);
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        address(&text).map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// Bytes, as a number or as text with a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Size(u64);
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(u64),
+            Text(String),
+        }
+        let bytes = match Written::deserialize(deserializer).map_err(|_| D::Error::custom(SIZE_HELP))? {
+            Written::Number(bytes) => Some(bytes),
+            Written::Text(text) => bytes_with_unit(&text),
+        };
+        bytes.map(Self).ok_or_else(|| D::Error::custom(SIZE_HELP))
+    }
+}
+
+const SIZE_HELP: &str = "must be a number of bytes, or one with K, M, G or T behind it, such as \"64M\"";
+
+/// Reads and checks a file.
+///
+/// # Errors
+/// [`RunError::ConfigFile`] where it cannot be read, [`RunError::Config`] with its line.
+pub(super) fn read(path: &Path) -> Result<ServeConfig, RunError> {
+    let unreadable = |source| RunError::ConfigFile { path: path.to_owned(), source };
+    // A pipe has no size before it was read, and what writes to it may never end.
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(MAX_CONFIG_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_CONFIG_BYTES {
+        return Err(RunError::ConfigTooLong { path: path.to_owned(), most: MAX_CONFIG_BYTES });
+    }
+    range("the size of --config", bytes.len() as u64, 1, MAX_CONFIG_BYTES)?;
+    let text =
+        String::from_utf8(bytes).map_err(|error| unreadable(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+    parse(path, &text)
+}
+
+fn parse(path: &Path, text: &str) -> Result<ServeConfig, RunError> {
+    let source = Source { path, text };
+    let tables: Tables = toml::from_str(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| source.line(span.start));
+        // One line, whatever the parser says.
+        let message = for_people(&error.message().split_whitespace().collect::<Vec<_>>().join(" "));
+        // What is missing has no line of its own.
+        let key = source.key_in(line).filter(|_| !message.starts_with("missing field"));
+        source.error(line, &key.map_or(message.clone(), |key| format!("{key}: {message}")))
+    })?;
+    let mut subsystems = Vec::new();
+    source.counted("subsystem", 1, tables.subsystem.len(), MAX_SUBSYSTEMS)?;
+    for table in &tables.subsystem {
+        subsystems.push(source.subsystem(table)?);
+    }
+    for (index, (subsystem, table)) in subsystems.iter().zip(&tables.subsystem).enumerate() {
+        let mut others = subsystems.iter().take(index);
+        let line = source.line(table.span().start);
+        if others.clone().any(|other| other.nqn == subsystem.nqn) {
+            return Err(source.error(line, "nqn: another subsystem has the same name; give each its own"));
+        }
+        if subsystem.serial.is_some() && others.any(|other| other.serial == subsystem.serial) {
+            let reason = "serial: another subsystem has the same, and hosts take both for one disk; give each its own";
+            return Err(source.error(source.find(line, "serial"), reason));
+        }
+    }
+    if let Some((place, reason)) = served_twice(subsystems.iter().flat_map(|subsystem| &subsystem.namespaces)) {
+        let table = tables.subsystem.iter().flat_map(|subsystem| &subsystem.as_ref().namespace).nth(place);
+        let line = table.map_or(1, |table| source.line(table.span().start));
+        let key = if table.is_some_and(|table| table.as_ref().device.is_some()) { "device" } else { "file" };
+        return Err(source.error(source.find(line, key), &format!("{key}: {reason}")));
+    }
+    config(&tables, subsystems).map_err(|error| source.of_key(1, error))
+}
+
+/// What the parser says in words of Rust, in those of the file, and where to read on.
+fn for_people(message: &str) -> String {
+    let numbers = [("u8", u64::from(u8::MAX)), ("u16", u16::MAX.into()), ("u32", u32::MAX.into()), ("u64", u64::MAX)];
+    let number = numbers.into_iter().find_map(|(name, most)| {
+        let said = message.strip_suffix(name)?.strip_suffix("expected ")?;
+        Some(format!("{said}expected a whole number from 0 to {most} at most"))
+    });
+    let said = number.unwrap_or_else(|| message.to_owned());
+    let said = said.replace(" as i128,", ",").replace(" as u128,", ",");
+    format!("{said}; docs/config.md lists keys and values")
+}
+
+/// What is outside of subsystems, checked by the rules of the command line.
+fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConfig, RunError> {
+    let defaults = ConnectionParameters::default();
+    let device = DeviceArguments {
+        device: Some(tables.device.clone()),
+        gid_index: tables.gid_index,
+        ib_port: tables.ib_port.unwrap_or(1),
+        mtu: tables.mtu,
+        traffic_class: tables.traffic_class,
+        ack_timeout: tables.ack_timeout,
+        inline_size: tables.inline_size,
+        no_thread_domains: tables.thread_domains == Some(false),
+        // A target opens no memory to its hosts.
+        registration: RegistrationKind::Auto,
+        retry_count: tables.retry_count.unwrap_or(defaults.retry_count),
+        rnr_retry_count: tables.rnr_retry_count.unwrap_or(defaults.rnr_retry_count),
+        cores: tables.cores.clone(),
+    };
+    let pages = tables.pages.as_deref().unwrap_or("auto");
+    let pages = Pages::from_str(pages, false).map_err(|_| RunError::Pages { value: pages.to_owned() })?;
+    let queue_depth = tables.queue_depth.unwrap_or(DEFAULT_QUEUE_DEPTH);
+    let hosts = tables.hosts.unwrap_or(DEFAULT_HOSTS);
+    let io_queues = tables.io_queues.unwrap_or(DEFAULT_IO_QUEUES);
+    let in_capsule = tables.in_capsule.unwrap_or(DEFAULT_IN_CAPSULE);
+    let data_blocks = tables.data_blocks.unwrap_or(1);
+    range("--queue-depth", queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
+    range("--runtime", tables.runtime.unwrap_or(0), 0, MAX_RUNTIME_SECONDS)?;
+    check_address("--listen", tables.listen.0, Purpose::Listen)?;
+    check_queues(hosts, io_queues, in_capsule, data_blocks)?;
+    let placement = device.placement(MAX_CORES.into())?;
+    check_shared_receives(tables.shared_receives, queue_depth, io_queues, placement.as_ref())?;
+    let Size(max_transfer) = tables.max_transfer.unwrap_or(Size(DEFAULT_MAX_TRANSFER.into()));
+    check_max_transfer(max_transfer)?;
+    let max_silence = tables.max_silence.unwrap_or(DEFAULT_MAX_SILENCE);
+    range("--max-silence", max_silence, 0, MAX_RUNTIME_SECONDS)?;
+    Ok(ServeConfig {
+        parameters: device.parameters()?,
+        placement,
+        device: device.device()?,
+        listen: tables.listen.0,
+        subsystems,
+        queue_depth,
+        hosts,
+        io_queues,
+        in_capsule,
+        data_blocks,
+        shared_receives: tables.shared_receives,
+        // Checked: 8 MiB at most.
+        max_transfer: max_transfer as u32,
+        max_silence: Duration::from_secs(max_silence),
+        runtime: tables.runtime.map(Duration::from_secs),
+        json: false,
+        check_only: false,
+        remote_invalidate: tables.remote_invalidate.unwrap_or(true),
+        pages: pages.policy(),
+        trace_keys: None,
+    })
+}
+
+/// The text, to say where something is wrong.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    fn subsystem(&self, table: &Spanned<SubsystemTable>) -> Result<SubsystemConfig, RunError> {
+        let line = self.line(table.span().start);
+        let SubsystemTable { nqn, allowed_hosts, serial, namespace } = table.as_ref();
+        let name = |key: &str, text: &str| {
+            let reason = |error| format!("{key}: {text:?}: {error}");
+            Nqn::new(text).map_err(|error| self.error(self.find(line, key), &reason(error)))
+        };
+        let hosts = allowed_hosts.as_ref().map(|hosts| hosts.iter().map(|host| name("allowed_hosts", host)).collect());
+        let serial = serial.as_deref().map(|serial| {
+            let reason = |error| format!("serial: {serial:?}: {error}");
+            SerialNumber::new(serial).map_err(|error| self.error(self.find(line, "serial"), &reason(error)))
+        });
+        self.counted_at(line, "namespace", 1, namespace.len(), MAX_NAMESPACES)?;
+        let nqn = name("nqn", nqn)?;
+        check_subsystem(&nqn).map_err(|error| {
+            let text = error.to_string().replacen("--subsystem is", "nqn is", 1);
+            self.error(self.find(line, "nqn"), &text)
+        })?;
+        Ok(SubsystemConfig {
+            nqn,
+            allowed_hosts: hosts.transpose()?.map_or(AllowedHosts::Any, AllowedHosts::Listed),
+            serial: serial.transpose()?,
+            namespaces: namespace.iter().map(|table| self.namespace(table)).collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn namespace(&self, table: &Spanned<NamespaceTable>) -> Result<NamespaceConfig, RunError> {
+        let line = self.line(table.span().start);
+        let table = table.as_ref();
+        let block_bytes = table.block_size.unwrap_or(DEFAULT_BLOCK_BYTES);
+        check_block_size(block_bytes, MAX_BLOCK_BYTES).map_err(|error| self.of_key(line, error))?;
+        let backing = match table.backing {
+            None | Some(BackingName::Auto) => Backing::Auto,
+            Some(BackingName::Ring) => Backing::Ring,
+            Some(BackingName::Thread) => Backing::Thread,
+        };
+        let direct = table.direct.unwrap_or(true);
+        let stored = |path: &PathBuf, kind| MediumConfig::Stored { path: path.clone(), kind, backing, direct };
+        let medium = match (table.memory, &table.load, &table.file, &table.device) {
+            (Some(Size(bytes)), None, None, None) => {
+                let limits = range("--memory", bytes, block_bytes.into(), MAX_MEMORY_BYTES);
+                limits.map_err(|error| self.of_key(line, error))?;
+                MediumConfig::Memory { bytes }
+            }
+            (None, Some(path), None, None) => MediumConfig::Loaded { path: path.clone() },
+            (None, None, Some(path), None) => stored(path, MediumKind::File),
+            (None, None, None, Some(path)) => stored(path, MediumKind::Device),
+            _ => return Err(self.error(line, "namespace: name exactly one of memory, load, file and device")),
+        };
+        if !matches!(medium, MediumConfig::Stored { .. }) && (table.backing.is_some() || table.direct.is_some()) {
+            let key = if table.backing.is_some() { "backing" } else { "direct" };
+            let reason = format!("{key}: is for file and device only; leave it out");
+            return Err(self.error(self.find(line, key), &reason));
+        }
+        Ok(NamespaceConfig { medium, block_bytes, read_only: table.read_only.unwrap_or(false) })
+    }
+
+    fn counted(&self, key: &str, least: usize, count: usize, most: usize) -> Result<(), RunError> {
+        self.counted_at(1, key, least, count, most)
+    }
+
+    fn counted_at(&self, line: usize, key: &str, least: usize, count: usize, most: usize) -> Result<(), RunError> {
+        if (least..=most).contains(&count) {
+            return Ok(());
+        }
+        Err(self.error(line, &format!("{key}: there are {count}: must be from {least} to {most}; add or remove some")))
+    }
+
+    fn error(&self, line: usize, reason: &str) -> RunError {
+        RunError::Config { path: self.path.to_owned(), line, reason: reason.to_owned() }
+    }
+
+    /// An error of the command line, in the words of the file: `--queue-depth` is `queue_depth` here.
+    fn of_key(&self, from: usize, error: RunError) -> RunError {
+        let text = error.to_string();
+        let Some(flag) = text.split([' ', ':']).find_map(|word| word.strip_prefix("--")) else {
+            return self.error(from, &text);
+        };
+        let key = flag.replace('-', "_");
+        self.error(self.find(from, &key), &text.replacen(&format!("--{flag}"), &key, 1))
+    }
+
+    /// Line of a byte, from 1.
+    fn line(&self, at: usize) -> usize {
+        1 + self.text.bytes().take(at).filter(|byte| *byte == b'\n').count()
+    }
+
+    /// The key that a line sets.
+    fn key_in(&self, line: usize) -> Option<&str> {
+        let (key, _) = self.text.lines().nth(line - 1)?.split_once('=')?;
+        let key = key.trim();
+        (!key.is_empty() && !key.starts_with('#')).then_some(key)
+    }
+
+    /// The line of a key of the table that begins at a line; that line where it is not there.
+    fn find(&self, table: usize, key: &str) -> usize {
+        let is_header = |line: &str| line.trim_start().starts_with('[');
+        for (index, line) in self.text.lines().enumerate().skip(table - 1) {
+            if index >= table && is_header(line) {
+                break;
+            }
+            if self.key_in(index + 1) == Some(key) {
+                return index + 1;
+            }
+        }
+        table
+    }
+}

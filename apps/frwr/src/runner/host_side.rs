@@ -1,0 +1,507 @@
+//! A host's core: the job, or its part of it, over an NVMe-oF host, and the poller that runs it.
+
+use super::{
+    command_line::Inject,
+    cores::Core,
+    error::SetupError,
+    host_team::{News, Team},
+    job_plan::JobPlan,
+    progress::{Doing, IoCounters, Progress},
+    report::MemoryReport,
+    target_side::map,
+};
+use crate::job::{Job, Layout, Operation, Phase, Request, latency_histogram};
+use arrayvec::ArrayVec;
+use core::time::Duration;
+use frwr_engine::{
+    CoreLink, Engine, Statistics, TraceRecord,
+    gather::{MemoryId, Segment},
+    provider::{Capabilities, Port},
+};
+use frwr_mempool::{DeviceMemory, lane, region::PagePolicy};
+use frwr_nvmf::host::{
+    Host, HostFailure, HostOptions, HostStatistics, IoError, MAX_REQUEST_BYTES, MAX_SEGMENTS, RequestError,
+};
+use frwr_reactor::{Now, Poller, Sleep};
+use hdrhistogram::Histogram;
+
+/// Bytes beside what is computed: the alignment of what is carved.
+const SLACK: usize = 64 << 10;
+/// Alignment of buffers: a page.
+const PAGE: usize = 4096;
+
+/// What the host's core needs to begin.
+#[derive(Clone)]
+pub(super) struct HostPlan {
+    pub(super) options: HostOptions,
+    pub(super) job: JobPlan,
+    pub(super) pages: PagePolicy,
+    pub(super) capabilities: Capabilities,
+    pub(super) inject: Option<Inject>,
+    /// Failures of the session that do not end the run: the host reconnects after them.
+    pub(super) tolerated_failures: u64,
+}
+
+impl HostPlan {
+    /// The plan of one of the cores that share the job: each makes choices of its own.
+    pub(super) fn of_member(&self, member: usize) -> Self {
+        let mut plan = self.clone();
+        plan.job.seed = plan.job.seed.wrapping_add((member as u64) << 32);
+        plan
+    }
+}
+
+/// The job, which can begin only when the namespace is known.
+enum Work {
+    /// It waits for a session.
+    Planned { plan: JobPlan, data: DeviceMemory, latency: Histogram<u64> },
+    /// It was ended before there was a session.
+    Abandoned { latency: Histogram<u64> },
+    /// It goes on, or is done.
+    Begun(Box<Job>),
+    /// The namespace does not suit it.
+    Refused { reason: String, latency: Histogram<u64> },
+}
+
+/// How the host's session is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The job goes on, or waits for a session.
+    Running,
+    /// The job has ended; the session is being shut down.
+    Closing,
+    /// All connections are gone.
+    Finished,
+}
+
+/// The host, the job, and what they live in.
+pub(super) struct HostSide<P: Port> {
+    host: Host<P>,
+    work: Work,
+    memory: MemoryId,
+    layout: Layout,
+    /// Bytes of the job's blocks.
+    block_bytes: u32,
+    /// Blocks of the namespace in one of the job's.
+    sectors: u64,
+    queues: usize,
+    progress: Progress,
+    team: Team,
+    inject: Option<Inject>,
+    tolerated_failures: u64,
+    kill_at: Option<Duration>,
+    runtime: Duration,
+    stage: Stage,
+    load_began: Option<Duration>,
+    first: Option<Duration>,
+    last: Duration,
+    caught: Option<String>,
+    interrupted: bool,
+    remote_bytes_open: Option<u64>,
+    memory_report: MemoryReport,
+}
+
+impl<P: Port> HostSide<P> {
+    /// Makes everything on the calling core.
+    pub(super) fn new(
+        port: P,
+        link: CoreLink,
+        plan: HostPlan,
+        node: Option<u32>,
+        progress: Progress,
+        team: Team,
+    ) -> Result<Self, SetupError> {
+        let engine_options = plan.options.engine();
+        let layout = Layout::new(plan.job.block_bytes, plan.job.pieces);
+        let data_bytes = plan.job.queue_depth as usize * layout.slot_bytes();
+        let engine_bytes = Engine::<P>::region_bytes(&engine_options, &plan.capabilities)?;
+        let admin_bytes = plan.options.memory_bytes();
+        let bytes = engine_bytes + data_bytes + admin_bytes + SLACK;
+        let mut region = map(bytes, plan.pages, node)?;
+        let mut engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
+        let data = region.carve(data_bytes, PAGE)?.into_device_memory();
+        let admin = region.carve(admin_bytes, PAGE)?.into_device_memory();
+        let memory = engine.add_memory(data.clone()).map_err(frwr_nvmf::host::HostError::from)?;
+        let make = if team.is_first() { Host::new } else { Host::follower };
+        let mut host = make(engine, admin, plan.options)?;
+        host.start();
+        let (block_bytes, runtime) = (plan.job.block_bytes, plan.job.runtime);
+        let latency = latency_histogram().map_err(|error| SetupError::Histogram(format!("{error:?}")))?;
+        Ok(Self {
+            host,
+            work: Work::Planned { plan: plan.job, data, latency },
+            memory,
+            layout,
+            block_bytes,
+            sectors: 1,
+            queues: 0,
+            progress,
+            team,
+            inject: plan.inject,
+            tolerated_failures: plan.tolerated_failures,
+            kill_at: None,
+            runtime,
+            stage: Stage::Running,
+            load_began: None,
+            first: None,
+            last: Duration::ZERO,
+            caught: None,
+            interrupted: false,
+            remote_bytes_open: None,
+            memory_report: MemoryReport::of(&region),
+        })
+    }
+
+    /// Tells what becomes of its keys.
+    pub(super) fn trace_keys(&mut self, records: lane::Sender<TraceRecord>) {
+        self.host.engine_mut().trace_to(records);
+    }
+
+    /// The engine's figures.
+    pub(super) fn engine(&self) -> Statistics {
+        self.host.engine().statistics()
+    }
+
+    /// The job, for its report; `None` where it never began.
+    pub(super) fn job(&self) -> Option<&Job> {
+        if let Work::Begun(job) = &self.work { Some(job) } else { None }
+    }
+
+    fn job_mut(&mut self) -> Option<&mut Job> {
+        if let Work::Begun(job) = &mut self.work { Some(job) } else { None }
+    }
+
+    /// What its requests have moved.
+    pub(super) fn io(&self) -> IoCounters {
+        self.job().map_or(IoCounters::default(), |job| IoCounters { commands: job.requests(), bytes: job.bytes() })
+    }
+
+    /// Latencies of all requests in nanoseconds.
+    pub(super) fn latency(&self) -> &Histogram<u64> {
+        match &self.work {
+            Work::Planned { latency, .. } | Work::Abandoned { latency } | Work::Refused { latency, .. } => latency,
+            Work::Begun(job) => job.latency(),
+        }
+    }
+
+    /// Why the namespace does not suit the job.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        if let Work::Refused { reason, .. } = &self.work { Some(reason) } else { None }
+    }
+
+    /// Where the host gave up without ever having had a session: how many attempts there were, and why the last failed.
+    pub(super) fn never_connected(&self) -> Option<(u64, HostFailure)> {
+        let statistics = self.host.statistics();
+        let failure = self.host.failure().filter(|_| statistics.sessions == 0)?;
+        Some((statistics.failures, self.host.last_failure().unwrap_or(failure)))
+    }
+
+    /// Why its last session ended.
+    pub(super) fn last_failure(&self) -> Option<HostFailure> {
+        self.host.last_failure()
+    }
+
+    /// The host gave the target up.
+    pub(super) fn gave_up(&self) -> bool {
+        self.host.failure().is_some()
+    }
+
+    /// What was wrong first.
+    pub(super) fn caught(&self) -> Option<String> {
+        let of_job = || self.job()?.caught().map(|caught| caught.to_string());
+        self.caught.clone().or_else(of_job)
+    }
+
+    /// Whether somebody ended the run early.
+    pub(super) fn interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    /// Bytes open to the peer when the job had ended and the connection was still up.
+    pub(super) fn remote_bytes_open(&self) -> Option<u64> {
+        self.remote_bytes_open
+    }
+
+    /// What its memory is made of.
+    pub(super) fn memory(&self) -> &MemoryReport {
+        &self.memory_report
+    }
+
+    /// The host's counters.
+    pub(super) fn session(&self) -> HostStatistics {
+        self.host.statistics()
+    }
+
+    /// Most I/O queues of a session.
+    pub(super) fn queues(&self) -> usize {
+        self.queues
+    }
+
+    /// When the first request was submitted, and when the last one ended.
+    pub(super) fn span(&self) -> Option<(Duration, Duration)> {
+        self.first.map(|first| (first, self.last))
+    }
+
+    /// It follows the first core, and got no queue.
+    pub(super) fn had_no_queue(&self) -> bool {
+        self.host.has_no_queue()
+    }
+
+    /// News of another core that shares the job.
+    pub(super) fn hear(&mut self, from: u16, news: News) {
+        self.team.hear(from, news, &mut self.host);
+    }
+
+    fn poll(&mut self, now: Duration) -> u32 {
+        let mut work = self.host.poll(now);
+        while let Some(completion) = self.host.next_completion() {
+            match completion.result {
+                // What the host gave up is told with why it gave up.
+                Ok(()) | Err(IoError::Abandoned) => {}
+                Err(error) => {
+                    self.caught.get_or_insert_with(|| format!("a request failed: {error}"));
+                }
+            }
+            if let Work::Begun(job) = &mut self.work {
+                // The cookie is the job's slot.
+                job.completed(completion.cookie as u32, completion.result.is_ok(), now);
+            }
+            self.last = now;
+            work += 1;
+        }
+        if self.stage == Stage::Running {
+            work += self.run(now);
+        } else if self.stage == Stage::Closing && self.host.is_stopped() {
+            self.stage = Stage::Finished;
+            self.progress.finish();
+        }
+        work
+    }
+
+    fn run(&mut self, now: Duration) -> u32 {
+        if !self.is_over() {
+            if self.progress.wants_stop() {
+                self.interrupted = true;
+                self.stop_job();
+            } else if self.team.wants_end() {
+                self.stop_job();
+            }
+        }
+        if self.host.has_no_queue() && self.has_part() {
+            return self.give_up();
+        }
+        self.watch();
+        let mut work = 0;
+        if self.host.is_ready() {
+            self.queues = self.queues.max(self.host.queues());
+            self.begin();
+            work += self.submit(now);
+        }
+        let mut doing = Doing::Connecting;
+        if let Some(job) = self.job_mut() {
+            work += job.poll(now);
+            doing = Doing::Job(job.phase());
+        } else if !self.team.is_first() {
+            // Nothing of its own to do yet: what the first does is told.
+            doing = Doing::Job(Phase::Done);
+        }
+        if doing == Doing::Job(Phase::Load) && self.load_began.is_none() {
+            self.load_began = Some(now);
+            self.kill_at = (self.inject == Some(Inject::KillPeer)).then(|| now + self.runtime / 2);
+            if let Work::Begun(job) = &mut self.work {
+                self.team.divide(job, &self.host);
+            }
+        }
+        if self.kill_at.is_some_and(|at| now >= at) {
+            self.progress.kill_peer();
+        }
+        let given_up = self.host.failure().is_some();
+        if self.is_over() || given_up {
+            let failed = given_up || self.is_wrong();
+            if self.team.may_leave(failed) || given_up {
+                self.close();
+            }
+        }
+        self.progress.publish(self.io(), doing);
+        work
+    }
+
+    /// A session began in which there is no queue for this core, which has a part of the load: that would wait for ever.
+    fn give_up(&mut self) -> u32 {
+        let reason = "the target grants no I/O queue for one of the cores any more; name fewer in --cores";
+        self.caught.get_or_insert_with(|| reason.to_owned());
+        self.team.may_leave(true);
+        self.close();
+        1
+    }
+
+    /// There is something for this core to do of the load, begun or not.
+    fn has_part(&self) -> bool {
+        !self.is_over() && (self.job().is_some() || self.team.has_share())
+    }
+
+    fn is_wrong(&self) -> bool {
+        self.caught.is_some() || self.job().is_some_and(|job| job.caught().is_some())
+    }
+
+    /// Makes the job once the namespace is known, and what this core is to do of it.
+    fn begin(&mut self) {
+        let Work::Planned { plan, data, latency } = &mut self.work else { return };
+        let Some(geometry) = self.host.geometry() else { return };
+        let share = self.team.take_share();
+        if share.is_none() && !self.team.is_first() {
+            return;
+        }
+        // Small, and empty: nothing was counted yet.
+        let latency = latency.clone();
+        self.work = match plan.clone().options(geometry, MAX_REQUEST_BYTES) {
+            Ok(options) => Work::Begun(Box::new(match share {
+                Some(share) => Job::of_share(options, share, data.clone(), latency),
+                None => Job::new(options, data.clone(), latency),
+            })),
+            Err(reason) => Work::Refused { reason, latency },
+        };
+        self.sectors = u64::from(self.block_bytes / geometry.block_bytes()).max(1);
+    }
+
+    /// Nothing is left to do.
+    fn is_over(&self) -> bool {
+        match &self.work {
+            Work::Planned { .. } => false,
+            Work::Begun(job) => job.phase() == Phase::Done,
+            Work::Abandoned { .. } | Work::Refused { .. } => true,
+        }
+    }
+
+    fn stop_job(&mut self) {
+        match &mut self.work {
+            Work::Planned { latency, .. } => self.work = Work::Abandoned { latency: latency.clone() },
+            Work::Begun(job) => job.stop(),
+            Work::Abandoned { .. } | Work::Refused { .. } => {}
+        }
+    }
+
+    /// Looks for what must not happen: an end of the connection that is not tolerated, and more bytes open to the peer than
+    /// requests in flight can have opened (goal Z1).
+    fn watch(&mut self) {
+        if self.caught.is_some() {
+            return;
+        }
+        if self.host.statistics().failures > self.tolerated_failures
+            && let Some(failure) = self.host.last_failure()
+        {
+            self.stop(format!("the session ended by itself: {failure}"));
+            return;
+        }
+        // While the job runs nothing but its requests opens memory, and what the host reads for itself.
+        if self.host.is_ready()
+            && let Some(open) = self.host.engine().port().remote_bytes_open()
+        {
+            let requests = u64::from(self.job().map_or(0, Job::in_flight)) * u64::from(self.block_bytes);
+            let most = requests + self.host.admin_bytes_open();
+            if open > most {
+                self.stop(format!("{open} bytes are open to the peer, but requests in flight opened at most {most}"));
+            }
+        }
+    }
+
+    fn stop(&mut self, caught: String) {
+        self.caught = Some(caught);
+        self.stop_job();
+    }
+
+    fn submit(&mut self, now: Duration) -> u32 {
+        let mut submitted = 0;
+        while let Some(request) = self.job_mut().and_then(Job::next_request) {
+            if !self.submit_one(request) {
+                break;
+            }
+            self.first.get_or_insert(now);
+            if let Some(job) = self.job_mut() {
+                job.submitted(request, now);
+            }
+            submitted += 1;
+        }
+        submitted
+    }
+
+    fn submit_one(&mut self, request: Request) -> bool {
+        let memory = self.memory;
+        let pieces = self.layout.pieces(request.slot, request.bytes as usize);
+        // A piece is no longer than a request, which is 32 bit.
+        let segments = pieces.map(|(at, range)| Segment { memory, offset: at as u64, length: range.len() as u32 });
+        let segments: ArrayVec<Segment, MAX_SEGMENTS> = segments.take(MAX_SEGMENTS).collect();
+        let (cookie, lba) = (u64::from(request.slot), request.lba * self.sectors);
+        let taken = match request.operation {
+            Operation::Read => self.host.read(lba, &segments, cookie),
+            Operation::Write => self.host.write(lba, &segments, cookie),
+            Operation::Flush => self.host.flush_namespace(cookie),
+        };
+        match taken {
+            Ok(()) => return true,
+            // Later.
+            Err(RequestError::QueueFull | RequestError::NotReady | RequestError::NoBounceBuffer) => {}
+            // Never, such as behind the end of a namespace that has become smaller.
+            Err(refusal) => self.stop(format!("a request was refused: {refusal}")),
+        }
+        false
+    }
+
+    fn close(&mut self) {
+        if let Some(failure) = self.host.failure() {
+            let last = self.host.last_failure().unwrap_or(failure);
+            self.caught.get_or_insert_with(|| match failure {
+                HostFailure::TooManyAttempts => format!("the host gave up; its last attempt failed: {last}"),
+                failure => format!("the host gave up: {failure}"),
+            });
+        } else if self.host.is_ready() {
+            // Everything has ended and the connection is up: now the table must be empty, but for what the host reads for itself.
+            let open = self.host.engine().port().remote_bytes_open();
+            self.remote_bytes_open = open.map(|bytes| bytes.saturating_sub(self.host.admin_bytes_open()));
+        }
+        if self.remote_bytes_open.is_some_and(|bytes| bytes > 0) {
+            let bytes = self.remote_bytes_open.unwrap_or_default();
+            self.caught.get_or_insert_with(|| {
+                format!("{bytes} bytes are still open to the peer although every request has ended")
+            });
+        }
+        self.stage = Stage::Closing;
+        self.host.shut_down();
+    }
+}
+
+/// Runs the host's half of a core.
+pub(super) struct HostPoller;
+
+impl<T: Port, H: Port> Poller<Core<T, H>> for HostPoller {
+    fn poll(&mut self, core: &mut Core<T, H>, now: &Now) -> u32 {
+        let Some(side) = &mut core.host else { return 0 };
+        let work = side.poll(now.time());
+        side.team.carry(&mut side.host, &mut core.outbox);
+        work
+    }
+
+    fn flush(&mut self, core: &mut Core<T, H>, _: &Now) {
+        if let Some(side) = &mut core.host {
+            side.host.flush();
+        }
+    }
+
+    fn sleep_until(&self, _: &Core<T, H>) -> Sleep {
+        // Completions arrive unannounced.
+        Sleep::Busy
+    }
+
+    fn begin_shutdown(&mut self, core: &mut Core<T, H>, _: &Now) {
+        if let Some(side) = &mut core.host
+            && side.stage == Stage::Running
+        {
+            side.interrupted = true;
+            side.stop_job();
+        }
+    }
+
+    fn drained(&self, core: &Core<T, H>) -> bool {
+        core.host.as_ref().is_none_or(|side| side.stage == Stage::Finished)
+    }
+}

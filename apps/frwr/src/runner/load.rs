@@ -1,0 +1,173 @@
+//! `frwr load`: the host's half of the job, on whatever device.
+
+use super::{
+    depth::Depth,
+    error::RunError,
+    load_command::LoadConfig,
+    load_file::{LoadedFile, load as load_file},
+    main_loop::{MainLoop, ended, leave, removed},
+    media_watch::MediaWatch,
+    outcome::{Outcome, Subject},
+    plan,
+    progress::Progress,
+    report::{Compared, RunReport},
+    start::{Beginning, Sides, for_host, launch, open, reactors},
+    trace::{self, OF_KEYS, OF_PORT, RING_RECORDS, Trace, check_path},
+};
+use crate::{
+    result_file::ResultFile,
+    signals::Asked,
+    watch::{Lookout, with_neighbours},
+};
+use frwr_engine::{
+    control::Control,
+    provider::{
+        Device, Port,
+        record::{Recorded, Taps},
+    },
+};
+use frwr_reactor::Topology;
+use std::path::Path;
+
+/// Moves a namespace, or a file, over `device` from or to a target, and keeps a load going. `say` gets the lines of
+/// progress; `asked` may end the run early.
+///
+/// # Errors
+/// [`RunError`]; a run that found something wrong returns its report.
+pub fn load<D: Device>(
+    device: D,
+    config: &LoadConfig,
+    asked: &dyn Asked,
+    say: &mut dyn FnMut(&str),
+) -> Result<RunReport, RunError>
+where
+    D::Port: Send + 'static,
+{
+    let others = [("--file", config.file.as_deref()), ("--output", config.output.as_deref())];
+    check_path(OF_PORT, config.trace.as_deref(), &others)?;
+    let others = [others[0], others[1], (OF_PORT, config.trace.as_deref())];
+    check_path(OF_KEYS, config.trace_keys.as_deref(), &others)?;
+    match &config.trace {
+        None => load_on(device, config, None, asked, say),
+        Some(path) => {
+            let (device, taps) = Recorded::new(device, RING_RECORDS);
+            load_on(device, config, Some((path, taps)), asked, say)
+        }
+    }
+}
+
+fn load_on<D: Device>(
+    device: D,
+    config: &LoadConfig,
+    tracing: Option<(&Path, Taps)>,
+    asked: &dyn Asked,
+    say: &mut dyn FnMut(&str),
+) -> Result<RunReport, RunError>
+where
+    D::Port: Send + 'static,
+{
+    let file = config.file.as_deref().map(load_file).transpose()?;
+    let output = config.output.as_deref().map(Output::new).transpose()?;
+    let topology = with_neighbours(Topology::of_machine());
+    let placement = config.placement.clone().unwrap_or_else(|| for_host(&topology));
+    let cores = reactors(&placement);
+    let plan = plan::loaded(config, cores, file.as_ref(), device.capabilities())?;
+    let queues = u32::from(config.queues);
+    let depth = Depth::of_requests(plan.options.queue_depth.into(), &plan.options.engine(), &plan.capabilities);
+    if let Some(line) = depth.line("--queue-depth", "requests of a connection") {
+        say(&line);
+    }
+    let effective = config.queue_depth.min(depth.effective * queues);
+    let mut control = Control::new(device);
+    let mut keys = config.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
+    let mut hosts = Vec::with_capacity(cores);
+    for member in 0..cores {
+        let plan = plan.of_member(member);
+        let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
+        let keys = keys.as_mut().map(|keys| keys.follow("host", member));
+        hosts.push(Beginning { port, link, plan, keys });
+    }
+    let of_port = match (tracing, hosts.first()) {
+        (Some((path, taps)), Some(first)) => Trace::of_port(path, &taps, first.port.id())?,
+        _ => None,
+    };
+    let progress = Progress::new(cores);
+    let sides = Sides::<D::Port, _> { targets: Vec::new(), hosts };
+    let mut lookout = Lookout::begin(&topology);
+    let threads = match launch(topology, placement, sides, &progress, asked, say) {
+        Ok(threads) => threads,
+        Err(error) => return Err(leave(error, control)),
+    };
+    lookout.placed(threads.cpus(), say);
+    let mut traces: Vec<_> = of_port.into_iter().chain(keys).collect();
+    traces.iter_mut().for_each(|trace| trace.started(&threads.cpus().collect::<Vec<_>>()));
+    let main = MainLoop {
+        controls: vec![&mut control],
+        threads: &threads,
+        progress: &progress,
+        incidents: Vec::new(),
+        present: None,
+        media: MediaWatch::default(),
+        lookout: &mut lookout,
+        traces: &mut traces,
+        listening: None,
+        stop_at: None,
+        gives_up: true,
+    };
+    let driven = main.drive(asked, say);
+    let outcome = match ended(threads, driven) {
+        Ok(ended) => Outcome::collect(ended)?,
+        Err(error) => return Err(leave(error, control)),
+    };
+    traces.iter_mut().try_for_each(|trace| trace.ended(outcome.records_lost()))?;
+    trace::finish(traces, say)?;
+    if outcome.gave_up()
+        && let Some(error) = removed(&control)
+    {
+        return Err(error);
+    }
+    let (mut report, host) = outcome.report(subject(config, file.as_ref(), effective), control.statistics())?;
+    report.warnings = lookout.end(say);
+    if let (Some(output), Some(job)) = (output, host.job())
+        && job.digest().is_some()
+    {
+        output.write(job.read_back())?;
+    }
+    Ok(report)
+}
+
+fn subject(config: &LoadConfig, file: Option<&LoadedFile>, effective_queue_depth: u32) -> Subject {
+    let compared = match (file, config.expected) {
+        (Some(_), _) => Compared::File,
+        (None, Some(_)) => Compared::Digest,
+        (None, None) => Compared::Itself,
+    };
+    let name = config.file.as_ref().map(|file| file.display().to_string());
+    Subject {
+        device: config.device.device.clone(),
+        file: name.unwrap_or_else(|| format!("the namespace of {}", config.connect)),
+        compared,
+        block_bytes: config.block_bytes,
+        queue_depth: config.queue_depth,
+        effective_queue_depth,
+        read_share: config.read_share,
+        address: config.connect,
+    }
+}
+
+/// Where what was read goes.
+struct Output<'a> {
+    file: ResultFile,
+    path: &'a Path,
+}
+
+impl<'a> Output<'a> {
+    fn new(path: &'a Path) -> Result<Self, RunError> {
+        let file = ResultFile::open(path).map_err(|source| RunError::Output { path: path.to_owned(), source })?;
+        Ok(Self { file, path })
+    }
+
+    fn write(self, bytes: &[u8]) -> Result<(), RunError> {
+        self.file.replace(bytes).map_err(|source| RunError::Output { path: self.path.to_owned(), source })
+    }
+}

@@ -1,0 +1,472 @@
+//! The main thread while the cores work: Control, signals, the trace, a line per second.
+
+use super::{
+    cores::{Core, Message},
+    error::RunError,
+    incident_log::IncidentLog,
+    live_line::{LiveLine, Reading, name},
+    media_watch::MediaWatch,
+    present::Present,
+    progress::{Doing, IoCounters, Progress},
+    trace::Trace,
+    watchdog::{Verdict, Watchdog},
+};
+use crate::{signals::Asked, watch::Lookout};
+use core::{mem, time::Duration};
+use frwr_engine::{
+    control::{Control, ControlStatistics},
+    provider::{Device, Port},
+};
+use frwr_mempool::{
+    lane,
+    limits::{Limits, Resource},
+};
+use frwr_nvmf::controller::Incident;
+use frwr_reactor::{Clock, Finished, Running, RunningError};
+
+/// How long the cores may drain at the end: the host's own steps take at most as long.
+pub(crate) const GRACE: Duration = Duration::from_secs(10);
+/// First pause when Control has nothing to do and its device cannot be waited for. The main thread shares the machine with
+/// the pinned cores.
+const PAUSE: Duration = Duration::from_micros(200);
+/// Longest pause: a hundred wake-ups a second cost a core nothing that a measurement shows.
+const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+/// First wait for a device when Control has nothing to do.
+const FIRST_WAIT: Duration = Duration::from_millis(1);
+/// Longest wait: cores that ask Control for something are heard as late, and an idle process makes five system calls a
+/// second for it.
+const LONGEST_WAIT: Duration = Duration::from_millis(200);
+/// Between two lines of one kind.
+const LINE_PERIOD: Duration = Duration::from_secs(1);
+
+/// Said once.
+pub(crate) const GIVEN_UP: &str = "nothing will come of a run that needs a core which stands still: it is ended";
+/// Said once.
+const BROKEN_STORAGE: &str = "a namespace is out of order: the kernel refuses its io_uring for good, and commands to it \
+                              fail; restart, with the backing `thread` if it happens again";
+
+/// The reactors' threads.
+pub(super) type Threads<T, H> = Running<Message, Core<T, H>>;
+
+/// A Control, whatever its device is.
+pub(crate) trait Served {
+    /// As [`Control::poll`].
+    fn poll(&mut self) -> u32;
+    /// As [`Device::can_wait`].
+    fn can_wait(&self) -> bool;
+    /// As [`Device::wait`].
+    fn wait(&mut self, at_most: Duration) -> bool;
+    /// As [`Control::statistics`].
+    fn statistics(&self) -> ControlStatistics;
+    /// Queue pairs that the device refused to destroy and still has.
+    fn queue_pairs_kept(&self) -> u64;
+    /// What the run cannot go on with, if that has come to light.
+    fn trouble(&self) -> Option<RunError>;
+}
+
+impl<D: Device> Served for Control<D> {
+    fn poll(&mut self) -> u32 {
+        Control::poll(self)
+    }
+
+    fn can_wait(&self) -> bool {
+        self.device().can_wait()
+    }
+
+    fn wait(&mut self, at_most: Duration) -> bool {
+        self.device_mut().wait(at_most)
+    }
+
+    fn statistics(&self) -> ControlStatistics {
+        Control::statistics(self)
+    }
+
+    fn queue_pairs_kept(&self) -> u64 {
+        Control::statistics(self).queue_pairs_kept
+    }
+
+    fn trouble(&self) -> Option<RunError> {
+        let (statistics, device) = (Control::statistics(self), || self.device().capabilities().name.to_owned());
+        if statistics.device_failures > 0 {
+            return Some(RunError::DeviceGone { device: device() });
+        }
+        (statistics.memories_refused > 0).then(|| {
+            let limit = Limits::of_process().soft_limit(Resource::LockedMemory).filter(|limit| *limit < u64::MAX);
+            RunError::MemoryRefused { device: device(), limit }
+        })
+    }
+}
+
+/// Why somebody gave up that the device did not tell: the kernel tells of a removal late, and one process after the other.
+pub(crate) fn removed<D: Device>(control: &Control<D>) -> Option<RunError> {
+    let device = control.device();
+    (!device.is_present()).then(|| RunError::DeviceGone { device: device.capabilities().name.to_owned() })
+}
+
+/// What the main thread serves.
+pub(super) struct MainLoop<'a, T: Port, H: Port> {
+    pub(super) controls: Vec<&'a mut dyn Served>,
+    pub(super) threads: &'a Threads<T, H>,
+    pub(super) progress: &'a Progress,
+    /// What the target's cores tell of its peers.
+    pub(super) incidents: Vec<lane::Receiver<Incident>>,
+    /// What the target's namespaces live in.
+    pub(super) media: MediaWatch,
+    /// What happens to its cores.
+    pub(super) lookout: &'a mut Lookout,
+    /// What is written of cores that are traced.
+    pub(super) traces: &'a mut [Trace],
+    /// What makes a report when somebody asks; without, a line is told.
+    pub(super) present: Option<Present>,
+    /// What to say once the target listens.
+    pub(super) listening: Option<String>,
+    /// When to stop without being told.
+    pub(super) stop_at: Option<Duration>,
+    /// A core that stands still for good ends it: one that serves goes on with the others.
+    pub(super) gives_up: bool,
+}
+
+/// The reactors of a run that is over, or all but over.
+///
+/// # Errors
+/// How it was driven. Where a core has not ended, it and what all the others had is left as it is, and so is to be what it may use
+/// beside: see [`leave`].
+pub(crate) fn ended<M, C>(
+    threads: Running<M, C>,
+    driven: Result<(), RunError>,
+) -> Result<Vec<Result<Finished<C>, RunningError>>, RunError> {
+    if driven.as_ref().is_err_and(RunError::leaves_a_core) {
+        mem::forget(threads.abandon());
+        driven?;
+        return Ok(Vec::new());
+    }
+    driven?;
+    Ok(threads.join())
+}
+
+/// The same error. Where it tells of a core that has not ended the devices are not closed: that core may hold a lock of theirs, and
+/// they go with the process.
+pub(crate) fn leave<T>(error: RunError, devices: T) -> RunError {
+    if error.leaves_a_core() {
+        mem::forget(devices);
+    }
+    error
+}
+
+impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
+    /// Serves until all reactors have ended.
+    ///
+    /// # Errors
+    /// What a device could not go on with, or a trace that cannot be written.
+    pub(super) fn drive(mut self, asked: &dyn Asked, say: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+        let clock = Clock::system();
+        let began = clock.now();
+        let (mut live, mut refusals) = (LiveLine::begin(self.reading(Duration::ZERO)), Refusals::default());
+        let (mut stopping, mut ending, mut told) = (false, false, false);
+        let mut idle = Idle::new();
+        let mut trouble = None;
+        let (mut log, mut watchdog) = (IncidentLog::default(), Watchdog::default());
+        while !self.threads.is_finished() {
+            let work = self.serve().unwrap_or_else(|error| {
+                // Nobody takes what is recorded from now on.
+                self.traces = &mut [];
+                trouble.get_or_insert(error);
+                0
+            });
+            let elapsed = clock.now().saturating_sub(began);
+            self.tell_incidents(&mut log, elapsed, say);
+            if trouble.is_none() {
+                trouble = self.controls.iter().find_map(|control| control.trouble());
+            }
+            if watchdog.is_due(elapsed) {
+                match watchdog.look(elapsed, self.threads.pulses(), say) {
+                    Verdict::Alone(cores) if ending => {
+                        log.finish(say);
+                        return Err(RunError::Standing { cores });
+                    }
+                    Verdict::Alone(_) | Verdict::GiveUp(_) if self.gives_up && !ending => {
+                        ending = true;
+                        say(GIVEN_UP);
+                        self.threads.shutdown_handle().request(GRACE);
+                    }
+                    Verdict::GoOn | Verdict::GiveUp(_) | Verdict::Alone(_) => {}
+                }
+            }
+            // It will never hear that it shall stop.
+            if stopping && !ending && watchdog.sees_standstill() {
+                ending = true;
+                self.threads.shutdown_handle().request(GRACE);
+            }
+            if trouble.is_some() && !ending {
+                // The reactors give up what they have, within the time for that.
+                ending = true;
+                self.threads.shutdown_handle().request(GRACE);
+            }
+            stopping |= asked.to_stop() || self.stop_at.is_some_and(|at| elapsed >= at);
+            if stopping {
+                self.progress.stop();
+            }
+            if self.progress.is_finished() && !ending {
+                ending = true;
+                self.threads.shutdown_handle().request(GRACE);
+            }
+            if self.progress.doing() == Doing::Serving
+                && let Some(line) = self.listening.take()
+            {
+                say(&line);
+            }
+            refusals.tell(&self.controls, elapsed, say);
+            self.lookout.pass(elapsed, || self.threads.astray(), say);
+            self.media.tell(elapsed, say);
+            if !told && self.progress.has_broken_storage() {
+                told = true;
+                say(BROKEN_STORAGE);
+            }
+            if asked.to_report() {
+                match &mut self.present {
+                    Some(present) => {
+                        present.begin(elapsed);
+                        self.progress.ask_report();
+                    }
+                    None => say(&self.so_far(elapsed)),
+                }
+            }
+            if let Some(report) = self.present_report(elapsed) {
+                say(&report);
+            }
+            if live.is_due(elapsed)
+                && let Some(line) = live.next(self.reading(elapsed), self.progress.doing())
+            {
+                say(&line);
+            }
+            if work == 0 {
+                idle.pause(&mut self.controls, !self.traces.is_empty());
+            } else {
+                idle = Idle::new();
+            }
+        }
+        self.tell_incidents(&mut log, clock.now().saturating_sub(began), say);
+        log.finish(say);
+        self.media.tell(clock.now().saturating_sub(began), say);
+        trouble.map_or(Ok(()), Err)
+    }
+
+    fn tell_incidents(&mut self, log: &mut IncidentLog, elapsed: Duration, say: &mut dyn FnMut(&str)) {
+        for incidents in &mut self.incidents {
+            while let Some(incident) = incidents.pop() {
+                log.note(elapsed, incident, say);
+            }
+        }
+        log.tick(elapsed, say);
+    }
+
+    /// Returns the work done.
+    fn serve(&mut self) -> Result<u32, RunError> {
+        let mut work = self.controls.iter_mut().map(|control| control.poll()).sum();
+        for trace in self.traces.iter_mut() {
+            work += trace.drain()?;
+        }
+        Ok(work)
+    }
+
+    fn reading(&self, at: Duration) -> Reading {
+        Reading { at, io: self.progress.io(), cores: self.threads.statistics() }
+    }
+
+    /// The report of a target that goes on, once it was asked for and is whole.
+    fn present_report(&mut self, elapsed: Duration) -> Option<String> {
+        let (threads, controls) = (self.threads, &self.controls);
+        let control = || controls.first().map(|control| control.statistics()).unwrap_or_default();
+        self.present.as_mut()?.tell(elapsed, || threads.statistics(), control)
+    }
+
+    /// What somebody is told who asks between.
+    fn so_far(&self, elapsed: Duration) -> String {
+        let (doing, IoCounters { commands, bytes }) = (name(self.progress.doing()), self.progress.io());
+        let mebibytes = bytes as f64 / f64::from(1 << 20);
+        format!("{:>4} s  {doing}: {commands} requests ended so far, {mebibytes:.1} MiB moved", elapsed.as_secs())
+    }
+}
+
+/// What is said of queue pairs that the devices refuse to destroy: a line for each, or one for all that came in a second.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    kept: u64,
+    /// There are more of them than were told of.
+    is_news: bool,
+    next_line: Duration,
+}
+
+impl Refusals {
+    /// Looks, after a poll; `elapsed` is time since an epoch of the caller's.
+    pub(crate) fn tell(&mut self, controls: &[&mut dyn Served], elapsed: Duration, say: &mut dyn FnMut(&str)) {
+        let kept = controls.iter().map(|control| control.queue_pairs_kept()).sum();
+        // What is destroyed before its line is due keeps nobody waiting.
+        self.is_news = kept > 0 && (self.is_news || kept > self.kept);
+        self.kept = kept;
+        if self.is_news && elapsed >= self.next_line {
+            (self.is_news, self.next_line) = (false, elapsed.saturating_add(LINE_PERIOD));
+            say(&format!(
+                "the device refuses to destroy {kept} queue pair(s) and is asked again; a connection whose queue pair may still \
+                 work ends when the device complies, and its requests with it"
+            ));
+        }
+    }
+}
+
+/// How long nothing has had to be done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Idle {
+    wait: Duration,
+    pause: Duration,
+    /// The device said that there is something, and there was nothing for Control.
+    in_vain: bool,
+}
+
+impl Idle {
+    pub(crate) fn new() -> Self {
+        Self { wait: FIRST_WAIT, pause: PAUSE, in_vain: false }
+    }
+
+    /// Waits for the one device, twice as long each time in a row; pauses where there are several, or it cannot be waited
+    /// for, longer each time as well. What is traced must not wait for long: its ring is bounded.
+    pub(crate) fn pause(&mut self, controls: &mut [&mut dyn Served], traced: bool) {
+        let at_most = if traced { FIRST_WAIT } else { self.wait };
+        match controls {
+            [control] if control.can_wait() => {
+                if self.in_vain {
+                    sleep(at_most);
+                    self.in_vain = false;
+                } else {
+                    self.in_vain = control.wait(at_most);
+                }
+                self.wait = (self.wait * 2).min(LONGEST_WAIT);
+            }
+            _ if traced => sleep(PAUSE),
+            _ => {
+                sleep(self.pause);
+                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+}
+
+/// The main thread is no reactor: it makes room for them.
+#[allow(clippy::disallowed_methods, reason = "the main thread may sleep")]
+fn sleep(pause: Duration) {
+    std::thread::sleep(pause);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ControlStatistics, FIRST_WAIT, Idle, LONGEST_WAIT, Refusals, RunError, Served};
+    use core::time::Duration;
+
+    #[derive(Default)]
+    struct Waited {
+        times: Vec<Duration>,
+        ready: bool,
+        kept: u64,
+    }
+
+    impl Served for Waited {
+        fn poll(&mut self) -> u32 {
+            0
+        }
+
+        fn can_wait(&self) -> bool {
+            true
+        }
+
+        fn wait(&mut self, at_most: Duration) -> bool {
+            self.times.push(at_most);
+            self.ready
+        }
+
+        fn statistics(&self) -> ControlStatistics {
+            ControlStatistics::default()
+        }
+
+        fn queue_pairs_kept(&self) -> u64 {
+            self.kept
+        }
+
+        fn trouble(&self) -> Option<RunError> {
+            None
+        }
+    }
+
+    #[test]
+    fn waits_grow_to_a_limit_that_keeps_system_calls_rare() {
+        let mut control = Waited::default();
+        let mut idle = Idle::new();
+        for _ in 0..20 {
+            idle.pause(&mut [&mut control], false);
+        }
+        assert_eq!(control.times[..3], [1, 2, 4].map(|factor| FIRST_WAIT * factor));
+        assert!(control.times.is_sorted());
+        assert_eq!(control.times.last(), Some(&LONGEST_WAIT));
+    }
+
+    #[test]
+    fn a_trace_keeps_waits_short() {
+        let mut control = Waited::default();
+        let mut idle = Idle::new();
+        for _ in 0..4 {
+            idle.pause(&mut [&mut control], true);
+        }
+        assert_eq!(control.times, [FIRST_WAIT; 4]);
+    }
+
+    #[test]
+    fn a_device_that_cries_wolf_is_not_asked_again_at_once() {
+        let mut control = Waited { ready: true, ..Waited::default() };
+        let mut idle = Idle::new();
+        for _ in 0..4 {
+            idle.pause(&mut [&mut control], true);
+        }
+        assert_eq!(control.times.len(), 2);
+    }
+
+    /// What is said while two devices keep these numbers of queue pairs, at these milliseconds.
+    fn said(course: &[(u64, [u64; 2])]) -> Vec<(u64, String)> {
+        let (mut refusals, mut lines) = (Refusals::default(), Vec::new());
+        for &(at, kept) in course {
+            let [mut first, mut second] = kept.map(|kept| Waited { kept, ..Waited::default() });
+            refusals.tell(&[&mut first, &mut second], Duration::from_millis(at), &mut |line| {
+                lines.push((at, line.to_owned()))
+            });
+        }
+        lines
+    }
+
+    #[test]
+    fn a_queue_pair_that_is_kept_is_told_of_once_however_long_that_takes() {
+        let lines = said(&[(0, [0, 0]), (1, [1, 0]), (2, [1, 0]), (5000, [1, 0]), (6000, [0, 0]), (9000, [0, 0])]);
+        let [(at, line)] = &lines[..] else { panic!("{lines:?}") };
+        assert_eq!(*at, 1, "at once");
+        assert!(line.starts_with("the device refuses to destroy 1 queue pair(s) and is asked again; "), "{line}");
+        assert!(line.ends_with("ends when the device complies, and its requests with it") && !line.contains('\n'));
+        assert_eq!(said(&[(0, [0, 0]), (9000, [0, 0])]), [], "nothing is said of devices that comply");
+    }
+
+    #[test]
+    fn each_further_queue_pair_is_told_of_also_where_the_one_before_has_gone() {
+        let lines = said(&[(0, [1, 0]), (2000, [1, 1]), (4000, [0, 1]), (6000, [0, 0]), (8000, [0, 1])]);
+        let of = |count| move |(_, line): &(u64, String)| line.contains(&format!("destroy {count} queue pair(s)"));
+        assert_eq!(lines.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 2000, 8000]);
+        assert!(of(1)(&lines[0]) && of(2)(&lines[1]) && of(1)(&lines[2]), "{lines:?}");
+    }
+
+    #[test]
+    fn many_at_a_time_are_told_of_in_a_line_each_second() {
+        let course: Vec<_> = (0..3000).map(|at| (at, [at + 1, 0])).collect();
+        let lines = said(&course);
+        let expected = [(0, 1), (1000, 1001), (2000, 2001)];
+        assert_eq!(lines.len(), expected.len(), "{lines:?}");
+        for ((at, line), (when, count)) in lines.iter().zip(expected) {
+            assert!(*at == when && line.contains(&format!("destroy {count} queue pair(s)")), "{at}: {line}");
+        }
+        assert_eq!(said(&[(0, [1, 0]), (1, [2, 0]), (2, [0, 0]), (3, [0, 0]), (2000, [0, 0])]).len(), 1, "it has gone");
+    }
+}

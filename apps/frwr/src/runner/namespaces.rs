@@ -1,0 +1,348 @@
+//! What `serve` offers: subsystems and namespaces as they were asked for, and as media that are ready.
+
+use super::{
+    error::RunError,
+    load_file::{hex, load as load_file},
+    media_watch::MediaWatch,
+    target_side::shared,
+};
+use crate::output::in_line;
+use clap::ValueEnum;
+use frwr_mempool::{DeviceMemory, PagePolicy};
+use frwr_nvmf::{
+    controller::AllowedHosts,
+    storage::{AnyStorage, Backing, Below, FileMedium, FileOptions, Geometry, MediumKind},
+    wire::{Nqn, SerialNumber},
+};
+use frwr_reactor::CoreIndex;
+use serde_json::{Value, json};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// Operations that the storage of one file or block device holds at most: more than the queue of any disk.
+const MAX_FILE_DEPTH: usize = 1024;
+
+/// Where the bytes of `--namespace FILE` live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NamespaceBacking {
+    /// In memory, read from FILE once; FILE is never written.
+    Memory,
+    /// In FILE itself, by io_uring, or by a worker thread where that is refused.
+    Auto,
+    /// In FILE itself, by io_uring, or an error.
+    Ring,
+    /// In FILE itself, by a worker thread.
+    Thread,
+}
+
+/// A subsystem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubsystemConfig {
+    /// Its name.
+    pub nqn: Nqn,
+    /// Hosts that may connect.
+    pub allowed_hosts: AllowedHosts,
+    /// Serial number; `None` for one that follows from the name.
+    pub serial: Option<SerialNumber>,
+    /// Namespaces, with the identifiers 1, 2 and so on.
+    pub namespaces: Vec<NamespaceConfig>,
+}
+
+/// A namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceConfig {
+    /// What it lives in.
+    pub medium: MediumConfig,
+    /// Bytes per block.
+    pub block_bytes: u32,
+    /// Hosts cannot change it.
+    pub read_only: bool,
+}
+
+/// What a namespace lives in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MediumConfig {
+    /// Memory, zeros at first.
+    Memory {
+        /// Bytes.
+        bytes: u64,
+    },
+    /// Memory that holds a file's bytes at first, padded with zeros to whole blocks.
+    Loaded {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file or block device.
+    Stored {
+        /// Where it is.
+        path: PathBuf,
+        /// Which of them it has to be.
+        kind: MediumKind,
+        /// Who carries operations out.
+        backing: Backing,
+        /// Past the page cache where that can be.
+        direct: bool,
+    },
+}
+
+impl SubsystemConfig {
+    /// The files and block devices of its namespaces.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.namespaces.iter().filter_map(|namespace| match &namespace.medium {
+            MediumConfig::Memory { .. } => None,
+            MediumConfig::Loaded { path } | MediumConfig::Stored { path, .. } => Some(path.as_path()),
+        })
+    }
+
+    /// Opens its namespaces, as [`prepare`], for each core; those in files and on block devices are watched.
+    pub(super) fn prepare(
+        &self,
+        users: &Users,
+        media: &mut MediaWatch,
+        say: &mut dyn FnMut(&str),
+        reports: &mut Vec<NamespaceReport>,
+    ) -> Result<Vec<SubsystemPlan>, RunError> {
+        let serial = self.serial.unwrap_or_else(|| SerialNumber::of_subsystem(&self.nqn));
+        let plan = || SubsystemPlan {
+            name: self.nqn,
+            hosts: self.allowed_hosts.clone(),
+            serial,
+            namespaces: Vec::with_capacity(self.namespaces.len()),
+        };
+        let mut plans: Vec<_> = (0..users.cores).map(|_| plan()).collect();
+        for namespace in &self.namespaces {
+            let (of_cores, report) = prepare(namespace, users, media, say)?;
+            plans.iter_mut().zip(of_cores).for_each(|(plan, namespace)| plan.namespaces.push(namespace));
+            reports.push(report);
+        }
+        Ok(plans)
+    }
+}
+
+impl NamespaceConfig {
+    /// As `--namespace PATH --backing BACKING` says.
+    #[must_use]
+    pub fn of_command_line(path: PathBuf, backing: NamespaceBacking, block_bytes: u32) -> Self {
+        let kind = MediumKind::Any;
+        let stored = |path, backing| MediumConfig::Stored { path, kind, backing, direct: true };
+        let medium = match backing {
+            NamespaceBacking::Memory => MediumConfig::Loaded { path },
+            NamespaceBacking::Auto => stored(path, Backing::Auto),
+            NamespaceBacking::Ring => stored(path, Backing::Ring),
+            NamespaceBacking::Thread => stored(path, Backing::Thread),
+        };
+        Self { medium, block_bytes, read_only: false }
+    }
+
+    /// For `--check-config`.
+    pub(super) fn json(&self) -> Value {
+        let mut value = match &self.medium {
+            MediumConfig::Memory { bytes } => json!({ "memory": bytes }),
+            MediumConfig::Loaded { path } => json!({ "load": path.display().to_string() }),
+            MediumConfig::Stored { path, kind, backing, direct } => {
+                let key = if *kind == MediumKind::Device { "device" } else { "file" };
+                json!({ key: path.display().to_string(), "backing": backing_name(*backing), "direct": direct })
+            }
+        };
+        value["block_size"] = self.block_bytes.into();
+        value["read_only"] = self.read_only.into();
+        value
+    }
+
+    /// What people know it by.
+    fn name(&self) -> String {
+        match &self.medium {
+            MediumConfig::Memory { .. } => "memory".to_owned(),
+            MediumConfig::Loaded { path } | MediumConfig::Stored { path, .. } => path.display().to_string(),
+        }
+    }
+}
+
+/// The first namespace whose medium another one in front of it has as well, or has a part of, where one of them is written: by its
+/// place among all, and why that cannot be.
+pub(super) fn served_twice<'a>(namespaces: impl Iterator<Item = &'a NamespaceConfig>) -> Option<(usize, String)> {
+    let mut before: Vec<(&Path, Below, bool)> = Vec::new();
+    for (place, namespace) in namespaces.enumerate() {
+        let MediumConfig::Stored { path, .. } = &namespace.medium else { continue };
+        let (below, read_only) = (Below::of(path), namespace.read_only);
+        let clash = before.iter().find(|(_, other, both)| !(read_only && *both) && below.shares_with(other));
+        if let Some((other, ..)) = clash {
+            let clash = if other == path {
+                format!("{path:?} is the medium of another namespace")
+            } else {
+                format!("{path:?} and {other:?}, of another namespace, are one medium, or one lies in the other")
+            };
+            let rule = "what is written is served once; name another one, or set read_only for both";
+            return Some((place, format!("{clash}: {rule}")));
+        }
+        before.push((path, below, read_only));
+    }
+    None
+}
+
+/// As files and command lines say it.
+pub(super) const fn backing_name(backing: Backing) -> &'static str {
+    match backing {
+        Backing::Auto => "auto",
+        Backing::Ring => "ring",
+        Backing::Thread => "thread",
+    }
+}
+
+/// Who uses what is served.
+pub(super) struct Users {
+    /// Cores, at least one.
+    pub(super) cores: usize,
+    /// Operations that hosts may have in one namespace of a core.
+    pub(super) depth: usize,
+    /// Kind of memory that cores share.
+    pub(super) pages: PagePolicy,
+    /// NUMA node of that.
+    pub(super) node: Option<u32>,
+}
+
+/// A subsystem that is ready to be served by one core.
+#[derive(Debug)]
+pub(super) struct SubsystemPlan {
+    pub(super) name: Nqn,
+    pub(super) hosts: AllowedHosts,
+    pub(super) serial: SerialNumber,
+    pub(super) namespaces: Vec<NamespacePlan>,
+}
+
+/// A namespace that is ready to be served, on its way to the core that will own it.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "one per namespace and core, made at start and taken apart at once")]
+pub(super) enum NamespacePlan {
+    /// Memory that the core takes from its own region.
+    Memory {
+        geometry: Geometry,
+        /// What it holds at first, before zeros.
+        content: Option<Arc<[u8]>>,
+        read_only: bool,
+    },
+    /// Memory that all cores use.
+    Shared { medium: DeviceMemory, geometry: Geometry, read_only: bool },
+    /// An open file or block device.
+    Open {
+        storage: AnyStorage,
+        /// What addresses of buffers have to be multiples of.
+        alignment: u32,
+    },
+}
+
+/// What the report says of a namespace.
+#[derive(Clone, Debug)]
+pub struct NamespaceReport {
+    /// Path, or `memory`.
+    pub name: String,
+    /// `memory`, `io_uring` or `worker thread`.
+    pub kind: &'static str,
+    /// Bytes of the file that it held at first, or of the namespace.
+    pub bytes: u64,
+    /// SHA-256 of the file that it held at first, in hexadecimal digits.
+    pub sha256: Option<String>,
+    /// Blocks.
+    pub blocks: u64,
+    /// Bytes of each.
+    pub block_bytes: u32,
+    /// Hosts cannot change it.
+    pub read_only: bool,
+}
+
+impl NamespaceReport {
+    /// What it is, and how a host can check it.
+    pub(super) fn line(&self) -> String {
+        let Self { kind, bytes, .. } = self;
+        let name = in_line(&self.name);
+        match &self.sha256 {
+            Some(sha256) => {
+                format!("{name}: {bytes} bytes, SHA-256 {sha256} (load: --bytes {bytes} --expect-sha256 {sha256})")
+            }
+            None if self.read_only => format!("{name}: {bytes} bytes, {kind}, read-only"),
+            None => format!("{name}: {bytes} bytes, {kind}"),
+        }
+    }
+
+    /// How large it is.
+    pub(super) fn size(&self) -> String {
+        format!("namespace {}, {} blocks of {} bytes", in_line(&self.name), self.blocks, self.block_bytes)
+    }
+}
+
+/// Opens a namespace for each core, or reads what it holds at first. `say` is told how it is used where that is otherwise than
+/// a person may expect.
+fn prepare(
+    config: &NamespaceConfig,
+    users: &Users,
+    media: &mut MediaWatch,
+    say: &mut dyn FnMut(&str),
+) -> Result<(Vec<NamespacePlan>, NamespaceReport), RunError> {
+    let NamespaceConfig { medium, block_bytes, read_only } = config.clone();
+    let (plans, kind, geometry, content) = match medium {
+        MediumConfig::Memory { bytes } => {
+            let geometry = whole(bytes / u64::from(block_bytes.max(1)), block_bytes)?;
+            (in_memory(users, geometry, None, read_only)?, "memory", geometry, None)
+        }
+        MediumConfig::Loaded { path } => {
+            let file = load_file(&path)?;
+            let geometry = whole((file.bytes.len() as u64).div_ceil(block_bytes.max(1).into()), block_bytes)?;
+            let content = Some((file.bytes.len() as u64, hex(&file.digest)));
+            (in_memory(users, geometry, Some(file.bytes), read_only)?, "memory", geometry, content)
+        }
+        MediumConfig::Stored { path, kind, backing, direct } => {
+            let medium = FileMedium::open(&FileOptions { path, kind, block_bytes, read_only, direct })?;
+            let (plans, name) = opened(&medium, backing, users, say)?;
+            let geometry = medium.geometry();
+            media.add(config.name(), medium);
+            (plans, name, geometry, None)
+        }
+    };
+    let (bytes, sha256) = match content {
+        Some((bytes, sha256)) => (bytes, Some(sha256)),
+        None => (geometry.blocks() * u64::from(block_bytes), None),
+    };
+    let name = config.name();
+    Ok((plans, NamespaceReport { name, kind, bytes, sha256, blocks: geometry.blocks(), block_bytes, read_only }))
+}
+
+/// Memory: of the one core's own region, or of one that all cores use.
+fn in_memory(
+    users: &Users,
+    geometry: Geometry,
+    content: Option<Arc<[u8]>>,
+    read_only: bool,
+) -> Result<Vec<NamespacePlan>, RunError> {
+    if users.cores == 1 {
+        return Ok(vec![NamespacePlan::Memory { geometry, content, read_only }]);
+    }
+    let medium = shared(geometry, content.as_deref(), users.pages, users.node);
+    let medium = medium.map_err(|error| RunError::from_setup(CoreIndex(0), error))?;
+    let plan = |_| NamespacePlan::Shared { medium: medium.clone(), geometry, read_only };
+    Ok((0..users.cores).map(plan).collect())
+}
+
+/// Each core's way to a medium, and what the first one's is; what is to be said of it is said once.
+fn opened(
+    medium: &FileMedium,
+    backing: Backing,
+    users: &Users,
+    say: &mut dyn FnMut(&str),
+) -> Result<(Vec<NamespacePlan>, &'static str), RunError> {
+    let (mut plans, mut name) = (Vec::with_capacity(users.cores), "");
+    for core in 0..users.cores {
+        let (storage, notes) = medium.storage(backing, users.depth.clamp(1, MAX_FILE_DEPTH))?;
+        if core == 0 {
+            notes.iter().for_each(|note| say(&note.to_string()));
+            name = storage.name();
+        }
+        plans.push(NamespacePlan::Open { storage, alignment: medium.alignment() });
+    }
+    Ok((plans, name))
+}
+
+fn whole(blocks: u64, block_bytes: u32) -> Result<Geometry, RunError> {
+    Geometry::new(blocks, block_bytes).map_err(|error| RunError::Unsuitable { reason: error.to_string() })
+}

@@ -1,0 +1,191 @@
+//! `frwr serve`: the target's half of the job, on whatever device.
+
+use super::{
+    depth::Depth,
+    error::RunError,
+    incident_log,
+    main_loop::{MainLoop, ended, leave},
+    media_watch::MediaWatch,
+    namespaces::{NamespaceReport, SubsystemConfig, SubsystemPlan, Users, served_twice},
+    outcome::Outcome,
+    plan,
+    present::{self, Present, Served},
+    progress::{Doing, IoCounters, Progress},
+    serve_command::ServeConfig,
+    serve_report::ServeReport,
+    start::{Beginning, Sides, for_target, launch, open, reactors},
+    target_side::TargetSide,
+    trace::{self, OF_KEYS, Trace, check_path},
+};
+use crate::{
+    signals::Asked,
+    watch::{Lookout, with_neighbours},
+};
+use frwr_engine::{control::Control, provider::Device};
+use frwr_nvmf::controller::{HOME_CORE, TargetListening, place_queues};
+use frwr_reactor::{Placement, Topology};
+
+/// Said where hosts that ask for the end of their keys do not get it.
+const PLAIN_REPLIES: &str =
+    "this device's SEND_WITH_INV does not work: responses are plain SENDs, and hosts invalidate their keys themselves";
+
+/// Serves namespaces over `device` until it is `asked` to stop or the runtime is over. `say` is told what they live in, and the
+/// digests of files that were read into memory, then that the target listens, then what is moved in a second where something is.
+///
+/// # Errors
+/// [`RunError`].
+pub fn serve<D: Device>(
+    device: D,
+    config: &ServeConfig,
+    asked: &dyn Asked,
+    say: &mut dyn FnMut(&str),
+) -> Result<ServeReport, RunError>
+where
+    D::Port: Send + 'static,
+{
+    serve_on(device, config, asked, say).map_err(|error| {
+        let ServeConfig { queue_depth, io_queues, hosts, .. } = config;
+        let asked = format!("--queue-depth {queue_depth} --io-queues {io_queues} --hosts {hosts}");
+        error.of_options(&config.device.device, asked, "--queue-depth, --io-queues or --hosts, or have more --cores")
+    })
+}
+
+fn serve_on<D: Device>(
+    device: D,
+    config: &ServeConfig,
+    asked: &dyn Asked,
+    say: &mut dyn FnMut(&str),
+) -> Result<ServeReport, RunError>
+where
+    D::Port: Send + 'static,
+{
+    check_trace(config)?;
+    let mut keys = config.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
+    let topology = with_neighbours(Topology::of_machine());
+    let (mut reports, mut media) = (Vec::new(), MediaWatch::default());
+    let placement = config.placement.clone().unwrap_or_else(|| for_target(&topology));
+    let of_cores = prepare(config, &placement, &topology, &mut media, say, &mut reports)?;
+    if config.remote_invalidate && !device.capabilities().send_with_invalidate {
+        say(PLAIN_REPLIES);
+    }
+    let plans = plan::served(config, of_cores, device.capabilities())?;
+    let buffers = plans.first().map(|plan| plan.options.usual_buffer_memory_bytes()).unwrap_or_default();
+    let depth =
+        plans.first().map(|plan| Depth::of_transfers(config.queue_depth, &plan.options.engine(), &plan.capabilities));
+    if let Some(line) = depth.and_then(|depth| depth.line("--queue-depth", "answers of an I/O queue")) {
+        say(&line);
+    }
+    let progress = Progress::new(plans.len());
+    let mut control = Control::new(device);
+    // Cores are opened in the order of their numbers.
+    control.place_connections(place_queues(HOME_CORE.into()));
+    let mut targets = Vec::with_capacity(plans.len());
+    let (mut incidents, mut snapshots) = (Vec::with_capacity(plans.len()), Vec::with_capacity(plans.len()));
+    for (core, mut plan) in plans.into_iter().enumerate() {
+        let (sender, receiver) = incident_log::lane();
+        plan.incidents = Some(sender);
+        incidents.push(receiver);
+        let (sender, receiver) = present::lane();
+        plan.snapshots = Some(sender);
+        snapshots.push(receiver);
+        let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
+        progress.part(core).publish(IoCounters::default(), Doing::OpeningListener);
+        let keys = keys.as_mut().map(|keys| keys.follow("target", core));
+        targets.push(Beginning { port, link, plan, keys });
+    }
+    let mut lookout = Lookout::begin(&topology);
+    let threads =
+        match launch(topology, placement, Sides::<_, D::Port> { targets, hosts: Vec::new() }, &progress, asked, say) {
+            Ok(threads) => threads,
+            Err(error) => return Err(leave(error, control)),
+        };
+    lookout.placed(threads.cpus(), say);
+    let mut traces: Vec<_> = keys.into_iter().collect();
+    traces.iter_mut().for_each(|trace| trace.started(&threads.cpus().collect::<Vec<_>>()));
+    reports.iter().for_each(|report| say(&report.line()));
+    let (listen, all) = (config.listen, reports.iter().map(NamespaceReport::size).collect::<Vec<_>>().join("; "));
+    let served = Served {
+        device: config.device.device.clone(),
+        queue_depth: config.queue_depth,
+        effective_queue_depth: depth.map_or(config.queue_depth, |depth| depth.effective),
+        listen,
+        namespaces: reports,
+        shared_receives: config.shared_receives,
+    };
+    let main = MainLoop {
+        controls: vec![&mut control],
+        threads: &threads,
+        progress: &progress,
+        incidents,
+        present: Some(Present::new(served.clone(), config.json, snapshots)),
+        media,
+        lookout: &mut lookout,
+        traces: &mut traces,
+        listening: Some(format!("listening on {listen}, {all}; {}", buffers_of(buffers, config.max_transfer))),
+        stop_at: config.runtime,
+        gives_up: false,
+    };
+    let driven = main.drive(asked, say);
+    let outcome = match ended(threads, driven) {
+        Ok(ended) => Outcome::<D::Port, D::Port>::collect(ended)?,
+        Err(error) => return Err(leave(error, control)),
+    };
+    traces.iter_mut().try_for_each(|trace| trace.ended(outcome.records_lost()))?;
+    trace::finish(traces, say)?;
+    let Outcome { targets, cores, undrained, .. } = outcome;
+    if progress.doing() == Doing::CannotListen {
+        let reason = targets.iter().find_map(|target| match target.statistics().listening {
+            TargetListening::Failed(reason) => Some(reason),
+            _ => None,
+        });
+        return Err(RunError::Listen { address: listen, reason });
+    }
+    if targets.is_empty() {
+        return Err(RunError::Lost);
+    }
+    let reactors = cores.into_iter().map(|core| core.reactor).collect();
+    let snapshots = targets.iter().map(TargetSide::snapshot).collect();
+    let report = served.report(snapshots, reactors, control.statistics());
+    Ok(ServeReport { undrained, warnings: lookout.end(say), ..report })
+}
+
+/// What transfers of this size cost.
+fn buffers_of(bytes: usize, each: u32) -> String {
+    let (count, mebibytes, each) = (bytes / each as usize, bytes >> 20, each >> 10);
+    format!("transfers of up to {each} KiB, {count} buffers for them on each core, {mebibytes} MiB")
+}
+
+/// That a trace of keys does not go to what is served.
+fn check_trace(config: &ServeConfig) -> Result<(), RunError> {
+    let media = config.subsystems.iter().flat_map(SubsystemConfig::files);
+    let media: Vec<_> = media.map(|path| ("what a namespace lives in", Some(path))).collect();
+    check_path(OF_KEYS, config.trace_keys.as_deref(), &media)
+}
+
+/// Opens what is served for each core that serves it.
+fn prepare(
+    config: &ServeConfig,
+    placement: &Placement,
+    topology: &Topology,
+    media: &mut MediaWatch,
+    say: &mut dyn FnMut(&str),
+    reports: &mut Vec<NamespaceReport>,
+) -> Result<Vec<Vec<SubsystemPlan>>, RunError> {
+    // For configurations that no file has passed.
+    if let Some((_, reason)) = served_twice(config.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces)) {
+        return Err(RunError::Unsuitable { reason });
+    }
+    let home = placement.resolve(topology, false).ok().and_then(|seats| seats.cores().first().copied().flatten());
+    let users = Users {
+        cores: reactors(placement),
+        depth: plan::storage_depth(config),
+        pages: config.pages,
+        node: home.and_then(|core| topology.node_of(core)),
+    };
+    let mut of_cores: Vec<_> = (0..users.cores).map(|_| Vec::with_capacity(config.subsystems.len())).collect();
+    for subsystem in &config.subsystems {
+        let plans = subsystem.prepare(&users, media, say, reports)?;
+        of_cores.iter_mut().zip(plans).for_each(|(core, plan)| core.push(plan));
+    }
+    Ok(of_cores)
+}

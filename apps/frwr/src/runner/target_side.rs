@@ -1,0 +1,366 @@
+//! The target's core: a namespace in memory behind an NVMe-oF target, and the poller that runs it.
+
+use super::{
+    cores::{Core, Message},
+    error::SetupError,
+    namespaces::{NamespacePlan, SubsystemPlan},
+    present::TargetSnapshot,
+    progress::{Asks, Doing, IoCounters, Progress},
+    report::MemoryReport,
+};
+use core::{mem, time::Duration};
+use frwr_engine::{
+    CoreLink, Engine, Statistics, TraceRecord,
+    provider::{Capabilities, Port},
+};
+use frwr_mempool::{
+    DeviceMemory, Region, lane,
+    region::{PagePolicy, RegionOptions},
+};
+use frwr_nvmf::{
+    controller::{
+        HOME_CORE, Incident, Subsystem, Target, TargetListening, TargetMessage, TargetOptions, TargetStatistics,
+    },
+    storage::{AnyStorage, Geometry, MemoryStorage, Storage},
+};
+use frwr_reactor::{CoreIndex, Now, Outbox, Poller, SendError, Sleep};
+
+/// Bytes beside what is computed: the alignment of what is carved.
+const SLACK: usize = 128 << 10;
+
+/// Alignment of namespaces and buffers: a page, so that blocks are pages for devices with page lists. Buffers have more
+/// where a namespace's medium wants it.
+const PAGE: usize = 4096;
+
+/// What the target's core needs to begin.
+#[derive(Debug)]
+pub(super) struct TargetPlan {
+    pub(super) options: TargetOptions,
+    pub(super) subsystems: Vec<SubsystemPlan>,
+    pub(super) pages: PagePolicy,
+    pub(super) capabilities: Capabilities,
+    /// Nobody else reports to the main thread: there is no host in this process.
+    pub(super) alone: bool,
+    /// Where incidents go; without, they are counted only.
+    pub(super) incidents: Option<lane::Sender<Incident>>,
+    /// Where figures go that are asked for.
+    pub(super) snapshots: Option<lane::Sender<Box<TargetSnapshot>>>,
+}
+
+impl TargetPlan {
+    fn namespaces(&self) -> impl Iterator<Item = &NamespacePlan> {
+        self.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces)
+    }
+}
+
+/// How long hosts are given to take the news of a shutdown: some round trips.
+const ANNOUNCEMENT: Duration = Duration::from_millis(50);
+
+/// How far the target's end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// It serves.
+    No,
+    /// It shall stop listening, and could not be told yet.
+    StopListening,
+    /// It was told.
+    Told,
+}
+
+/// The target and what it lives in.
+pub(super) struct TargetSide<P: Port> {
+    target: Target<P, AnyStorage>,
+    progress: Progress,
+    alone: bool,
+    /// It has the admin queues, over which hosts are told of a shutdown.
+    home: bool,
+    killed: bool,
+    ending: Ending,
+    /// Hosts are told of the end, until then at most; their connections end behind it.
+    announcing: Option<Duration>,
+    /// A message that another core's lane had no room for.
+    kept: Option<(u16, TargetMessage)>,
+    incidents: Option<lane::Sender<Incident>>,
+    snapshots: Option<lane::Sender<Box<TargetSnapshot>>>,
+    /// What the main thread asked for, as of the last look.
+    heard: Asks,
+    memory_report: MemoryReport,
+}
+
+impl<P: Port> TargetSide<P> {
+    /// Makes everything on the calling core.
+    pub(super) fn new(
+        port: P,
+        link: CoreLink,
+        plan: TargetPlan,
+        node: Option<u32>,
+        progress: Progress,
+    ) -> Result<Self, SetupError> {
+        let engine_options = plan.options.engine();
+        let namespace_bytes: usize = plan.namespaces().map(memory_bytes).sum();
+        let buffer_bytes = plan.options.usual_buffer_memory_bytes();
+        let engine_bytes = Engine::<P>::region_bytes(&engine_options, &plan.capabilities)?;
+        let bytes = engine_bytes + namespace_bytes + buffer_bytes + SLACK;
+        let mut region = map(bytes, plan.pages, node)?;
+        let engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
+        let home = plan.options.core == HOME_CORE;
+        let alignment = plan.namespaces().map(buffer_alignment).max().unwrap_or(PAGE);
+        let buffers = region.carve(buffer_bytes, alignment)?.into_device_memory();
+        let depth = usize::from(plan.options.queue_entries);
+        let mut subsystems = Vec::with_capacity(plan.subsystems.len());
+        for SubsystemPlan { name, hosts, serial, namespaces } in plan.subsystems {
+            let storages = namespaces.into_iter().map(|namespace| storage(namespace, depth, &mut region));
+            subsystems.push(Subsystem { name, hosts, serial, namespaces: storages.collect::<Result<_, _>>()? });
+        }
+        let mut target = Target::with_subsystems(engine, subsystems, buffers, plan.options)?;
+        // Control's lane is empty: it takes the first messages.
+        target.listen().map_err(|error| SetupError::Namespace(error.to_string()))?;
+        let memory_report = MemoryReport::of(&region);
+        Ok(Self {
+            target,
+            progress,
+            alone: plan.alone,
+            home,
+            killed: false,
+            ending: Ending::No,
+            announcing: None,
+            kept: None,
+            incidents: plan.incidents,
+            snapshots: plan.snapshots,
+            heard: Asks::default(),
+            memory_report,
+        })
+    }
+
+    /// Tells what is done with the keys of hosts.
+    pub(super) fn trace_keys(&mut self, records: lane::Sender<TraceRecord>) {
+        self.target.engine_mut().trace_to(records);
+    }
+
+    /// What its memory is made of.
+    pub(super) fn memory(&self) -> &MemoryReport {
+        &self.memory_report
+    }
+
+    /// What its hosts have moved.
+    pub(super) fn io(&self) -> IoCounters {
+        moved(&self.target.statistics())
+    }
+
+    /// The target's figures.
+    pub(super) fn statistics(&self) -> TargetStatistics {
+        self.target.statistics()
+    }
+
+    fn poll(&mut self, now: Duration) -> u32 {
+        if !self.killed && self.progress.wants_kill() {
+            self.killed = true;
+            self.target.shut_down();
+        }
+        if self.ending == Ending::StopListening && self.target.stop_listening() {
+            self.ending = Ending::Told;
+        }
+        let work = self.target.poll(now);
+        self.pass_incidents();
+        if let Some(until) = self.announcing {
+            // Members cannot see how far the news is.
+            if now >= until || (self.home && !self.target.is_answering()) {
+                self.announcing = None;
+                self.target.shut_down();
+            }
+        } else if self.ending != Ending::No && work > 0 {
+            // A host may have reconnected before the listener was gone.
+            self.target.shut_down();
+        } else if self.alone && work > 0 {
+            self.publish();
+        }
+        if self.alone && self.progress.asks() != self.heard {
+            self.hear();
+        }
+        work
+    }
+
+    /// Does what the main thread asks for.
+    #[cold]
+    fn hear(&mut self) {
+        let before = mem::replace(&mut self.heard, self.progress.asks());
+        if self.heard.to_stop() {
+            self.progress.finish();
+        }
+        if self.heard.to_report_since(before) {
+            let snapshot = Box::new(self.snapshot());
+            if let Some(snapshots) = &mut self.snapshots {
+                // Who asks again gets another one.
+                let _ = snapshots.push(snapshot);
+            }
+        }
+    }
+
+    /// The engine's figures.
+    pub(super) fn engine(&self) -> Statistics {
+        self.target.engine().statistics()
+    }
+
+    /// What it has done so far.
+    pub(super) fn snapshot(&self) -> TargetSnapshot {
+        TargetSnapshot {
+            role: "target",
+            memory: self.memory_report.clone(),
+            io: self.io(),
+            target: self.target.statistics(),
+            storages: self.target.namespaces().map(Storage::statistics).collect(),
+            engine: self.engine(),
+        }
+    }
+
+    /// Hands incidents to the main thread.
+    fn pass_incidents(&mut self) {
+        let Some(incidents) = &mut self.incidents else { return };
+        // What has no room is taken later; what the target has no room for is counted.
+        while incidents.len() < incidents.capacity()
+            && let Some(incident) = self.target.next_incident()
+            && incidents.push(incident).is_ok()
+        {}
+    }
+
+    /// Takes what another core of the target says.
+    pub(super) fn deliver(&mut self, from: CoreIndex, message: TargetMessage) {
+        self.target.deliver(from.0, message);
+    }
+
+    /// Sends what this core says to the others, as far as their lanes have room.
+    fn carry(&mut self, outbox: &mut Outbox<Message>) {
+        while let Some((core, message)) = self.kept.take().or_else(|| self.target.next_message()) {
+            match outbox.send(CoreIndex(core), Message::Target(message)) {
+                Err(SendError::Full(_)) => {
+                    self.kept = Some((core, message));
+                    return;
+                }
+                // A core that is gone needs to hear nothing.
+                Ok(()) | Err(SendError::Closed(_) | SendError::NoSuchReactor(_)) => {}
+            }
+        }
+    }
+
+    fn publish(&self) {
+        let statistics = self.target.statistics();
+        let doing = match statistics.listening {
+            TargetListening::NotAsked | TargetListening::Asked => Doing::OpeningListener,
+            // What it has goes on where it takes no more hosts.
+            TargetListening::Listens | TargetListening::Stopped => Doing::Serving,
+            TargetListening::Failed(_) => Doing::CannotListen,
+        };
+        if doing == Doing::CannotListen {
+            self.progress.finish();
+        }
+        if statistics.broken_operations > 0 {
+            self.progress.tell_broken_storage();
+        }
+        self.progress.publish(moved(&statistics), doing);
+    }
+}
+
+/// What hosts have moved.
+fn moved(target: &TargetStatistics) -> IoCounters {
+    let commands = target.reads + target.writes + target.flushes + target.compares + target.write_zeroes;
+    IoCounters { commands, bytes: target.bytes_read + target.bytes_written }
+}
+
+/// What a namespace takes of the core's region: whole pages, so that all of them can be carved.
+fn memory_bytes(namespace: &NamespacePlan) -> usize {
+    match namespace {
+        NamespacePlan::Memory { geometry, .. } => {
+            // Sizes are bounded far below 2^64.
+            (geometry.blocks() as usize * geometry.block_bytes() as usize).next_multiple_of(PAGE)
+        }
+        NamespacePlan::Shared { .. } | NamespacePlan::Open { .. } => 0,
+    }
+}
+
+fn buffer_alignment(namespace: &NamespacePlan) -> usize {
+    match namespace {
+        NamespacePlan::Memory { .. } | NamespacePlan::Shared { .. } => PAGE,
+        NamespacePlan::Open { alignment, .. } => PAGE.max(*alignment as usize),
+    }
+}
+
+fn storage(namespace: NamespacePlan, depth: usize, region: &mut Region) -> Result<AnyStorage, SetupError> {
+    let (medium, geometry, read_only) = match namespace {
+        NamespacePlan::Open { storage, .. } => return Ok(storage),
+        NamespacePlan::Shared { medium, geometry, read_only } => (medium, geometry, read_only),
+        NamespacePlan::Memory { geometry, content, read_only } => {
+            (filled(region, geometry, content.as_deref())?, geometry, read_only)
+        }
+    };
+    let storage = MemoryStorage::new(medium, geometry.block_bytes(), depth);
+    let storage = storage.map_err(|error| SetupError::Namespace(error.to_string()))?;
+    Ok(AnyStorage::Memory(if read_only { storage.read_only() } else { storage }))
+}
+
+/// The memory of a namespace, with what it holds at first.
+fn filled(region: &mut Region, geometry: Geometry, content: Option<&[u8]>) -> Result<DeviceMemory, SetupError> {
+    // Sizes are bounded far below 2^64.
+    let bytes = geometry.blocks() as usize * geometry.block_bytes() as usize;
+    let medium = region.carve(bytes, PAGE)?.into_device_memory();
+    if let Some(content) = content {
+        medium.write(0, content).map_err(|error| SetupError::Namespace(error.to_string()))?;
+    }
+    Ok(medium)
+}
+
+/// The same in memory of its own, for several cores.
+pub(super) fn shared(
+    geometry: Geometry,
+    content: Option<&[u8]>,
+    pages: PagePolicy,
+    node: Option<u32>,
+) -> Result<DeviceMemory, SetupError> {
+    let bytes = geometry.blocks() as usize * geometry.block_bytes() as usize;
+    filled(&mut map(bytes.next_multiple_of(PAGE) + SLACK, pages, node)?, geometry, content)
+}
+
+/// A region on the core's node, of the wanted kind.
+pub(crate) fn map(bytes: usize, pages: PagePolicy, node: Option<u32>) -> Result<Region, SetupError> {
+    let options = RegionOptions::new(bytes).pages(pages);
+    Ok(Region::map(&match node {
+        Some(node) => options.node(node),
+        None => options,
+    })?)
+}
+
+/// Runs the target's half of a core.
+pub(super) struct TargetPoller;
+
+impl<T: Port, H: Port> Poller<Core<T, H>> for TargetPoller {
+    fn poll(&mut self, core: &mut Core<T, H>, now: &Now) -> u32 {
+        let Some(side) = &mut core.target else { return 0 };
+        let work = side.poll(now.time());
+        side.carry(&mut core.outbox);
+        // A host on the same core polls next: what it waits for goes out first. `flush` finds nothing left to do.
+        side.target.flush();
+        work
+    }
+
+    fn flush(&mut self, core: &mut Core<T, H>, _: &Now) {
+        if let Some(side) = &mut core.target {
+            side.target.flush();
+        }
+    }
+
+    fn sleep_until(&self, _: &Core<T, H>) -> Sleep {
+        // Completions arrive unannounced.
+        Sleep::Busy
+    }
+
+    fn begin_shutdown(&mut self, core: &mut Core<T, H>, now: &Now) {
+        if let Some(side) = &mut core.target {
+            side.ending = Ending::StopListening;
+            side.announcing = Some(now.time() + ANNOUNCEMENT);
+            side.target.announce_shutdown();
+        }
+    }
+
+    fn drained(&self, core: &Core<T, H>) -> bool {
+        core.target.as_ref().is_none_or(|side| side.target.is_drained())
+    }
+}

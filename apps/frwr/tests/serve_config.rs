@@ -1,0 +1,419 @@
+//! `frwr serve --config` and its command line: what is understood, and what is refused with line and key.
+
+use clap::Parser as _;
+use frwr::runner::{MediumConfig, NamespaceConfig, RunError, ServeConfig, SubsystemConfig};
+use frwr::{CommandLine, Task};
+use frwr_nvmf::controller::AllowedHosts;
+use frwr_nvmf::storage::{Backing, MediumKind};
+use frwr_support::storage_harness::disks::{LoopDevice, skipped};
+use serde_json::Value;
+use std::{
+    fs,
+    io::Write as _,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+/// A configuration that is deleted at the end.
+struct Written(tempfile::TempPath);
+
+impl Written {
+    fn new(text: &str) -> Self {
+        let path = tempfile::Builder::new().suffix(".toml").tempfile().unwrap().into_temp_path();
+        fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn text(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+fn serve(arguments: &[&str]) -> Result<ServeConfig, RunError> {
+    let line = CommandLine::try_parse_from([&["frwr", "serve"], arguments].concat()).unwrap();
+    let Some(Task::Serve(arguments)) = line.task else { panic!("not serve") };
+    ServeConfig::new(arguments)
+}
+
+fn parsed(text: &str) -> Result<ServeConfig, RunError> {
+    serve(&["--config", Written::new(text).text()])
+}
+
+const TOP: &str = "device = \"rxe0\"\nlisten = \"10.0.0.1:4420\"\n";
+const SMALLEST: &str = r#"device = "rxe0"
+listen = "10.0.0.1:4420"
+[[subsystem]]
+nqn = "nqn.2014-08.org.nvmexpress:disk"
+[[subsystem.namespace]]
+memory = "1M"
+"#;
+
+#[test]
+fn everything_has_a_key() {
+    let config = parsed(
+        r#"
+device = "mlx5_0"
+ib_port = 2
+gid_index = 3
+mtu = 1024
+traffic_class = 104
+ack_timeout = 14
+inline_size = 0
+thread_domains = false
+retry_count = 6
+rnr_retry_count = 5
+listen = "[fe80::1%lo]:4420"
+cores = "3"
+pages = "plain"
+queue_depth = 64
+hosts = 4
+in_capsule = 8192
+io_queues = 2
+data_blocks = 3
+shared_receives = 162
+max_transfer = "1M"
+max_silence = 30
+remote_invalidate = false
+runtime = 60
+
+[[subsystem]]
+nqn = "nqn.2014-08.org.nvmexpress:one"
+allowed_hosts = ["nqn.2014-08.org.nvmexpress:host"]
+serial = "S1"
+[[subsystem.namespace]]
+memory = "64M"
+[[subsystem.namespace]]
+memory = 8192
+read_only = true
+
+[[subsystem]]
+nqn = "nqn.2014-08.org.nvmexpress:two"
+[[subsystem.namespace]]
+load = "/etc/hostname"
+block_size = 512
+[[subsystem.namespace]]
+file = "/srv/disk"
+direct = false
+[[subsystem.namespace]]
+device = "/dev/sdb"
+backing = "ring"
+"#,
+    )
+    .unwrap();
+    assert_eq!((config.device.device.as_str(), config.device.port, config.device.gid_index), ("mlx5_0", 2, Some(3)));
+    assert_eq!((config.device.mtu, config.device.traffic_class), (Some(1024), Some(104)));
+    assert_eq!((config.device.ack_timeout, config.parameters.retry_count), (Some(14), 6));
+    assert_eq!((config.device.inline_size, config.device.thread_domains), (Some(0), false));
+    assert_eq!((config.parameters.rnr_retry_count, config.listen), (5, "[fe80::1%1]:4420".parse().unwrap()));
+    assert_eq!((config.queue_depth, config.hosts, config.in_capsule), (64, 4, 8192));
+    assert_eq!((config.io_queues, config.data_blocks, config.shared_receives), (2, 3, Some(162)));
+    assert_eq!((config.max_transfer, config.max_silence.as_secs()), (1 << 20, 30));
+    assert_eq!((config.remote_invalidate, config.runtime.unwrap().as_secs()), (false, 60));
+    let [one, two] = config.subsystems.as_slice() else { panic!("{:?}", config.subsystems) };
+    let SubsystemConfig { allowed_hosts: AllowedHosts::Listed(hosts), serial: Some(serial), namespaces, .. } = one
+    else {
+        panic!("{one:?}")
+    };
+    assert_eq!((hosts[0].as_str(), serial.as_str()), ("nqn.2014-08.org.nvmexpress:host", "S1"));
+    let memory =
+        |bytes, read_only| NamespaceConfig { medium: MediumConfig::Memory { bytes }, block_bytes: 4096, read_only };
+    assert_eq!(namespaces, &[memory(64 << 20, false), memory(8192, true)]);
+    assert_eq!((two.allowed_hosts.clone(), two.serial), (AllowedHosts::Any, None));
+    let stored = |path: &str, kind, backing, direct| NamespaceConfig {
+        medium: MediumConfig::Stored { path: path.into(), kind, backing, direct },
+        block_bytes: 4096,
+        read_only: false,
+    };
+    let loaded = NamespaceConfig {
+        medium: MediumConfig::Loaded { path: "/etc/hostname".into() },
+        block_bytes: 512,
+        read_only: false,
+    };
+    assert_eq!(two.namespaces[0], loaded);
+    assert_eq!(two.namespaces[1], stored("/srv/disk", MediumKind::File, Backing::Auto, false));
+    assert_eq!(two.namespaces[2], stored("/dev/sdb", MediumKind::Device, Backing::Ring, true));
+}
+
+#[test]
+fn what_is_left_out_is_as_on_the_command_line() {
+    let file = parsed(SMALLEST).unwrap();
+    let line = serve(&["--device", "rxe0", "--listen", "10.0.0.1:4420", "--namespace", "/etc/hostname"]).unwrap();
+    assert_eq!((file.queue_depth, file.hosts, file.in_capsule), (line.queue_depth, line.hosts, line.in_capsule));
+    assert_eq!((file.device, file.parameters), (line.device, line.parameters));
+    assert_eq!((file.remote_invalidate, file.runtime), (line.remote_invalidate, line.runtime));
+    assert_eq!((file.max_transfer, file.max_silence), (line.max_transfer, line.max_silence));
+    assert_eq!((file.max_transfer, file.max_silence.as_secs()), (128 << 10, 300));
+}
+
+/// What is wrong is said before anything is opened or locked.
+#[test]
+fn the_command_line_refuses_what_a_file_may_not_say() {
+    let base = ["--device", "rxe0", "--listen", "10.0.0.1:4420", "--namespace", "/nonexistent"];
+    for (more, parts) in [
+        (["--in-capsule", "100", "--hosts", "1"], ["--in-capsule is 100", "multiple of 16"]),
+        (["--in-capsule", "16", "--data-blocks", "2"], ["--data-blocks is 2", "32 bytes"]),
+        (["--hosts", "256", "--io-queues", "15"], ["--io-queues is 15", "4096 at most"]),
+        (["--max-transfer", "96K", "--hosts", "1"], ["--max-transfer is 98304", "power of two from 65536 to 8388608"]),
+        (["--max-transfer", "16M", "--hosts", "1"], ["--max-transfer is 16777216", "such as 128K or 1M"]),
+        (["--max-transfer", "4096", "--hosts", "1"], ["--max-transfer is 4096", "from 65536"]),
+        (["--max-silence", "86401", "--hosts", "1"], ["--max-silence is 86401", "0 to 86400"]),
+        (["--subsystem", "disk", "--hosts", "1"], ["--subsystem is \"disk\"", "starts with `nqn.`"]),
+        (["--allow-host", "me", "--hosts", "1"], ["--allow-host is \"me\"", "starts with `nqn.`"]),
+        (
+            ["--subsystem", "nqn.2014-08.org.nvmexpress.discovery", "--hosts", "1"],
+            ["--subsystem is \"nqn.2014-08.org.nvmexpress.discovery\"", "discovery service"],
+        ),
+    ] {
+        let error = serve(&[&base[..], &more[..]].concat()).unwrap_err();
+        let message = error.to_string();
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+        assert_eq!(error.exit_code(), 2, "{message}");
+    }
+    serve(&[&base[..], &["--hosts", "256", "--io-queues", "14"]].concat()).unwrap();
+    // A receive for each command that one host may have: of 32 on its admin queue, and of its I/O queues on the core that has most.
+    let shared = ["--queue-depth", "32", "--hosts", "2", "--io-queues", "2", "--shared-receives"];
+    let with = |more: &[&str]| serve(&[&base[..], &shared[..], more].concat());
+    let error = with(&["70"]).unwrap_err();
+    let said = "--shared-receives is 70: the queues that one host has on a core need 98, 32 for its admin queue and 33 for each of 2; \
+                raise it, or lower the number of I/O queues or the queue depth";
+    assert_eq!((error.to_string().as_str(), error.exit_code()), (said, 2));
+    assert!(with(&["97"]).is_err() && with(&["64", "--cores", "unpinned:2"]).is_err());
+    with(&["98"]).unwrap();
+    with(&["65", "--cores", "unpinned:2"]).unwrap();
+}
+
+#[test]
+fn the_command_line_keeps_files_in_memory_unless_it_says_otherwise() {
+    let base = ["--device", "rxe0", "--listen", "10.0.0.1:4420", "--namespace", "/srv/disk", "--block-size", "512"];
+    let medium = |more: &[&str]| serve(&[&base[..], more].concat()).unwrap().subsystems[0].namespaces[0].clone();
+    let loaded = MediumConfig::Loaded { path: "/srv/disk".into() };
+    assert_eq!(medium(&[]), NamespaceConfig { medium: loaded.clone(), block_bytes: 512, read_only: false });
+    assert_eq!(medium(&["--backing", "memory"]).medium, loaded);
+    for (name, backing) in [("auto", Backing::Auto), ("ring", Backing::Ring), ("thread", Backing::Thread)] {
+        let (path, kind) = (PathBuf::from("/srv/disk"), MediumKind::Any);
+        let stored = MediumConfig::Stored { path, kind, backing, direct: true };
+        assert_eq!(medium(&["--backing", name]).medium, stored);
+    }
+}
+
+/// Text, line, and parts of the message.
+type Refusal<'a> = (String, usize, &'a [&'a str]);
+
+#[test]
+fn mistakes_are_refused_with_line_and_key() {
+    let namespace = |lines: &str| {
+        format!("{TOP}[[subsystem]]\nnqn = \"nqn.2014-08.org.nvmexpress:disk\"\n[[subsystem.namespace]]\n{lines}")
+    };
+    let top = |line: &str| SMALLEST.replacen("[[subsystem]]", &format!("{line}\n[[subsystem]]"), 1);
+    let refusals: &[Refusal<'_>] = &[
+        ("listen = \"10.0.0.1:4420\"".to_owned(), 1, &["missing field `device`"]),
+        (TOP.to_owned(), 1, &["subsystem: there are 0", "1 to 63", "add"]),
+        (top("devices = 3"), 3, &["unknown field `devices`", "`device`"]),
+        (top("queue_depth = \"many\""), 3, &["queue_depth: invalid type", "a whole number from 0"]),
+        (top("queue_depth = 1025"), 3, &["queue_depth is 1025", "1 to 1024", "choose"]),
+        (top("hosts = 0"), 3, &["hosts is 0", "1 to 256"]),
+        (top("hosts = 70000"), 3, &["hosts: invalid value", "70000"]),
+        (top("mtu = 1500"), 3, &["mtu is 1500", "1024", "leave it out"]),
+        (top("ib_port = 0"), 3, &["ib_port is 0", "1 to 255"]),
+        (top("retry_count = 8"), 3, &["retry_count is 8", "0 to 7"]),
+        (top("cores = \"unpinned:65\""), 3, &["cores names 65 cores", "64"]),
+        (top("pages = \"huge\""), 3, &["pages is \"huge\"", "auto", "2M"]),
+        (top("in_capsule = 100"), 3, &["in_capsule is 100", "multiple of 16"]),
+        (top("in_capsule = 65552"), 3, &["in_capsule is 65552", "65536"]),
+        (top("io_queues = 17"), 3, &["io_queues is 17", "1 to 16"]),
+        (top("data_blocks = 0"), 3, &["data_blocks is 0", "1 to"]),
+        (top("data_blocks = 4\nin_capsule = 48"), 3, &["data_blocks is 4", "64 bytes", "48", "raise that"]),
+        (top("hosts = 256\nio_queues = 15"), 4, &["io_queues is 15", "256 hosts", "4152", "4096 at most", "lower"]),
+        (top("shared_receives = 547"), 3, &["shared_receives is 547", "need 548", "129 for each of 4", "raise it"]),
+        (top("shared_receives = 65537"), 3, &["shared_receives is 65537", "1 to 65536"]),
+        (top("max_transfer = 100000"), 3, &["max_transfer is 100000", "power of two from 65536 to 8388608"]),
+        (top("max_transfer = \"1X\""), 3, &["max_transfer: must be a number of bytes", "64M"]),
+        (top("max_silence = 86401"), 3, &["max_silence is 86401", "0 to 86400"]),
+        (
+            SMALLEST.replace("nqn.2014-08.org.nvmexpress:disk", "nqn.2014-08.org.nvmexpress.discovery"),
+            4,
+            &["nqn is \"nqn.2014-08.org.nvmexpress.discovery\"", "discovery service", "choose another"],
+        ),
+        (top("shared_receives = \"off\""), 3, &["shared_receives: invalid type"]),
+        (top("runtime = 86401"), 3, &["runtime is 86401", "86400"]),
+        (SMALLEST.replace("10.0.0.1:4420", "nowhere"), 2, &["listen", "an IP address and a port", "10.0.0.1:4420"]),
+        (SMALLEST.replace("10.0.0.1", "224.0.0.1"), 2, &["listen is 224.0.0.1:4420", "multicast"]),
+        (SMALLEST.replace("10.0.0.1", "255.255.255.255"), 2, &["listen is", "broadcast"]),
+        (SMALLEST.replace("10.0.0.1", "[fe80::1]"), 2, &["listen is", "link-local", "[fe80::1%eth0]"]),
+        (SMALLEST.replace("10.0.0.1", "[fe80::1%nowhere0]"), 2, &["listen", "\"nowhere0\"", "`ip link`"]),
+        (format!("hosts = -3\n{SMALLEST}"), 1, &["hosts", "`-3`", "a whole number from 0 to 65535", "docs/config.md"]),
+        (format!("queue_depth = 1.5\n{SMALLEST}"), 1, &["queue_depth", "`1.5`", "a whole number", "docs/config.md"]),
+        (
+            format!("hosts = 99999999999999999999\n{SMALLEST}"),
+            1,
+            &["hosts", "`99999999999999999999`, expected a whole"],
+        ),
+        (SMALLEST.replace(":4420", ":0"), 2, &["listen is 10.0.0.1:0", "65535"]),
+        (SMALLEST.replace("rxe0", "soft"), 1, &["device is \"soft\"", "RDMA device"]),
+        (SMALLEST.replace("nqn.2014-08.org.nvmexpress:disk", "disk"), 4, &["nqn: \"disk\""]),
+        (format!("{SMALLEST}{}", SMALLEST.replace(TOP, "")), 7, &["nqn: another subsystem"]),
+        (SMALLEST.replace("memory", "size"), 6, &["unknown field `size`", "`memory`"]),
+        (namespace(""), 5, &["exactly one of memory, load, file and device"]),
+        (namespace("memory = 1\nfile = \"f\""), 5, &["exactly one of"]),
+        (namespace("memory = \"1X\""), 6, &["memory: must be", "64M"]),
+        (namespace("memory = true"), 6, &["memory: must be", "64M"]),
+        (namespace("memory = 100"), 6, &["memory is 100", "4096 to"]),
+        (namespace("file = \"f\"\nblock_size = 1000"), 7, &["block_size is 1000", "power of two", "512 to 65536"]),
+        (namespace("memory = \"1M\"\nbacking = \"ring\""), 7, &["backing", "file and device"]),
+        (namespace("file = \"f\"\nbacking = \"disk\""), 7, &["backing: unknown variant `disk`", "`ring`"]),
+        (namespace("file = \"f\"\ndirect = 1"), 7, &["direct: invalid type", "boolean"]),
+        (
+            SMALLEST.replace("[[subsystem]]\n", "[[subsystem]]\nserial = \"a serial number that is too long\"\n"),
+            4,
+            &["serial", "20"],
+        ),
+        (
+            format!("{SMALLEST}{}", SMALLEST.replace(TOP, "").replace(":disk", ":other"))
+                .replace("[[subsystem.", "serial = \"S\"\n[[subsystem."),
+            10,
+            &["serial: another subsystem"],
+        ),
+        (
+            SMALLEST.replace("[[subsystem]]\n", "[[subsystem]]\nallowed_hosts = [\"me\"]\n"),
+            4,
+            &["allowed_hosts: \"me\""],
+        ),
+        ("device = ".to_owned(), 1, &["device"]),
+    ];
+    for (text, line, parts) in refusals {
+        let written = Written::new(text);
+        let error = serve(&["--config", written.text()]).unwrap_err();
+        let message = error.to_string();
+        assert!(message.starts_with(&format!("{}:{line}: ", written.text())), "{message}\n{text}");
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}\n{text}");
+        assert!(!message.contains('\n'), "{message}");
+        assert_eq!((error.exit_code(), error.name()), (2, "config"), "{message}");
+    }
+    let missing = serve(&["--config", "/nonexistent.toml"]).unwrap_err();
+    assert_eq!((missing.exit_code(), missing.name()), (1, "config_file"));
+}
+
+/// Namespaces as they stand in a file, each with a key of its own line.
+fn with_namespaces(namespaces: &[String]) -> String {
+    let tables: String = namespaces.iter().map(|table| format!("[[subsystem.namespace]]\n{table}\n")).collect();
+    format!("{TOP}[[subsystem]]\nnqn = \"nqn.2014-08.org.nvmexpress:disk\"\n{tables}")
+}
+
+#[test]
+fn a_medium_that_is_written_is_served_once_by_whatever_paths() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, other, hard, soft, absent] =
+        ["file", "other", "hard", "soft", "absent"].map(|name| folder.path().join(name).display().to_string());
+    fs::write(&file, "a").unwrap();
+    fs::write(&other, "a").unwrap();
+    fs::hard_link(&file, &hard).unwrap();
+    std::os::unix::fs::symlink(&file, &soft).unwrap();
+    let dots = format!("{}/../{}/absent", folder.path().display(), folder.path().file_name().unwrap().display());
+    let written = |path: &str| format!("file = {path:?}");
+    let read = |path: &str| format!("file = {path:?}\nread_only = true");
+    for (one, same) in [(&file, &file), (&file, &hard), (&soft, &file), (&hard, &soft), (&absent, &dots)] {
+        for [first, second] in [[written(one), written(same)], [read(one), written(same)], [written(one), read(same)]] {
+            let text = with_namespaces(&[first.clone(), written(&other), second]);
+            let error = parsed(&text).unwrap_err().to_string();
+            let line = 1 + text[..text.rfind("file = ").unwrap()].lines().count();
+            for part in [&format!(":{line}: file: "), one, same, "another namespace", "read_only"] {
+                assert!(error.contains(part), "{part}: {error}");
+            }
+        }
+        parsed(&with_namespaces(&[read(one), read(same)])).unwrap();
+        // What is read into memory once is another matter.
+        parsed(&with_namespaces(&[written(one), format!("load = {same:?}")])).unwrap();
+    }
+    parsed(&with_namespaces(&[written(&file), written(&other)])).unwrap();
+    // In another subsystem as well.
+    let text = with_namespaces(&[written(&file)]);
+    let second = text[TOP.len()..].replace(":disk", ":other").replace(&file, &hard);
+    assert!(parsed(&format!("{text}{second}")).unwrap_err().to_string().contains("one medium"));
+}
+
+#[test]
+fn a_block_device_is_not_served_for_reading_beside_itself_for_writing() {
+    let Some(device) = LoopDevice::new(1 << 20, &[]) else { return skipped("no loop device can be made here") };
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("link").display().to_string();
+    std::os::unix::fs::symlink(device.path(), &link).unwrap();
+    let of = |key: &str, path: &str, read_only: bool| format!("{key} = {path:?}\nread_only = {read_only}");
+    let file = device.file().unwrap().to_str().unwrap();
+    for (read_only, also) in [(true, false), (false, true), (false, false)] {
+        let written = of("device", device.path(), read_only);
+        // By another name, and the file that it is in.
+        for other in [of("device", &link, also), of("file", file, also)] {
+            let error = parsed(&with_namespaces(&[written.clone(), other])).unwrap_err().to_string();
+            assert!(error.contains("one medium") && error.contains(device.path()), "{error}");
+        }
+    }
+    parsed(&with_namespaces(&[of("device", device.path(), true), of("device", &link, true)])).unwrap();
+}
+
+fn program(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_frwr")).args(arguments).output().unwrap()
+}
+
+#[test]
+fn check_config_prints_what_was_understood() {
+    let written = Written::new(SMALLEST);
+    let output = program(&["serve", "--config", written.text(), "--check-config", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count(), 1);
+    let value: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&value["device"], &value["queue_depth"]), (&"rxe0".into(), &128.into()));
+    let namespace = &value["subsystem"][0]["namespace"][0];
+    assert_eq!((&namespace["memory"], &namespace["block_size"]), (&(1 << 20).into(), &4096.into()));
+    let output = program(&["serve", "--config", written.text(), "--check-config"]);
+    assert!(String::from_utf8(output.stdout).unwrap().contains("\"nqn\": \"nqn.2014-08.org.nvmexpress:disk\""));
+    // Without a file too.
+    let line = ["serve", "--device", "rxe0", "--listen", "10.0.0.1:4420", "--namespace", "f", "--check-config"];
+    let output = program(&line);
+    assert!(String::from_utf8(output.stdout).unwrap().contains("\"load\": \"f\""));
+}
+
+/// As `serve --config <(...)` and `... | serve --config /dev/stdin` have it: a pipe has no size.
+#[test]
+fn a_configuration_may_come_through_a_pipe_and_ends_in_time() {
+    let through = |text: &str| {
+        let mut serve = Command::new(env!("CARGO_BIN_EXE_frwr"))
+            .args(["serve", "--config", "/dev/stdin", "--check-config", "--json"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // What is too long is not read to its end.
+        let _ = serve.stdin.take().unwrap().write_all(text.as_bytes());
+        serve.wait_with_output().unwrap()
+    };
+    let output = through(SMALLEST);
+    assert!(output.status.success(), "{output:?}");
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["device"], "rxe0");
+    let longest = format!("{SMALLEST}#{}", " ".repeat((1 << 20) - SMALLEST.len() - 1));
+    assert!(through(&longest).status.success());
+    for (text, name, part) in [
+        (format!("{longest} "), "config_file", "1048576"),
+        (String::new(), "out_of_range", "the size of --config is 0"),
+    ] {
+        let output = through(&text);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(value["error"], name, "{value}");
+        assert!(value.to_string().contains(part), "{value}");
+    }
+}
+
+#[test]
+fn a_file_and_options_that_it_replaces_do_not_mix() {
+    let written = Written::new(SMALLEST);
+    for option in [&["--device", "rxe0"], &["--queue-depth", "3"], &["--namespace", "f"], &["--block-size", "512"]] {
+        let output = program(&[&["serve", "--config", written.text()], &option[..]].concat());
+        assert_eq!(output.status.code(), Some(2), "{option:?}");
+        assert!(String::from_utf8(output.stderr).unwrap().contains("--config"), "{option:?}");
+    }
+    let config = serve(&["--config", written.text(), "--runtime", "3", "--json"]).unwrap();
+    assert_eq!((config.runtime.unwrap().as_secs(), config.json), (3, true));
+}

@@ -1,0 +1,381 @@
+//! Controllers: what Connect makes, and what properties and keep alive act on.
+
+use super::MAX_NAMESPACES;
+use super::event::Events;
+use super::features::Features;
+use crate::wire::{
+    ConnectData, ControllerConfiguration, ControllerStatus, DiscoveryEntry, ErrorLogEntry, Nqn, ShutdownNotification,
+    ShutdownStatus,
+};
+use arrayvec::ArrayVec;
+use core::time::Duration;
+use frwr_engine::ConnectionId;
+
+/// Controller identifiers from here on are reserved (Base 5.17.2.1).
+const FIRST_RESERVED_ID: u16 = 0xfff0;
+
+/// KAS counts in units of 100 ms; Keep Alive Timeouts are rounded up to 1 s.
+pub(super) const KEEP_ALIVE_UNITS: u16 = 10;
+const KEEP_ALIVE_STEP_MS: u64 = 100 * KEEP_ALIVE_UNITS as u64;
+
+/// How long a host of a discovery controller may be silent where it asked for no keep alive: two minutes, as the standard suggests and
+/// as Linux's target has it. `nvme discover` is done in seconds; who stays to hear of changes keeps its controller alive.
+const DISCOVERY_SILENCE: Duration = Duration::from_secs(120);
+
+/// Entries of the Error Information log: what a person reads, and few enough for every controller to have its own.
+pub(super) const ERROR_LOG_ENTRIES: usize = 16;
+
+/// What a controller is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To say which subsystems there are.
+    Discovery,
+    /// To serve the subsystem of this index.
+    Io(usize),
+}
+
+/// Namespaces that became active or inactive since the host last read the list, a bit each.
+#[derive(Debug, Default)]
+pub(super) struct ChangedNamespaces([u64; MAX_NAMESPACES.div_ceil(64)]);
+
+impl ChangedNamespaces {
+    pub(super) fn add(&mut self, identifier: u32) {
+        let bit = identifier.saturating_sub(1);
+        if let Some(word) = self.0.get_mut(bit as usize / 64) {
+            *word |= 1 << (bit % 64);
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Identifiers in ascending order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
+        // MAX_NAMESPACES bits.
+        let all = 0..MAX_NAMESPACES as u32;
+        all.filter(|bit| self.0.get(*bit as usize / 64).is_some_and(|word| word >> (bit % 64) & 1 != 0))
+            .map(|bit| bit + 1)
+    }
+}
+
+/// A command that failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FailedCommand {
+    pub(super) queue_id: u16,
+    pub(super) command_id: u16,
+    /// As in the completion.
+    pub(super) status: u16,
+    pub(super) lba: u64,
+    pub(super) namespace: u32,
+}
+
+/// What a host set up by Connect on its admin queue.
+#[derive(Debug)]
+pub(super) struct Controller {
+    pub(super) id: u16,
+    /// Its admin queue; `None` in a member's copy.
+    pub(super) admin: Option<ConnectionId>,
+    pub(super) host: Option<Nqn>,
+    pub(super) host_id: [u8; 16],
+    purpose: Purpose,
+    pub(super) events: Events,
+    pub(super) features: Features,
+    /// Counts changes of features that commands of I/O queues are executed by.
+    pub(super) settings_version: u32,
+    pub(super) changed: ChangedNamespaces,
+    /// The newest is the last.
+    errors: ArrayVec<ErrorLogEntry, ERROR_LOG_ENTRIES>,
+    error_count: u64,
+    configuration: ControllerConfiguration,
+    readiness: Readiness,
+    fatal: bool,
+    shutdown: ShutdownStatus,
+    /// The commit that the shutdown waits for.
+    commit: Option<u64>,
+    /// The shutdown lost something.
+    lost: bool,
+    /// Zero for none.
+    keep_alive: Duration,
+    /// When a command arrived last, in watched time.
+    seen: Duration,
+    /// How long its core had stood still when it was made.
+    pub(super) stood_still: Duration,
+    expired: bool,
+    /// It was enabled once: its host is one.
+    proven: bool,
+    /// When a probe was sent that was not answered yet.
+    probed: Option<Duration>,
+}
+
+/// How CSTS.RDY follows CC.EN (Base 3.1.3.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Readiness {
+    /// CC.EN and CSTS.RDY are clear.
+    Disabled,
+    /// Both are set: I/O queues can be connected.
+    Ready,
+    /// CC.EN was cleared, and storage may still have commands of the queues that this ended: CSTS.RDY is set until it has none,
+    /// since one of them could undo what the host writes once it has enabled the controller again.
+    Resetting,
+}
+
+/// What a change of CC asks of the queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConfigurationEffect {
+    /// Nothing.
+    None,
+    /// The controller was reset: its I/O queues are gone (Base 3.7.2).
+    Reset,
+}
+
+impl Controller {
+    /// `now`: watched time, as everywhere here.
+    pub(super) fn new(id: u16, admin: ConnectionId, data: &ConnectData, purpose: Purpose, now: Duration) -> Self {
+        Self {
+            id,
+            admin: Some(admin),
+            host: data.host,
+            host_id: data.host_id,
+            purpose,
+            events: Events::default(),
+            features: Features::default(),
+            settings_version: 0,
+            changed: ChangedNamespaces::default(),
+            errors: ArrayVec::new(),
+            error_count: 0,
+            configuration: ControllerConfiguration::default(),
+            readiness: Readiness::Disabled,
+            fatal: false,
+            shutdown: ShutdownStatus::Normal,
+            commit: None,
+            lost: false,
+            keep_alive: Duration::ZERO,
+            seen: now,
+            stood_still: Duration::ZERO,
+            expired: false,
+            proven: false,
+            probed: None,
+        }
+    }
+
+    /// What a core that is not its home keeps of it: its I/O queues are executed by it, as it is enabled.
+    pub(super) fn copy(id: u16, data: &ConnectData, purpose: Purpose, now: Duration) -> Self {
+        let admin = ConnectionId::default();
+        Self { admin: None, readiness: Readiness::Ready, ..Self::new(id, admin, data, purpose, now) }
+    }
+
+    /// Index of its subsystem; `None` for a discovery controller.
+    pub(super) fn subsystem(&self) -> Option<usize> {
+        match self.purpose {
+            Purpose::Discovery => None,
+            Purpose::Io(subsystem) => Some(subsystem),
+        }
+    }
+
+    /// Its host enabled it, now or before.
+    pub(super) fn is_proven(&self) -> bool {
+        self.proven
+    }
+
+    /// It has a place that one for this purpose might have had.
+    pub(super) fn has_places_of(&self, purpose: Purpose) -> bool {
+        (self.purpose == Purpose::Discovery) == (purpose == Purpose::Discovery)
+    }
+
+    /// Notes a failed command in the Error Information log (Base 5.16.1.2).
+    pub(super) fn note(&mut self, failed: &FailedCommand) {
+        self.error_count += 1;
+        if self.errors.is_full() {
+            self.errors.remove(0);
+        }
+        let mut entry = ErrorLogEntry::default();
+        entry.count = self.error_count.into();
+        entry.queue_id = failed.queue_id.into();
+        entry.command_id = failed.command_id.into();
+        entry.status = failed.status.into();
+        entry.parameter = ErrorLogEntry::NO_PARAMETER.into();
+        entry.lba = failed.lba.into();
+        entry.namespace = failed.namespace.into();
+        entry.transport = DiscoveryEntry::RDMA;
+        self.errors.push(entry);
+    }
+
+    /// Counts failed commands of which nothing else is known.
+    pub(super) fn note_skipped(&mut self, count: u64) {
+        self.error_count += count;
+    }
+
+    /// Failed commands, the newest first.
+    pub(super) fn errors(&self) -> impl Iterator<Item = &ErrorLogEntry> {
+        self.errors.iter().rev()
+    }
+
+    pub(super) fn error_count(&self) -> u64 {
+        self.error_count
+    }
+
+    pub(super) fn keep_alive_milliseconds(&self) -> u64 {
+        // It was made of 32 bits of milliseconds, rounded up.
+        self.keep_alive.as_millis() as u64
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.readiness == Readiness::Ready
+    }
+
+    /// CSTS.RDY waits for commands that were there before the reset.
+    pub(super) fn is_resetting(&self) -> bool {
+        self.readiness == Readiness::Resetting
+    }
+
+    /// Storage has no command from before the reset any more.
+    pub(super) fn reset_is_complete(&mut self) {
+        if self.is_resetting() {
+            self.readiness = Readiness::Disabled;
+        }
+    }
+
+    pub(super) fn configuration(&self) -> ControllerConfiguration {
+        self.configuration
+    }
+
+    pub(super) fn status(&self) -> ControllerStatus {
+        let status = ControllerStatus::new(self.readiness != Readiness::Disabled, self.shutdown);
+        if self.fatal { ControllerStatus(status.0 | ControllerStatus::FATAL_STATUS.0) } else { status }
+    }
+
+    /// Property Set of CC (Base 3.1.3.5, 3.5.3, 3.6.1).
+    pub(super) fn configure(&mut self, wanted: ControllerConfiguration) -> ConfigurationEffect {
+        let before = core::mem::replace(&mut self.configuration, wanted);
+        let mut effect = ConfigurationEffect::None;
+        match (before.is_enabled(), wanted.is_enabled()) {
+            (false, true) if wanted.is_supported() => {
+                (self.readiness, self.fatal, self.shutdown) = (Readiness::Ready, false, ShutdownStatus::Normal);
+                self.proven = true;
+            }
+            (false, true) => self.fatal = true,
+            (true, false) => {
+                (self.readiness, self.fatal, self.shutdown) = (Readiness::Resetting, false, ShutdownStatus::Normal);
+                self.features = Features::default();
+                effect = ConfigurationEffect::Reset;
+            }
+            _ => {}
+        }
+        if effect == ConfigurationEffect::Reset {
+            (self.commit, self.lost) = (None, false);
+        }
+        match wanted.shutdown() {
+            ShutdownNotification::Normal => self.shutdown = ShutdownStatus::Occurring,
+            // What is in caches may be lost.
+            ShutdownNotification::Abrupt => (self.shutdown, self.commit) = (ShutdownStatus::Complete, None),
+            ShutdownNotification::None | ShutdownNotification::Reserved => {}
+        }
+        effect
+    }
+
+    /// A normal shutdown was announced, and nothing was done for it. What failed is not tried again: a second flush says nothing
+    /// of what the first one could not keep.
+    pub(super) fn begins_shutdown(&self) -> bool {
+        self.shutdown == ShutdownStatus::Occurring && self.commit.is_none() && !self.lost
+    }
+
+    /// The shutdown is complete when that commit is, or now.
+    pub(super) fn await_commit(&mut self, number: Option<u64>) {
+        match number {
+            Some(_) => self.commit = number,
+            None => self.shutdown_is_complete(),
+        }
+    }
+
+    pub(super) fn awaited_commit(&self) -> Option<u64> {
+        self.commit
+    }
+
+    pub(super) fn shutdown_is_complete(&mut self) {
+        (self.shutdown, self.commit) = (ShutdownStatus::Complete, None);
+    }
+
+    /// Something could not be brought to its medium. There is no command that could say so: CSTS.CFS does, and SHST never says
+    /// that the shutdown is complete, which is all that some hosts look at.
+    pub(super) fn shutdown_failed(&mut self) {
+        (self.fatal, self.lost, self.commit) = (true, true, None);
+    }
+
+    /// A command arrived on any of its queues.
+    pub(super) fn touch(&mut self, now: Duration) {
+        self.seen = now;
+    }
+
+    /// When the last one did.
+    pub(super) fn seen(&self) -> Duration {
+        self.seen
+    }
+
+    /// KATO; 0 switches keep alive off.
+    pub(super) fn set_keep_alive(&mut self, milliseconds: u32) {
+        self.keep_alive = Duration::from_millis(u64::from(milliseconds).next_multiple_of(KEEP_ALIVE_STEP_MS));
+    }
+
+    /// How long nothing need be heard of the host; zero for ever. A host that asks for no keep alive of a discovery controller would
+    /// otherwise keep its place for ever, once it is gone without a word.
+    pub(super) fn silence_limit(&self) -> Duration {
+        if self.keep_alive.is_zero() && self.purpose == Purpose::Discovery {
+            DISCOVERY_SILENCE
+        } else {
+            self.keep_alive
+        }
+    }
+
+    /// Nothing bounds its host's silence but that there is a host ([`super::silence`]).
+    pub(super) fn may_be_silent(&self) -> bool {
+        !self.expired && self.silence_limit().is_zero()
+    }
+
+    /// Its host was silent for so long, and is not being asked already.
+    pub(super) fn wants_probe(&self, now: Duration, silence: Duration) -> bool {
+        self.probed.is_none() && now.saturating_sub(self.seen) >= silence
+    }
+
+    pub(super) fn is_probed(&mut self, now: Duration) {
+        self.probed = Some(now);
+    }
+
+    /// The host's device has answered.
+    pub(super) fn answered_probe(&mut self, now: Duration) {
+        self.probed = None;
+        self.touch(now);
+    }
+
+    /// Neither the host nor its device said anything for so long behind the probe.
+    pub(super) fn leaves_probe_unanswered(&self, now: Duration, limit: Duration) -> bool {
+        self.probed.is_some_and(|at| self.seen <= at && now.saturating_sub(at) >= limit)
+    }
+
+    /// It ends by that. Once is enough to be told: it may take a while.
+    pub(super) fn expire(&mut self) {
+        self.expired = true;
+    }
+
+    /// Nothing was heard of the host for so long (Base 3.9).
+    pub(super) fn is_expired(&self, now: Duration) -> bool {
+        let limit = self.silence_limit();
+        !self.expired && !limit.is_zero() && now.saturating_sub(self.seen) > limit
+    }
+}
+
+/// The next controller identifier: none is used again before all others were.
+#[derive(Debug, Default)]
+pub(super) struct Identifiers(u16);
+
+impl Identifiers {
+    pub(super) fn next(&mut self, is_used: impl Fn(u16) -> bool) -> u16 {
+        loop {
+            self.0 = if self.0 >= FIRST_RESERVED_ID - 1 { 1 } else { self.0 + 1 };
+            // There are far fewer controllers than identifiers.
+            if !is_used(self.0) {
+                return self.0;
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What targets of several cores tell each other.
+
+use super::super::controllers::FailedCommand;
+use super::super::refusal::Refusal;
+use crate::wire::{AnaState, ConnectData, Nqn};
+use core::ops::AddAssign;
+use std::net::IpAddr;
+
+/// A message from one core's target to another's, to be carried as it is: in order, and each once.
+#[derive(Clone, Copy, Debug)]
+pub struct TargetMessage(pub(super) Direction);
+
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::large_enum_variant, reason = "messages are copied, and a Connect is no hot path")]
+pub(super) enum Direction {
+    ToHome(ToHome),
+    ToMember(ToMember),
+}
+
+/// A controller on a core that is not its home: its place in the table of controllers, and its identifier, which tells it
+/// from the one that had the place before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ControllerName {
+    pub(super) place: u16,
+    pub(super) id: u16,
+}
+
+/// What an I/O queue's Connect says, as far as the member cannot judge it.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Claim {
+    pub(in super::super) queue_id: u16,
+    pub(in super::super) controller_id: u16,
+    /// Index of the subsystem, which is the same on all cores.
+    pub(in super::super) subsystem: usize,
+    pub(in super::super) host: Option<Nqn>,
+    pub(in super::super) host_id: [u8; 16],
+    /// Where the connection comes from, if the device knows.
+    pub(in super::super) peer: Option<IpAddr>,
+}
+
+impl Claim {
+    pub(in super::super) fn new(queue_id: u16, data: &ConnectData, subsystem: usize, peer: Option<IpAddr>) -> Self {
+        let ConnectData { controller_id, host, host_id, .. } = *data;
+        Self { queue_id, controller_id, subsystem, host, host_id, peer }
+    }
+}
+
+/// What commands of I/O queues need to know of their controller.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) write_cache: bool,
+    /// Counts changes, so that the members' answers can be told apart.
+    pub(super) version: u32,
+}
+
+/// What log pages say of all cores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Counters {
+    pub(in super::super) reads: u64,
+    pub(in super::super) compares: u64,
+    pub(in super::super) writes: u64,
+    pub(in super::super) bytes_read: u64,
+    pub(in super::super) bytes_written: u64,
+    pub(in super::super) media_errors: u64,
+}
+
+impl AddAssign for Counters {
+    fn add_assign(&mut self, other: Self) {
+        self.reads += other.reads;
+        self.compares += other.compares;
+        self.writes += other.writes;
+        self.bytes_read += other.bytes_read;
+        self.bytes_written += other.bytes_written;
+        self.media_errors += other.media_errors;
+    }
+}
+
+/// From a member to the home core. A seat is the number of a member's connection.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::large_enum_variant, reason = "messages are copied, and a Connect is no hot path")]
+pub(super) enum ToHome {
+    /// May this connection become that queue? Answered by `Admitted` or `Refused`.
+    Judge { seat: u16, claim: Claim },
+    /// A queue that was admitted is gone.
+    QueueEnded { seat: u16 },
+    /// For the error log; as many as `skipped` failed before and were not kept.
+    Failed { name: ControllerName, failed: FailedCommand, skipped: u64 },
+    /// A command arrived: the host is alive.
+    Heard { name: ControllerName },
+    /// All that was counted so far.
+    Counted(Counters),
+    /// Commands that arrive from now on are executed by these settings.
+    SettingsApplied { place: u16, version: u32 },
+    /// So many `EndQueues` are done: those queues are gone, but for some that the device keeps, and no storage holds a command
+    /// of an ended connection.
+    QueuesEnded { place: u16, count: u32 },
+    /// The answer to `Abort`.
+    Aborted { cookie: u64, place: u16, aborted: bool },
+}
+
+/// From the home core to a member.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ToMember {
+    /// The connection is a queue of that controller now.
+    Admitted { seat: u16, name: ControllerName, settings: Settings },
+    /// It is none.
+    Refused { seat: u16, refusal: Refusal },
+    /// The controller has ended, or was reset. Answered by `QueuesEnded`.
+    EndQueues { name: ControllerName },
+    /// A feature was changed. Answered by `SettingsApplied`.
+    Settings { name: ControllerName, settings: Settings },
+    /// Answered by `Aborted`.
+    Abort { cookie: u64, place: u16, queue_id: u16, command_id: u16 },
+    /// Of a subsystem, by its index.
+    AnaState { subsystem: usize, state: AnaState },
+    /// Of a namespace, by its index among all of the target.
+    NamespaceActive { namespace: usize, active: bool },
+}

@@ -1,0 +1,301 @@
+//! Command identifiers: from a response's bytes to the request that it answers.
+
+use super::options::MAX_DATA_BLOCKS;
+use crate::wire::{
+    COMMAND_CAPSULE_BYTES, DataPointer, KeyedDataBlock, RESPONSE_CAPSULE_BYTES, SGL_DESCRIPTOR_BYTES,
+    SubmissionQueueEntry, last_segment, listed_blocks, parse_response,
+};
+use core::ops::Range;
+use frwr_engine::mr::Grant;
+use frwr_engine::{AnnounceError, ConnectionId, Message, Protocol, RequestHandle};
+use frwr_mempool::mutant;
+use zerocopy::IntoBytes;
+
+/// Bits of a command identifier.
+const IDENTIFIER_BITS: u32 = u16::BITS;
+/// Where the data pointer stands in a capsule.
+const DATA_POINTER: Range<usize> = SubmissionQueueEntry::DATA_OFFSET..SubmissionQueueEntry::DATA_OFFSET + 16;
+
+/// Bytes of the largest capsule without in-capsule data: a command, and the descriptors of its data blocks.
+pub(super) const MAX_CAPSULE_BYTES: usize = COMMAND_CAPSULE_BYTES + MAX_DATA_BLOCKS as usize * SGL_DESCRIPTOR_BYTES;
+
+/// A command's capsule before its keys are known. With several it lists them behind the command (RDMA 3.2).
+pub(super) struct Capsule {
+    bytes: [u8; MAX_CAPSULE_BYTES],
+    length: usize,
+}
+
+impl Capsule {
+    /// None of several keys is one that the controller may invalidate. `None` for more keys than [`MAX_DATA_BLOCKS`].
+    pub(super) fn new(mut entry: SubmissionQueueEntry, keys: u8) -> Option<Self> {
+        let listed = if keys > 1 { keys } else { 0 };
+        if listed > 0 {
+            entry.data = listed_blocks(listed);
+        }
+        let mut bytes = [0; MAX_CAPSULE_BYTES];
+        let length = COMMAND_CAPSULE_BYTES + usize::from(listed) * SGL_DESCRIPTOR_BYTES;
+        let (command, list) = bytes.get_mut(..length)?.split_at_mut(COMMAND_CAPSULE_BYTES);
+        command.copy_from_slice(entry.as_bytes());
+        for descriptor in list.as_chunks_mut::<SGL_DESCRIPTOR_BYTES>().0 {
+            let block = KeyedDataBlock { address: 0, length: 0, key: 0, invalidate: false };
+            *descriptor = DataPointer::Keyed(block).encode().ok()?;
+        }
+        Some(Self { bytes, length })
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or(&[])
+    }
+}
+
+/// Fills the keys into the data blocks that a command lists behind itself.
+fn announce_list(list: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
+    let (descriptors, []) = list.as_chunks_mut::<SGL_DESCRIPTOR_BYTES>() else { return Err(AnnounceError) };
+    if descriptors.len() != grants.len() {
+        return Err(AnnounceError);
+    }
+    for (descriptor, grant) in descriptors.iter_mut().zip(grants) {
+        let Ok(DataPointer::Keyed(block)) = DataPointer::decode(*descriptor) else { return Err(AnnounceError) };
+        let block = KeyedDataBlock { address: grant.address, length: grant.length, key: grant.key, ..block };
+        *descriptor = DataPointer::Keyed(block).encode().map_err(|_| AnnounceError)?;
+    }
+    Ok(())
+}
+
+/// A command that the engine has.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    identifier: u16,
+    connection: ConnectionId,
+    request: RequestHandle,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    generation: u16,
+    flight: Option<Flight>,
+}
+
+/// All command identifiers of one host. An identifier is a slot's index and the slot's generation, so that a response
+/// that comes twice, or to a former command, answers nothing. The highest identifier, FFFFh, is never used.
+#[derive(Debug)]
+pub(super) struct Commands {
+    slots: Vec<Slot>,
+    index_bits: u32,
+}
+
+impl Commands {
+    pub(super) fn new(count: u16) -> Self {
+        // One index more than there are slots stays unused, so FFFFh cannot come up.
+        let index_bits = u32::from(count).checked_ilog2().unwrap_or(0) + 1;
+        Self { slots: vec![Slot::default(); usize::from(count)], index_bits }
+    }
+
+    /// The next identifier of a slot. It answers to nothing before [`Commands::posted`].
+    pub(super) fn next_identifier(&mut self, index: u16) -> u16 {
+        let Some(slot) = self.slots.get_mut(usize::from(index)) else { return u16::MAX };
+        // Mutant: all commands of a slot have one identifier.
+        if !mutant!(host_identifier_again) {
+            slot.generation = slot.generation.wrapping_add(1);
+        }
+        slot.flight = None;
+        // Higher bits of the generation are cut off.
+        let generation = u32::from(slot.generation) << self.index_bits;
+        (generation | u32::from(index)) as u16
+    }
+
+    /// The engine took the command.
+    pub(super) fn posted(&mut self, identifier: u16, connection: ConnectionId, request: RequestHandle) {
+        let index = self.index(identifier);
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.flight = Some(Flight { identifier, connection, request });
+        }
+    }
+
+    /// The command has ended: its slot's index.
+    pub(super) fn ended(&mut self, identifier: u16) -> Option<u16> {
+        let index = self.index(identifier);
+        let slot = self.slots.get_mut(index)?;
+        // Mutant: an answer to a former command ends the one that has its slot.
+        slot.flight.take_if(|flight| flight.identifier == identifier || mutant!(host_former_ends))?;
+        // Below the number of slots, which is 16 bit.
+        Some(index as u16)
+    }
+
+    /// Whether the slot's command is with the engine.
+    pub(super) fn is_in_flight(&self, index: u16) -> bool {
+        self.slots.get(usize::from(index)).is_some_and(|slot| slot.flight.is_some())
+    }
+
+    /// The identifier of the slot's command, while that is with the engine.
+    pub(super) fn identifier(&self, index: u16) -> Option<u16> {
+        Some(self.slots.get(usize::from(index))?.flight?.identifier)
+    }
+
+    /// The slot whose command has this identifier, while that is with the engine.
+    pub(super) fn in_flight(&self, identifier: u16) -> Option<u16> {
+        let index = self.index(identifier);
+        self.slots.get(index)?.flight.filter(|flight| flight.identifier == identifier)?;
+        // Below the number of slots, which is 16 bit.
+        Some(index as u16)
+    }
+
+    fn index(&self, identifier: u16) -> usize {
+        const { assert!(IDENTIFIER_BITS <= usize::BITS) };
+        usize::from(identifier) & ((1 << self.index_bits) - 1)
+    }
+}
+
+impl Protocol for Commands {
+    /// Puts addresses and keys into the keyed data blocks that the capsule was prepared with (RDMA 3.2): one in the command,
+    /// or several behind it.
+    fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
+        let field = message.get_mut(DATA_POINTER).ok_or(AnnounceError)?;
+        let prepared = <[u8; 16]>::try_from(&*field).map_err(|_| AnnounceError)?;
+        if last_segment(prepared).is_some() {
+            return announce_list(message.get_mut(COMMAND_CAPSULE_BYTES..).ok_or(AnnounceError)?, grants);
+        }
+        let block = match (DataPointer::decode(prepared), grants) {
+            (Ok(DataPointer::Keyed(KeyedDataBlock { length: 0, .. }) | DataPointer::InCapsule { .. }), []) => {
+                return Ok(());
+            }
+            (Ok(DataPointer::Keyed(block)), [grant]) if grant.length == block.length => {
+                KeyedDataBlock { address: grant.address, key: grant.key, ..block }
+            }
+            _ => return Err(AnnounceError),
+        };
+        let encoded = DataPointer::Keyed(block).encode().map_err(|_| AnnounceError)?;
+        field.copy_from_slice(&encoded);
+        Ok(())
+    }
+
+    const CLASSIFIED_BYTES: usize = RESPONSE_CAPSULE_BYTES;
+
+    fn classify(&mut self, connection: ConnectionId, prefix: &[u8], length: u32) -> Message {
+        if length as usize != RESPONSE_CAPSULE_BYTES {
+            return Message::Malformed;
+        }
+        let Ok(response) = parse_response(prefix) else { return Message::Malformed };
+        let identifier = response.command_id.get();
+        match self.slots.get(self.index(identifier)).and_then(|slot| slot.flight) {
+            Some(flight) => {
+                // K20: an answer on another queue, or to a former command, is one all the same.
+                let is_latest = flight.identifier == identifier || mutant!(host_former_answers);
+                let is_of_queue = flight.connection == connection || mutant!(host_other_queue_answers);
+                if is_latest && is_of_queue { Message::Reply(flight.request) } else { Message::Malformed }
+            }
+            None => Message::Malformed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Capsule, Commands};
+    use crate::wire::{
+        BlockRange, Command, CompletionQueueEntry, DataPointer, KeyedDataBlock, Status, SubmissionQueueEntry,
+        last_segment,
+    };
+    use frwr_engine::mr::Grant;
+    use frwr_engine::{ConnectionId, Message, Protocol, RequestHandle};
+    use zerocopy::IntoBytes;
+
+    const ADMIN: ConnectionId = ConnectionId { index: 0, epoch: 1 };
+    const IO: ConnectionId = ConnectionId { index: 1, epoch: 1 };
+
+    fn classify(commands: &mut Commands, connection: ConnectionId, identifier: u16) -> Message {
+        let response = CompletionQueueEntry::new(identifier, 0, Status::SUCCESS, 0);
+        commands.classify(connection, response.as_bytes(), 16)
+    }
+
+    #[test]
+    fn responses_find_their_request_once_and_on_their_connection_only() {
+        let mut commands = Commands::new(34);
+        let first = commands.next_identifier(5);
+        assert_eq!(classify(&mut commands, IO, first), Message::Malformed, "not posted yet");
+        let request = RequestHandle::from_parts(9, 3);
+        commands.posted(first, IO, request);
+        assert_eq!(classify(&mut commands, IO, first), Message::Reply(request));
+        assert_eq!(classify(&mut commands, ADMIN, first), Message::Malformed);
+        assert_eq!(classify(&mut commands, ConnectionId { epoch: 2, ..IO }, first), Message::Malformed);
+        assert_eq!(commands.ended(first), Some(5));
+        assert_eq!(commands.ended(first), None);
+        assert_eq!(classify(&mut commands, IO, first), Message::Malformed, "answered twice");
+        let second = commands.next_identifier(5);
+        commands.posted(second, IO, request);
+        assert_eq!(classify(&mut commands, IO, first), Message::Malformed, "a former command");
+        assert_eq!(commands.ended(first), None, "its end is not that of the one that has its slot");
+        assert!(commands.is_in_flight(5) && !commands.is_in_flight(6));
+    }
+
+    #[test]
+    fn every_identifier_is_safe_to_look_up_and_the_highest_is_never_used() {
+        for count in [3, 34, 64, 2047] {
+            let mut commands = Commands::new(count);
+            for index in [0, count - 1] {
+                for _ in 0..70_000 {
+                    assert_ne!(commands.next_identifier(index), u16::MAX);
+                }
+            }
+            for identifier in 0..=u16::MAX {
+                assert_eq!(classify(&mut commands, IO, identifier), Message::Malformed);
+                assert_eq!(commands.ended(identifier), None);
+            }
+        }
+    }
+
+    #[test]
+    fn responses_of_another_size_are_malformed() {
+        let mut commands = Commands::new(4);
+        let identifier = commands.next_identifier(0);
+        commands.posted(identifier, IO, RequestHandle::from_parts(0, 1));
+        let response = CompletionQueueEntry::new(identifier, 0, Status::SUCCESS, 0);
+        for length in [0, 15, 17, 64] {
+            assert_eq!(commands.classify(IO, response.as_bytes(), length), Message::Malformed);
+        }
+        assert_eq!(commands.classify(IO, &response.as_bytes()[..15], 16), Message::Malformed);
+    }
+
+    fn capsule(length: u32) -> SubmissionQueueEntry {
+        let data = DataPointer::Keyed(KeyedDataBlock { address: 0, length, key: 0, invalidate: true });
+        Command::Read(BlockRange { namespace: 1, lba: 0, blocks: 1, data }).encode(1).unwrap()
+    }
+
+    #[test]
+    fn keys_are_announced_where_the_standard_wants_them() {
+        let mut commands = Commands::new(4);
+        let grant = Grant { key: 0x0102_0304, address: 0x1000, length: 512 };
+        let mut entry = capsule(512);
+        commands.announce(entry.as_mut_bytes(), &[grant]).unwrap();
+        let block = KeyedDataBlock { address: 0x1000, length: 512, key: 0x0102_0304, invalidate: true };
+        assert_eq!(DataPointer::decode(entry.data), Ok(DataPointer::Keyed(block)));
+        for grants in [&[][..], &[grant, grant][..], &[Grant { length: 513, ..grant }][..]] {
+            assert!(commands.announce(capsule(512).as_mut_bytes(), grants).is_err());
+        }
+        assert!(commands.announce(&mut [0; 39], &[grant]).is_err());
+        let mut none = Command::KeepAlive.encode(1).unwrap();
+        assert!(commands.announce(none.as_mut_bytes(), &[]).is_ok());
+    }
+
+    #[test]
+    fn several_keys_are_listed_behind_the_command_and_none_of_them_is_to_be_invalidated() {
+        let mut commands = Commands::new(4);
+        let grant = |key: u32| Grant { key, address: u64::from(key) << 20, length: 512 * key };
+        let capsule = Capsule::new(capsule(512), 3).unwrap();
+        let mut message = capsule.bytes().to_vec();
+        assert_eq!(message.len(), 64 + 3 * 16);
+        assert_eq!(last_segment(message[24..40].try_into().unwrap()), Some((0, 48)));
+        commands.announce(&mut message, &[grant(1), grant(2), grant(3)]).unwrap();
+        for (at, descriptor) in (0..).zip(message[64..].as_chunks::<16>().0) {
+            let Grant { key, address, length } = grant(at + 1);
+            let block = KeyedDataBlock { address, length, key, invalidate: false };
+            assert_eq!(DataPointer::decode(*descriptor), Ok(DataPointer::Keyed(block)));
+        }
+        for grants in [&[grant(1)][..], &[grant(1), grant(2)], &[grant(1 << 20); 3]] {
+            assert!(commands.announce(&mut capsule.bytes().to_vec(), grants).is_err());
+        }
+        let entry = Command::KeepAlive.encode(1).unwrap();
+        assert!(Capsule::new(entry, 9).is_none());
+        assert_eq!(Capsule::new(entry, 0).unwrap().bytes().len(), 64);
+    }
+}

@@ -1,0 +1,140 @@
+//! The discovery log page (Base 5.16.1.23): read in parts, and checked to be of one generation.
+
+use super::{Host, HostFailure};
+use crate::wire::{DISCOVERY_ENTRY_BYTES, DiscoveryEntry, DiscoveryHeader, IDENTIFY_BYTES, Nqn};
+use arrayvec::ArrayString;
+use frwr_engine::provider::Port;
+use zerocopy::FromBytes;
+
+/// Entries that are kept: fabrics have a handful, and a peer's number must not size anything.
+pub const MAX_DISCOVERED: usize = 128;
+/// Entries of the first part, behind the header, and of the others.
+const ENTRIES_PER_READ: usize = IDENTIFY_BYTES / DISCOVERY_ENTRY_BYTES;
+/// Bytes of TRADDR.
+const ADDRESS_BYTES: usize = 256;
+/// Bytes of TRSVCID.
+const SERVICE_BYTES: usize = 32;
+
+/// A subsystem that the discovery service knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Discovered {
+    /// TRTYPE: 1 for RDMA, 3 for TCP.
+    pub transport: u8,
+    /// ADRFAM: 1 for IPv4, 2 for IPv6.
+    pub address_family: u8,
+    /// SUBTYPE: 1 and 3 for discovery subsystems, 2 for those with namespaces.
+    pub subsystem_type: u8,
+    /// PORTID.
+    pub port: u16,
+    /// CNTLID; FFFFh where the subsystem chooses.
+    pub controller_id: u16,
+    /// SUBNQN.
+    pub subsystem: Nqn,
+    /// TRADDR.
+    pub address: ArrayString<ADDRESS_BYTES>,
+    /// TRSVCID.
+    pub service: ArrayString<SERVICE_BYTES>,
+}
+
+impl Discovered {
+    /// `None` where text is no text, or the name no name.
+    fn new(entry: &DiscoveryEntry) -> Option<Self> {
+        Some(Self {
+            transport: entry.transport,
+            address_family: entry.address_family,
+            subsystem_type: entry.subsystem_type,
+            port: entry.port.get(),
+            controller_id: entry.controller_id.get(),
+            subsystem: Nqn::from_field(&entry.subsystem).ok()?,
+            address: text(&entry.address)?,
+            service: text(&entry.service)?,
+        })
+    }
+}
+
+/// ASCII, padded with spaces (Base 1.4.2), or with zeros as some do.
+fn text<const N: usize>(field: &[u8; N]) -> Option<ArrayString<N>> {
+    let end = field.iter().position(|byte| *byte == 0).unwrap_or(N);
+    let text = core::str::from_utf8(field.get(..end)?).ok()?;
+    ArrayString::from(text.trim_end_matches(' ')).ok()
+}
+
+/// How far the log page was read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DiscoveryRead {
+    generation: Option<u64>,
+    /// Entries that there are, and entries seen.
+    records: u64,
+    seen: u64,
+    /// All were seen: the header is read once more.
+    confirming: bool,
+}
+
+impl<P: Port> Host<P> {
+    /// Where the next part begins.
+    pub(super) fn discovery_offset(&self) -> u64 {
+        let read = &self.discovery;
+        if read.generation.is_none() || read.confirming {
+            return 0;
+        }
+        (1 + read.seen) * DISCOVERY_ENTRY_BYTES as u64
+    }
+
+    /// Takes the part in the admin data; true where it was the last.
+    ///
+    /// # Errors
+    /// [`HostFailure::Unsupported`] where the page has another format.
+    pub(super) fn take_discovery(&mut self) -> Result<bool, HostFailure> {
+        let mut bytes = [0; IDENTIFY_BYTES];
+        // The memory holds ADMIN_DATA_BYTES, as many.
+        let _ = self.admin_data.read(0, &mut bytes);
+        let first = self.discovery.generation.is_none() || self.discovery.confirming;
+        if first {
+            let Ok((header, _)) = DiscoveryHeader::read_from_prefix(&bytes) else { return Ok(true) };
+            if header.record_format.get() != 0 {
+                return Err(HostFailure::Unsupported("record format 0 of the discovery log page"));
+            }
+            let generation = header.generation.get();
+            if self.discovery.confirming && self.discovery.generation == Some(generation) {
+                self.discovery = DiscoveryRead::default();
+                return Ok(true);
+            }
+            // It changed while it was read, or is read for the first time.
+            self.discovered.clear();
+            self.discovery = DiscoveryRead {
+                generation: Some(generation),
+                records: header.records.get().min(MAX_DISCOVERED as u64),
+                seen: 0,
+                confirming: false,
+            };
+        }
+        for index in usize::from(first)..ENTRIES_PER_READ {
+            let entry = bytes.get(index * DISCOVERY_ENTRY_BYTES..).map(DiscoveryEntry::read_from_prefix);
+            let (Some(Ok((entry, _))), true) = (entry, self.discovery.seen < self.discovery.records) else { break };
+            self.discovery.seen += 1;
+            self.discovered.extend(Discovered::new(&entry));
+        }
+        if self.discovery.seen == self.discovery.records {
+            if first {
+                // One read, which is of one generation.
+                self.discovery = DiscoveryRead::default();
+                return Ok(true);
+            }
+            self.discovery.confirming = true;
+        }
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text;
+
+    #[test]
+    fn padding_is_cut_and_what_is_no_text_is_refused() {
+        assert_eq!(text(b"10.9.0.1    ").unwrap().as_str(), "10.9.0.1");
+        assert_eq!(text(b"4420\0\0\0\0").unwrap().as_str(), "4420");
+        assert_eq!(text(b"\xff\xfe"), None);
+        assert_eq!(text(b"").unwrap().as_str(), "");
+    }
+}

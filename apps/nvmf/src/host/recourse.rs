@@ -1,0 +1,270 @@
+//! What is done about a command that the controller ended with a status: one table, and the pauses in front of what is sent again.
+
+use super::request::IoError;
+use super::{Host, parts::Part};
+use crate::wire::{AnaState, Status};
+use core::time::Duration;
+use frwr_engine::provider::Port;
+
+/// The pause before a command is sent again for the first time; it doubles with each.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause of our own choosing: what the controller had against the command may be over.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause that a controller may ask for by its Command Retry Delay Times, which say up to 109 minutes.
+const LONGEST_DELAY: Duration = Duration::from_secs(60);
+/// Doublings after which a pause is the longest one whatever it began with.
+const MAX_DOUBLINGS: u16 = 8;
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recourse {
+    /// Nothing: it succeeded.
+    Done,
+    /// Its request fails: the same command would end in the same way, or the controller says so (Do Not Retry).
+    Fail,
+    /// It is sent again after a pause, `command_retries` times.
+    Again,
+    /// It is sent again after pauses for `inaccessible_timeout`: the way to the namespace, or the namespace itself, is away.
+    Away,
+    /// Asymmetric access (Base 8.1): it is sent again when the log page says that the path is back.
+    Path(AnaState),
+}
+
+impl Recourse {
+    /// The table (Base 2.0, figures 95 to 103, and NVM figure 36). What it does not name is an error that the controller says may be tried again.
+    pub(super) fn of(status: Status) -> Self {
+        let path = match status.without_flags() {
+            Status::SUCCESS => return Self::Done,
+            // Not an error but what the command was to find out.
+            Status::COMPARE_FAILURE => return Self::Fail,
+            Status::ANA_PERSISTENT_LOSS => Some(AnaState::PersistentLoss),
+            Status::ANA_INACCESSIBLE => Some(AnaState::Inaccessible),
+            Status::ANA_TRANSITION => Some(AnaState::Change),
+            _ => None,
+        };
+        if let Some(state) = path {
+            return Self::Path(state);
+        }
+        if status.is_final() {
+            return Self::Fail;
+        }
+        match status.without_flags() {
+            // Of the command or the namespace as they are: nothing passes.
+            Status::INVALID_COMMAND_OPCODE
+            | Status::INVALID_FIELD
+            | Status::INVALID_NAMESPACE
+            | Status::INVALID_SGL_SEGMENT_DESCRIPTOR
+            | Status::INVALID_NUMBER_OF_SGL_DESCRIPTORS
+            | Status::DATA_SGL_LENGTH_INVALID
+            | Status::METADATA_SGL_LENGTH_INVALID
+            | Status::SGL_DESCRIPTOR_TYPE_INVALID
+            | Status::ATOMIC_WRITE_UNIT_EXCEEDED
+            | Status::OPERATION_DENIED
+            | Status::SGL_OFFSET_INVALID
+            | Status::SGL_DATA_BLOCK_GRANULARITY_INVALID
+            | Status::SANITIZE_FAILED
+            | Status::NAMESPACE_IS_WRITE_PROTECTED
+            | Status::COMMAND_PROHIBITED_BY_LOCKDOWN
+            | Status::INVALID_COMMAND_SET
+            | Status::LBA_OUT_OF_RANGE
+            | Status::CAPACITY_EXCEEDED
+            | Status::RESERVATION_CONFLICT
+            // For commands of I/O these three are Conflicting Attributes, Invalid Protection Information, and a write to a read-only range.
+            | Status::CONNECT_INCOMPATIBLE_FORMAT
+            | Status::CONNECT_CONTROLLER_BUSY
+            | Status::CONNECT_INVALID_PARAMETERS
+            | Status::COMMAND_SIZE_LIMIT_EXCEEDED
+            | Status::GUARD_CHECK_ERROR
+            | Status::APPLICATION_TAG_CHECK_ERROR
+            | Status::REFERENCE_TAG_CHECK_ERROR
+            | Status::ACCESS_DENIED => Self::Fail,
+            Status::SANITIZE_IN_PROGRESS
+            | Status::NAMESPACE_NOT_READY
+            | Status::FORMAT_IN_PROGRESS
+            | Status::ADMIN_MEDIA_NOT_READY
+            | Status::INTERNAL_PATH_ERROR
+            | Status::CONTROLLER_PATHING_ERROR
+            | Status::HOST_PATHING_ERROR
+            | Status::COMMAND_ABORTED_BY_HOST => Self::Away,
+            _ => Self::Again,
+        }
+    }
+}
+
+impl<P: Port> Host<P> {
+    /// A command ended with a status that is no success: it waits to be sent again, or ends.
+    pub(super) fn refused(&mut self, slot: u16, status: Status) {
+        let again = match Recourse::of(status) {
+            Recourse::Again => self.may_repeat(slot, status),
+            Recourse::Away => self.may_wait(slot, IoError::Status(status)),
+            Recourse::Path(state) if self.controller.reports_ana => {
+                self.path_refused(state);
+                match self.may_wait(slot, IoError::Inaccessible(state)) {
+                    Ok(()) => return self.send_again(slot),
+                    Err(error) => Err(error),
+                }
+            }
+            // Nothing says when it is back but the command itself.
+            Recourse::Path(AnaState::Inaccessible | AnaState::Change) if !status.is_final() => {
+                self.may_wait(slot, IoError::Status(status))
+            }
+            Recourse::Path(_) | Recourse::Done | Recourse::Fail => Err(IoError::Status(status)),
+        };
+        match again {
+            Ok(()) => self.send_after_pause(slot, status),
+            Err(error) => self.command_ended(slot, Err(error)),
+        }
+    }
+
+    /// Whether it was refused less often than it may be.
+    fn may_repeat(&self, slot: u16, status: Status) -> Result<(), IoError> {
+        let Some(Some(part)) = self.parts.get(usize::from(slot)) else { return Ok(()) };
+        self.given_up(slot).map_or(Ok(()), Err)?;
+        match self.options.command_retries {
+            Some(retries) if part.refusals >= retries => Err(IoError::Status(status)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether its request has been refused for less than `inaccessible_timeout`, since the controller last took a command of it, whatever
+    /// the log page says of the path; it has not failed, nor was it given up.
+    fn may_wait(&mut self, slot: u16, error: IoError) -> Result<(), IoError> {
+        let Some(Some(part)) = self.parts.get(usize::from(slot)) else { return Ok(()) };
+        let Some(Some(request)) = self.requests.get_mut(usize::from(part.request)) else { return Ok(()) };
+        request.result?;
+        let since = *request.refused.get_or_insert(self.watched);
+        let waited = self.watched.saturating_sub(since) >= self.options.inaccessible_timeout;
+        if waited { Err(error) } else { Ok(()) }
+    }
+
+    fn send_after_pause(&mut self, slot: u16, status: Status) {
+        let Some(Some(part)) = self.parts.get_mut(usize::from(slot)) else { return };
+        let pause = self.controller.retry_delays.pause(part, status);
+        part.refusals = part.refusals.saturating_add(1);
+        self.statistics.repeated += 1;
+        let at = self.after(pause);
+        self.resend.pause(slot, at);
+    }
+
+    /// Has what has paused long enough be sent.
+    pub(super) fn end_pauses(&mut self) {
+        while let Some(slot) = self.resend.pause_over(self.now) {
+            self.send_again(slot);
+        }
+    }
+}
+
+/// Command Retry Delay Times 1 to 3 (CRDT), which a status names by its Command Retry Delay.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RetryDelays(pub(super) [Duration; 3]);
+
+impl RetryDelays {
+    /// From units of 100 ms.
+    pub(super) fn new(units: [u16; 3]) -> Self {
+        Self(units.map(|units| Duration::from_millis(100 * u64::from(units))))
+    }
+
+    /// What passes before a command is sent again: what the controller asks for, or a pause that grows.
+    fn pause(&self, part: &Part, status: Status) -> Duration {
+        let asked = usize::from(status.retry_delay()).checked_sub(1).and_then(|at| self.0.get(at));
+        match asked.filter(|delay| !delay.is_zero()) {
+            Some(delay) => (*delay).min(LONGEST_DELAY),
+            None => (FIRST_PAUSE * (1 << part.refusals.min(MAX_DOUBLINGS))).min(LONGEST_PAUSE),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Recourse;
+    use crate::wire::{AnaState, Status};
+
+    /// Each status of the standard that commands of I/O can end with, and what is done where the controller does not say Do Not Retry.
+    const TABLE: [(u16, Recourse); 62] = [
+        (0x000, Recourse::Done),
+        (0x001, Recourse::Fail),
+        (0x002, Recourse::Fail),
+        (0x003, Recourse::Again),
+        (0x004, Recourse::Again),
+        (0x005, Recourse::Again),
+        (0x006, Recourse::Again),
+        (0x007, Recourse::Again),
+        (0x008, Recourse::Again),
+        (0x00b, Recourse::Fail),
+        (0x00c, Recourse::Again),
+        (0x00d, Recourse::Fail),
+        (0x00e, Recourse::Fail),
+        (0x00f, Recourse::Fail),
+        (0x010, Recourse::Fail),
+        (0x011, Recourse::Fail),
+        (0x014, Recourse::Fail),
+        (0x015, Recourse::Fail),
+        (0x016, Recourse::Fail),
+        (0x01c, Recourse::Fail),
+        (0x01d, Recourse::Away),
+        (0x01e, Recourse::Fail),
+        (0x020, Recourse::Fail),
+        (0x021, Recourse::Again),
+        (0x022, Recourse::Again),
+        (0x023, Recourse::Fail),
+        (0x024, Recourse::Away),
+        (0x02c, Recourse::Fail),
+        (0x080, Recourse::Fail),
+        (0x081, Recourse::Fail),
+        (0x082, Recourse::Away),
+        (0x083, Recourse::Fail),
+        (0x084, Recourse::Away),
+        (0x180, Recourse::Fail),
+        (0x181, Recourse::Fail),
+        (0x182, Recourse::Fail),
+        (0x183, Recourse::Fail),
+        (0x280, Recourse::Again),
+        (0x281, Recourse::Again),
+        (0x282, Recourse::Fail),
+        (0x283, Recourse::Fail),
+        (0x284, Recourse::Fail),
+        (0x285, Recourse::Fail),
+        (0x286, Recourse::Fail),
+        (0x287, Recourse::Again),
+        (0x288, Recourse::Again),
+        (0x300, Recourse::Away),
+        (0x301, Recourse::Path(AnaState::PersistentLoss)),
+        (0x302, Recourse::Path(AnaState::Inaccessible)),
+        (0x303, Recourse::Path(AnaState::Change)),
+        (0x360, Recourse::Away),
+        (0x370, Recourse::Away),
+        (0x371, Recourse::Away),
+        // Not defined, and of vendors.
+        (0x07f, Recourse::Again),
+        (0x0c0, Recourse::Again),
+        (0x0ff, Recourse::Again),
+        (0x1c0, Recourse::Again),
+        (0x2c0, Recourse::Again),
+        (0x3c0, Recourse::Again),
+        (0x400, Recourse::Again),
+        (0x700, Recourse::Again),
+        (0x7ff, Recourse::Again),
+    ];
+
+    #[test]
+    fn every_status_has_its_recourse_and_do_not_retry_is_the_last_word() {
+        for (code, expected) in TABLE {
+            for retry_delay in 0..4 {
+                let status = Status::from_wire((code | retry_delay << 11) << 1);
+                assert_eq!(Recourse::of(status), expected, "{status}");
+                let last = match expected {
+                    Recourse::Again | Recourse::Away => Recourse::Fail,
+                    other => other,
+                };
+                assert_eq!(Recourse::of(status.do_not_retry()), last, "{status}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_defined_has_a_name() {
+        for (code, _) in TABLE.into_iter().take_while(|(code, _)| *code != 0x07f) {
+            assert_ne!(Status::from_wire(code << 1).name(), "unknown status", "{code:#x}");
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! A session's life: connections opened one after the other, kept alive, closed together, and set up again.
+
+use super::bring_up::Step;
+use super::options::{ADMIN_ENTRIES, Admin};
+use super::{After, Connections, Host, HostFailure, IoError, KeepAlive, Opened, State};
+use crate::wire::{
+    ADMIN_QUEUE, AcceptPrivateData, Command, RESPONSE_CAPSULE_BYTES, RequestPrivateData, parse_response,
+};
+use core::time::Duration;
+use frwr_engine::provider::{ConnectionParameters, Port};
+use frwr_engine::{ConnectionId, ConnectionOptions, DisconnectCause, Event, OpenError, RequestStatus, SubmitError};
+use frwr_mempool::mutant;
+use zerocopy::IntoBytes;
+
+/// The back-off's exponent stays below the bits of its factor.
+const MAX_DOUBLINGS: u32 = 16;
+
+impl<P: Port> Host<P> {
+    pub(super) fn event(&mut self, event: Event) {
+        match event {
+            Event::Connected { connection, private_data, .. } => self.connected(connection, &private_data),
+            Event::OpenFailed { connection, reason, private_data } => {
+                self.closed(connection, HostFailure::of_open(reason, &private_data));
+            }
+            Event::Disconnected { connection, cause, .. } => self.closed(connection, HostFailure::Disconnected(cause)),
+            Event::Completed { cookie, status, .. } => self.completed(cookie, status),
+            // `classify` calls nothing a command; if the engine did, the buffer would have to go back all the same.
+            Event::Received { received, .. } => self.engine.release(received),
+            // It neither listens nor transfers, and shares its completion queues with nobody; an end that waits for the device is told later.
+            Event::QueuePairKept { .. }
+            | Event::Listening { .. }
+            | Event::Incoming { .. }
+            | Event::Registered { .. }
+            | Event::Fetched { .. }
+            | Event::Written { .. }
+            | Event::Responded { .. }
+            | Event::Foreign(_) => {}
+        }
+    }
+
+    /// What is due without an event.
+    pub(super) fn step_session(&mut self) {
+        match self.state {
+            State::Stopped | State::Failed(_) => {}
+            State::Detached if self.stopping => self.stop(),
+            State::Detached => {}
+            State::BackOff { .. } if self.stopping => self.stop(),
+            State::BackOff { until } if self.now >= until => self.open_next(Opened::Admin),
+            State::BackOff { .. } => {}
+            State::Opening { .. } if self.stopping => self.stop(),
+            State::Opening { deadline, .. } if self.has_passed(deadline) => self.fail_late("connecting"),
+            State::Opening { queue, .. } => self.open(queue),
+            State::Bringing { step, .. } if self.stopping && !step.is_shutdown() => self.stop(),
+            State::Bringing { step, deadline, .. } if self.has_passed(deadline) => self.fail_late(step.name()),
+            State::Bringing { step, at, .. }
+                if self.now >= at && !self.commands.is_in_flight(self.admin_slot(Admin::Step)) =>
+            {
+                self.issue(step);
+            }
+            State::Bringing { .. } => {}
+            State::Ready if self.stopping && self.is_quiet() => match self.following {
+                Some(_) => self.stop(),
+                None => {
+                    // With the notification the controller's timer stops.
+                    self.keep_alive = KeepAlive::default();
+                    self.bring(Step::ShutDown);
+                }
+            },
+            State::Ready => {}
+            State::Closing { then } => {
+                // K18: the next session begins while the queues of this one are drained.
+                let closed = self.connections.all_closed() || mutant!(K18_host_session);
+                let detached = self.followers.all_detached() || mutant!(host_followers_left);
+                if closed && detached {
+                    self.all_closed(then);
+                }
+            }
+        }
+    }
+
+    /// Nothing of ours is outstanding but an Asynchronous Event Request, which stays until the end, and nobody follows.
+    fn is_quiet(&self) -> bool {
+        let admin = [Admin::KeepAlive, Admin::Chore, Admin::Abort];
+        self.free.len() == self.requests.len()
+            && self.followers.all_detached()
+            && !admin.into_iter().any(|command| self.commands.is_in_flight(self.admin_slot(command)))
+    }
+
+    /// When something is to be done, by the caller's time; options may say never ([`Duration::MAX`]).
+    pub(super) fn after(&self, time: Duration) -> Duration {
+        self.now.saturating_add(time)
+    }
+
+    /// The deadline of somebody else, in watched time; options may say for ever.
+    pub(super) fn deadline_in(&self, time: Duration) -> Duration {
+        self.watched.saturating_add(time)
+    }
+
+    /// A deadline of watched time is over, and this poll may say so.
+    pub(super) fn has_passed(&self, deadline: Duration) -> bool {
+        self.judges && self.watched >= deadline
+    }
+
+    /// How long nobody polled since it began to connect.
+    pub(super) fn stood_still(&self) -> Duration {
+        self.clock.stood_still().saturating_sub(self.stood_still_before)
+    }
+
+    pub(super) fn fail_late(&mut self, what: &'static str) {
+        self.fail(HostFailure::Timeout { what, stood_still: self.stood_still() });
+    }
+
+    pub(super) fn open_next(&mut self, queue: Opened) {
+        if queue == Opened::Admin || self.following.is_some() && queue == Opened::Io(0) {
+            self.stood_still_before = self.clock.stood_still();
+        }
+        self.state = State::Opening { queue, deadline: self.deadline_in(self.options.step_timeout) };
+        self.open(queue);
+    }
+
+    /// Opens the connection unless that was begun already; where the engine cannot begin now, the next poll tries again.
+    fn open(&mut self, queue: Opened) {
+        let (queue_id, entries) = match queue {
+            Opened::Admin => (ADMIN_QUEUE, ADMIN_ENTRIES),
+            Opened::Io(queue) => (self.queue_id(queue), self.options.io_entries()),
+        };
+        let place = match queue {
+            Opened::Admin => Some(&mut self.connections.admin),
+            Opened::Io(queue) => self.connections.io.get_mut(usize::from(queue)),
+        };
+        let Some(place) = place else { return };
+        if place.is_some() {
+            return;
+        }
+        let private_data = RequestPrivateData::new(queue_id, entries);
+        let options = ConnectionOptions {
+            peer_receives: entries.into(),
+            // A host's RDMA is its controller's: it issues none itself.
+            parameters: ConnectionParameters { initiator_depth: 0, ..self.options.parameters },
+            // A controller sends nothing but replies.
+            granted_receives: Some(0),
+            ..ConnectionOptions::default()
+        };
+        match self.engine.connect(self.options.address, private_data.as_bytes(), &options) {
+            Ok(connection) => *place = Some(connection),
+            Err(
+                OpenError::NoConnection
+                | OpenError::WouldBlock
+                | OpenError::NoControl
+                | OpenError::PrivateData(_)
+                | OpenError::Receives { .. },
+            ) => {}
+        }
+    }
+
+    fn connected(&mut self, connection: ConnectionId, private_data: &[u8]) {
+        let State::Opening { queue, .. } = self.state else { return };
+        let (expected, entries, step) = match queue {
+            Opened::Admin => (self.connections.admin, ADMIN_ENTRIES, Step::Connect),
+            Opened::Io(queue) => {
+                let opened = self.connections.io.get(usize::from(queue)).copied().flatten();
+                (opened, self.options.io_entries(), Step::ConnectIo(queue))
+            }
+        };
+        if expected != Some(connection) {
+            return;
+        }
+        match AcceptPrivateData::parse(private_data) {
+            Ok(receives) if receives >= entries => self.bring(step),
+            Ok(_) if queue == Opened::Admin => {
+                self.fail(HostFailure::Unsupported("an admin queue of 32 entries, which every controller has to take"));
+            }
+            Ok(receives) => {
+                let wanted = self.options.queue_depth;
+                self.fail(HostFailure::QueueDepth { wanted, limit: u32::from(receives.saturating_sub(1)) });
+            }
+            Err(_) => self.fail(HostFailure::Unsupported("record format 0 of private data")),
+        }
+    }
+
+    pub(super) fn bring(&mut self, step: Step) {
+        self.state = State::Bringing { step, at: self.now, deadline: self.deadline_in(self.time_for(step)) };
+        self.issue(step);
+    }
+
+    /// A controller may take as long to become ready as it says in CAP.TO, whatever the options say.
+    fn time_for(&self, step: Step) -> Duration {
+        let timeout = self.options.step_timeout;
+        match step {
+            Step::AwaitReady => timeout.max(self.controller.capabilities.ready_timeout()),
+            _ => timeout,
+        }
+    }
+
+    pub(super) fn ready(&mut self) {
+        self.scan_at = self.watched;
+        self.ends_elsewhere = false;
+        self.statistics.sessions += 1;
+        self.chores_ready();
+        if let Some(following) = &mut self.following {
+            following.attached();
+        }
+        self.followers.begin();
+        self.settle();
+        self.state = State::Ready;
+        self.submit_queued();
+    }
+
+    /// The controller is ready, and its Keep Alive Timer runs (Base 3.9): also while its I/O queues are brought up, of which each
+    /// may take as long as a step.
+    pub(super) fn begin_keep_alive(&mut self) {
+        let half = self.options.keep_alive / 2;
+        self.keep_alive = KeepAlive { at: (!half.is_zero()).then(|| self.after(half)), answer_by: Duration::MAX };
+    }
+
+    /// Sends a Keep Alive where it is due. One that is not answered within the Keep Alive Timeout ends the session.
+    pub(super) fn step_keep_alive(&mut self) {
+        let KeepAlive { at: Some(at), answer_by } = self.keep_alive else { return };
+        if self.now < at {
+            return;
+        }
+        let (slot, period) = (self.admin_slot(Admin::KeepAlive), self.options.keep_alive);
+        if self.commands.is_in_flight(slot) {
+            if self.has_passed(answer_by) {
+                self.fail(HostFailure::KeepAlive { stood_still: self.stood_still() });
+            }
+            return;
+        }
+        // Where the engine has no room, the next poll tries again.
+        if self.send(Opened::Admin, slot, Command::KeepAlive, None).is_ok() {
+            self.statistics.keep_alives += 1;
+            self.keep_alive = KeepAlive { at: Some(self.after(period / 2)), answer_by: self.deadline_in(period) };
+        }
+    }
+
+    /// When the next Keep Alive is due, by the caller's time, or when the one in flight has to be answered, in watched time.
+    pub(super) fn keep_alive_at(&self) -> (Option<Duration>, Option<Duration>) {
+        let KeepAlive { at, answer_by } = self.keep_alive;
+        match at {
+            Some(_) if self.commands.is_in_flight(self.admin_slot(Admin::KeepAlive)) => (None, Some(answer_by)),
+            at => (at, None),
+        }
+    }
+
+    fn completed(&mut self, cookie: u64, status: RequestStatus) {
+        let identifier = u16::try_from(cookie).ok();
+        let index = identifier.and_then(|identifier| self.commands.ended(identifier));
+        let response = if let RequestStatus::Replied(received) = &status {
+            let mut bytes = [0; RESPONSE_CAPSULE_BYTES];
+            // Nothing is copied where the connection has ended meanwhile: the answer is lost then.
+            let copied = self.engine.message(received, 0, &mut bytes);
+            if copied == bytes.len() { parse_response(&bytes).ok() } else { None }
+        } else {
+            None
+        };
+        let refused = match status {
+            RequestStatus::Unannounced => Some(IoError::TooManyKeys),
+            RequestStatus::TooFewRegistrations => Some(IoError::Submit(SubmitError::TooManyRegistrations)),
+            _ => None,
+        };
+        if let RequestStatus::Replied(received) = status
+            && !mutant!(S10_host_receive)
+        {
+            self.engine.release(received);
+        }
+        let Some(index) = index else { return };
+        match (response, index < self.io_slots()) {
+            (Some(response), true) => self.answered(index, &response),
+            (None, true) => match refused {
+                Some(error) => {
+                    self.leave_queue(index);
+                    self.command_ended(index, Err(error));
+                }
+                None => self.lost(index),
+            },
+            (Some(response), false) if index == self.admin_slot(Admin::Step) => self.step_answered(&response),
+            (Some(response), false) if index == self.admin_slot(Admin::Chore) => self.chore_answered(&response),
+            (Some(response), false) if index == self.admin_slot(Admin::Event) => self.event_reported(&response),
+            (Some(_), false) if index == self.admin_slot(Admin::Abort) => self.chores.abort_by = None,
+            (None, false) if index == self.admin_slot(Admin::Chore) => self.chore_refused(),
+            // A step that was lost with its connection fails with it; one that the engine refused fails by its deadline. A
+            // command that the controller says it could not abort has its own reply, or its deadline.
+            (_, false) => {}
+        }
+    }
+
+    /// A connection is gone, or could not be opened.
+    fn closed(&mut self, connection: ConnectionId, failure: HostFailure) {
+        let Connections { admin, io } = &mut self.connections;
+        let mut places = core::iter::once(admin).chain(io);
+        if places.find_map(|place| place.take_if(|open| *open == connection)).is_none() {
+            return;
+        }
+        match (self.state, failure) {
+            (State::Closing { .. }, _) => {}
+            // A controller that is told to shut down may end the session before we do: that is the end that was asked for.
+            (_, HostFailure::Disconnected(DisconnectCause::Peer)) if self.stopping && self.is_quiet() => self.stop(),
+            _ => self.fail(failure),
+        }
+    }
+
+    /// Ends the session because of a failure; another one follows unless the failure is permanent.
+    pub(super) fn fail(&mut self, failure: HostFailure) {
+        self.last_failure = Some(failure);
+        self.statistics.failures += 1;
+        self.attempts += 1;
+        self.count_hasty();
+        if let Some(following) = &mut self.following {
+            following.failed(failure);
+        }
+        let then = if self.stopping {
+            After::Stop
+        } else if self.following.is_some() {
+            // Whether it is the last one is for the other host to judge.
+            After::Retry
+        } else if failure.is_permanent(self.statistics.sessions > 0) {
+            After::Fail(failure)
+        } else if self.attempts > self.options.max_attempts {
+            After::Fail(HostFailure::TooManyAttempts)
+        } else if self.is_lost() {
+            After::Fail(HostFailure::ControllerLoss)
+        } else {
+            After::Retry
+        };
+        self.close(then);
+    }
+
+    /// The controller has been away for longer than it may.
+    fn is_lost(&mut self) -> bool {
+        let since = *self.lost_at.get_or_insert(self.watched);
+        let timeout = self.options.controller_loss_timeout;
+        !timeout.is_zero() && self.watched.saturating_sub(since) >= timeout
+    }
+
+    /// Ends the session because the caller wants it.
+    pub(super) fn stop(&mut self) {
+        self.close(After::Stop);
+    }
+
+    pub(super) fn close(&mut self, then: After) {
+        self.state = State::Closing { then };
+        self.settled_at = None;
+        self.keep_alive = KeepAlive::default();
+        self.followers.end();
+        self.disconnect_all();
+    }
+
+    pub(super) fn disconnect_all(&mut self) {
+        let Connections { admin, io } = &self.connections;
+        for connection in io.iter().chain([admin]).flatten() {
+            self.engine.disconnect(*connection);
+        }
+    }
+
+    fn all_closed(&mut self, then: After) {
+        if let Some(following) = &mut self.following {
+            following.closed();
+        }
+        self.state = match then {
+            After::Retry if self.following.is_some() => State::Detached,
+            After::Retry => State::BackOff { until: self.after(self.back_off()) },
+            After::Stop => State::Stopped,
+            After::Fail(failure) => State::Failed(failure),
+        };
+        if let After::Fail(_) = then {
+            self.followers.give_up();
+        }
+        if then != After::Retry {
+            self.end_queued(IoError::Abandoned);
+        }
+    }
+
+    /// One that lasted no longer than the longest pause is no reason to begin with the shortest again: a target that ends each session
+    /// as soon as it is set up would be asked for another a hundred times a second, for ever.
+    fn count_hasty(&mut self) {
+        let lasted = self.settled_at.map_or(Duration::ZERO, |since| self.now.saturating_sub(since));
+        if lasted > self.options.longest_back_off {
+            self.hasty = 0;
+        }
+        self.hasty = self.hasty.saturating_add(1);
+    }
+
+    /// Doubles with every failed attempt in a row, and with every session that ended soon.
+    fn back_off(&self) -> Duration {
+        let doublings = self.hasty.saturating_sub(1).min(MAX_DOUBLINGS);
+        self.options.first_back_off.saturating_mul(1 << doublings).min(self.options.longest_back_off)
+    }
+}

@@ -1,0 +1,330 @@
+//! What a namespace keeps its blocks in: asynchronous from the start, so that memory, files, block devices and a simulated
+//! disk with delays stand behind the target in the same way.
+
+mod any;
+mod file;
+mod memory;
+
+pub use any::AnyStorage;
+pub use file::{
+    Backing, Below, FileError, FileIdentity, FileMedium, FileNote, FileOptions, MAX_STORAGE_DEPTH, MediumFault,
+    MediumKind, RingStorage, ThreadStorage,
+};
+pub use memory::{MemoryStorage, MemoryStorageError};
+
+use arrayvec::ArrayVec;
+use core::time::Duration;
+use frwr_mempool::DeviceMemory;
+
+/// Completions taken by one call of [`Storage::poll`]: the budget of one stage of a poll iteration, as
+/// [`frwr_engine::provider::MAX_COMPLETIONS_PER_POLL`].
+pub const MAX_COMPLETIONS_PER_POLL: usize = frwr_engine::provider::MAX_COMPLETIONS_PER_POLL;
+
+/// What [`Storage::poll`] fills.
+pub type CompletionBatch = ArrayVec<Completion, MAX_COMPLETIONS_PER_POLL>;
+
+/// Block sizes that a namespace may have: 512 bytes is the least that NVM allows (LBADS of 9).
+pub const MIN_BLOCK_BYTES: u32 = 512;
+/// 64 KiB: the largest block that still leaves several per data buffer.
+pub const MAX_BLOCK_BYTES: u32 = 64 << 10;
+
+/// Chosen by whoever submits an operation; comes back with its completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cookie(pub u64);
+
+/// Size of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    blocks: u64,
+    block_bytes: u32,
+}
+
+/// A namespace that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GeometryError {
+    /// Not a power of two, too small or too large.
+    #[error("block size {0}: must be a power of two from {MIN_BLOCK_BYTES} to {MAX_BLOCK_BYTES}; choose one of these")]
+    BlockBytes(u32),
+    /// More bytes than 64 bits can count, or no block at all.
+    #[error("{0} blocks: a namespace has at least one, and fewer than 2^64 bytes; choose another size")]
+    Blocks(u64),
+}
+
+impl Geometry {
+    /// Checks a size.
+    ///
+    /// # Errors
+    /// [`GeometryError`].
+    pub fn new(blocks: u64, block_bytes: u32) -> Result<Self, GeometryError> {
+        if !block_bytes.is_power_of_two() || !(MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&block_bytes) {
+            return Err(GeometryError::BlockBytes(block_bytes));
+        }
+        if blocks == 0 || blocks.checked_mul(block_bytes.into()).is_none() {
+            return Err(GeometryError::Blocks(blocks));
+        }
+        Ok(Self { blocks, block_bytes })
+    }
+
+    /// Blocks of the namespace, at least 1.
+    #[must_use]
+    pub const fn blocks(self) -> u64 {
+        self.blocks
+    }
+
+    /// Bytes per block, a power of two.
+    #[must_use]
+    pub const fn block_bytes(self) -> u32 {
+        self.block_bytes
+    }
+
+    /// Byte offset and bytes of a run of blocks.
+    ///
+    /// # Errors
+    /// [`StorageError::LbaOutOfRange`] where it does not lie in the namespace.
+    pub fn extent(self, lba: u64, blocks: u32) -> Result<(u64, u64), StorageError> {
+        let end = lba.checked_add(blocks.into()).ok_or(StorageError::LbaOutOfRange)?;
+        if end > self.blocks {
+            return Err(StorageError::LbaOutOfRange);
+        }
+        // `end` blocks fit into 64 bits, and so do its parts.
+        let bytes = u64::from(self.block_bytes);
+        Ok((lba * bytes, u64::from(blocks) * bytes))
+    }
+}
+
+/// What to do. Buffers are offsets in the memory given to [`Storage::attach`]; they belong to the storage from
+/// [`Storage::submit`] until the completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Blocks to buffer.
+    Read {
+        /// First block.
+        lba: u64,
+        /// Number of blocks.
+        blocks: u32,
+        /// Offset of the buffer.
+        buffer: usize,
+    },
+    /// Buffer to blocks.
+    Write {
+        /// First block.
+        lba: u64,
+        /// Number of blocks.
+        blocks: u32,
+        /// Offset of the buffer.
+        buffer: usize,
+    },
+    /// Everything written by operations that completed before this one was submitted becomes durable.
+    Flush,
+    /// The blocks read as zeros from now on.
+    WriteZeroes {
+        /// First block.
+        lba: u64,
+        /// Number of blocks.
+        blocks: u32,
+        /// The medium may give their space back (DEAC, NVM Command Set 3.3.8).
+        deallocate: bool,
+    },
+    /// What the blocks hold is not needed any more (Dataset Management). A hint: they read as zeros, or as before.
+    Deallocate {
+        /// First block.
+        lba: u64,
+        /// Number of blocks.
+        blocks: u32,
+    },
+}
+
+impl Operation {
+    /// First block and number of blocks that it is about; `None` for [`Operation::Flush`].
+    #[must_use]
+    pub const fn blocks(self) -> Option<(u64, u32)> {
+        match self {
+            Self::Read { lba, blocks, .. }
+            | Self::Write { lba, blocks, .. }
+            | Self::WriteZeroes { lba, blocks, .. }
+            | Self::Deallocate { lba, blocks } => Some((lba, blocks)),
+            Self::Flush => None,
+        }
+    }
+
+    /// It changes blocks.
+    #[must_use]
+    pub const fn changes(self) -> bool {
+        matches!(self, Self::Write { .. } | Self::WriteZeroes { .. } | Self::Deallocate { .. })
+    }
+}
+
+/// What a storage can do beside reading, writing and flushing; constant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// [`Operation::WriteZeroes`].
+    pub write_zeroes: bool,
+    /// [`Operation::Deallocate`].
+    pub deallocate: bool,
+    /// Nothing that changes blocks; the rest fails with [`StorageError::ReadOnly`].
+    pub read_only: bool,
+    /// It has no volatile cache: what has completed is as durable as it gets, and [`Operation::Flush`] has nothing to do.
+    pub write_through: bool,
+}
+
+impl Features {
+    /// Something that was written through it may be lost unless it is flushed.
+    #[must_use]
+    pub const fn is_cached(self) -> bool {
+        !self.read_only && !self.write_through
+    }
+}
+
+/// What a storage has done since it was made. Zero where it does not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StorageStatistics {
+    /// Operations taken.
+    pub submitted: u64,
+    /// Operations completed, the failed ones included.
+    pub completed: u64,
+    /// Operations failed.
+    pub failed: u64,
+    /// Operations taken back.
+    pub cancelled: u64,
+    /// Calls of [`Storage::flush`] that found something to start.
+    pub flushes: u64,
+    /// System calls made for them: io_uring_enter, or waking the worker.
+    pub system_calls: u64,
+    /// Parts of operations that had to be started once more: short transfers, and what the kernel had no room for.
+    pub restarts: u64,
+    /// Why the kernel takes no operations any more: the errno of io_uring_enter. 0 where it does.
+    pub broken: i32,
+    /// What is wrong with the medium until it is opened again; the same on all cores.
+    pub fault: Option<MediumFault>,
+}
+
+/// Of several cores' ways to one namespace.
+impl core::ops::Add for StorageStatistics {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            submitted: self.submitted + other.submitted,
+            completed: self.completed + other.completed,
+            failed: self.failed + other.failed,
+            cancelled: self.cancelled + other.cancelled,
+            flushes: self.flushes + other.flushes,
+            system_calls: self.system_calls + other.system_calls,
+            restarts: self.restarts + other.restarts,
+            // An errno: of the first that is broken.
+            broken: if self.broken == 0 { other.broken } else { self.broken },
+            fault: self.fault.or(other.fault),
+        }
+    }
+}
+
+/// Why an operation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StorageError {
+    /// The blocks do not lie in the namespace; nothing was moved.
+    #[error("the blocks are outside of the namespace")]
+    LbaOutOfRange,
+    /// The buffer does not lie in the attached memory; nothing was moved.
+    #[error("the buffer is outside of the attached memory")]
+    BufferOutOfRange,
+    /// The buffer does not begin where the medium can transfer to ([`Storage::attach`]); nothing was moved.
+    #[error("the buffer is not aligned as the medium wants it")]
+    BufferUnaligned,
+    /// The namespace is never changed.
+    #[error("the namespace is read-only")]
+    ReadOnly,
+    /// The medium below the namespace is full.
+    #[error("no space is left below the namespace")]
+    NoSpace,
+    /// Not one of its [`Features`].
+    #[error("the storage has no such operation")]
+    Unsupported,
+    /// The medium failed.
+    #[error("the medium failed")]
+    Medium,
+    /// Somebody made the medium shorter than the namespace. Every operation fails from then on ([`MediumFault::Shrunk`]).
+    #[error("the medium has become shorter than the namespace")]
+    Shrunk,
+    /// The kernel takes no operations any more, and will not ([`StorageStatistics::broken`]).
+    #[error("the way to the medium is broken")]
+    Broken,
+}
+
+impl StorageError {
+    /// The medium failed, or is not what it was: what a SMART log counts as an error of media and data integrity.
+    #[must_use]
+    pub const fn is_of_medium(self) -> bool {
+        matches!(self, Self::Medium | Self::Shrunk)
+    }
+}
+
+/// The storage holds as many operations as it can: poll, then submit again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the storage's queue is full; poll it, then submit again")]
+pub struct QueueFull;
+
+/// The memory of the buffers cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AttachError {
+    /// It does not begin at a multiple of what the medium transfers.
+    #[error("buffers at address {address:#x}: must begin at a multiple of {wanted} bytes; carve them so")]
+    Unaligned {
+        /// Where it begins.
+        address: u64,
+        /// What divides every good address.
+        wanted: u32,
+    },
+    /// It has one.
+    #[error("the storage has its buffers already; make another one")]
+    Twice,
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// As given to [`Storage::submit`].
+    pub cookie: Cookie,
+    /// Whether it succeeded.
+    pub result: Result<(), StorageError>,
+}
+
+/// One core's way to one namespace. Every submitted operation that is not taken back completes exactly once, in any order,
+/// and only from [`Storage::poll`]. No method blocks or allocates after [`Storage::attach`].
+pub trait Storage {
+    /// Size of the namespace; constant.
+    fn geometry(&self) -> Geometry;
+
+    /// What it can do beside reading, writing and flushing. Nothing, unless it says otherwise.
+    fn features(&self) -> Features {
+        Features::default()
+    }
+
+    /// Names the memory that the buffers of all operations lie in. Called once, before the first operation.
+    ///
+    /// # Errors
+    /// [`AttachError`]; the storage cannot be used then.
+    fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError>;
+
+    /// Takes an operation. It need not start before [`Storage::flush`].
+    ///
+    /// # Errors
+    /// [`QueueFull`]; the operation was not taken.
+    fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull>;
+
+    /// Takes an operation back that was submitted and not started: it is never executed, and does not complete. False where
+    /// that cannot be done any more, or not at all.
+    fn cancel(&mut self, _cookie: Cookie) -> bool {
+        false
+    }
+
+    /// Starts all that was submitted: called once at the end of a poll iteration, like a doorbell.
+    fn flush(&mut self);
+
+    /// Appends completions to `out` until it is full or there are no more now; returns how many.
+    fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize;
+
+    /// Counters, by value.
+    fn statistics(&self) -> StorageStatistics {
+        StorageStatistics::default()
+    }
+}
