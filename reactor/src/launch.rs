@@ -1,5 +1,6 @@
 //! Starting reactors on pinned threads.
 
+use core::fmt;
 use core::marker::PhantomData;
 use core::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::topology::Topology;
 
 /// Why reactors did not start. None of them runs then: those that were ready have been taken down, unless they were given up.
 #[derive(Debug, thiserror::Error)]
-pub enum LaunchError<E: std::error::Error + 'static> {
+pub enum LaunchError<E: fmt::Debug + fmt::Display + 'static> {
     /// The placement does not fit the machine.
     #[error(transparent)]
     Placement(#[from] PlacementError),
@@ -40,12 +41,12 @@ pub enum LaunchError<E: std::error::Error + 'static> {
         source: PinError,
     },
     /// The initialisation of one reactor failed.
-    #[error("reactor {core}: {source}")]
+    #[error("reactor {core}: {error}")]
     Init {
         /// Which reactor.
         core: CoreIndex,
-        /// What it returned.
-        source: E,
+        /// What it returned. Not named `source`, so that it may be a `Box<dyn Error + Send + Sync>`, which is no error itself.
+        error: E,
     },
     /// The initialisation of one reactor panicked.
     #[error("reactor {core} panicked while it was set up: {message}")]
@@ -128,14 +129,14 @@ impl<M: Send + 'static> Reactors<M> {
     /// reactor's own pinned thread calls to build context and pollers, so that memory lands on its node, as the lanes to it
     /// do. No reactor polls before all are built. A panic of `prepare` is the caller's.
     ///
-    /// All have one type of context; where roles differ it is an enum. `E` is any error that says what it is: a
-    /// `Box<dyn Error>` is none, [`std::io::Error::other`] makes one of it.
+    /// All have one type of context; where roles differ it is an enum. `E` is any error, a
+    /// `Box<dyn Error + Send + Sync>` among them.
     ///
     /// Waits for each initialisation, however long it takes: see [`Self::launch_watched`].
     pub fn launch<C, E, I>(self, prepare: impl FnMut(CoreIndex) -> I) -> Result<Running<M, C>, LaunchError<E>>
     where
         C: Context<Message = M> + Send + 'static,
-        E: std::error::Error + Send + 'static,
+        E: fmt::Debug + fmt::Display + Send + 'static,
         I: FnOnce(Seat<M>, Outbox<M>) -> Result<Reactor<C>, E> + Send + 'static,
     {
         self.launch_watched(prepare, |_| ControlFlow::Continue(()))
@@ -151,7 +152,7 @@ impl<M: Send + 'static> Reactors<M> {
     ) -> Result<Running<M, C>, LaunchError<E>>
     where
         C: Context<Message = M> + Send + 'static,
-        E: std::error::Error + Send + 'static,
+        E: fmt::Debug + fmt::Display + Send + 'static,
         I: FnOnce(Seat<M>, Outbox<M>) -> Result<Reactor<C>, E> + Send + 'static,
     {
         let topology = self.topology.unwrap_or_else(Topology::of_machine);

@@ -1,5 +1,6 @@
 //! One thread of a reactor from its start to its end.
 
+use core::fmt;
 use core::ops::ControlFlow;
 use core::time::Duration;
 use std::any::Any;
@@ -38,7 +39,7 @@ pub(crate) struct Wired<M> {
 pub(crate) type Report<T, E> = mpsc::Receiver<Result<T, LaunchError<E>>>;
 
 /// A thread that was started: it makes its inbox, gets its lanes to the others, builds its reactor, and waits for the others.
-pub(crate) struct Starting<C: Context, E: std::error::Error + 'static> {
+pub(crate) struct Starting<C: Context, E: fmt::Debug + fmt::Display + 'static> {
     core: CoreIndex,
     cpu: Option<CpuId>,
     member: Arc<Member>,
@@ -54,7 +55,7 @@ pub(crate) struct Starting<C: Context, E: std::error::Error + 'static> {
 impl<C, E> Starting<C, E>
 where
     C: Context<Message: Send> + Send + 'static,
-    E: std::error::Error + Send + 'static,
+    E: fmt::Debug + fmt::Display + Send + 'static,
 {
     pub(crate) fn spawn<I>(frame: &Arc<Frame>, core: CoreIndex, place: Place, init: I) -> Result<Self, LaunchError<E>>
     where
@@ -80,7 +81,7 @@ where
             report_wired.send(Ok(Wired { member, senders })).ok()?;
             // The launcher drops its ends if another reactor failed.
             let outbox = frame.outbox(core, own_lanes.recv().ok()?);
-            let build = || init(seat, outbox).map_err(|source| LaunchError::Init { core, source });
+            let build = || init(seat, outbox).map_err(|error| LaunchError::Init { core, error });
             let reactor = done(&report_ready, caught(core, build))?;
             turn.set_asleep();
             report_ready.send(Ok(())).ok()?;
@@ -93,7 +94,7 @@ where
     }
 }
 
-impl<C: Context, E: std::error::Error + 'static> Starting<C, E> {
+impl<C: Context, E: fmt::Debug + fmt::Display + 'static> Starting<C, E> {
     fn pulse(&self) -> Pulse {
         let number = self.number.get();
         // Before it has begun it has no turn.
@@ -124,7 +125,7 @@ impl<C: Context, E: std::error::Error + 'static> Starting<C, E> {
 }
 
 /// The first step of a new thread: it pins itself, and then makes its seat and the lanes to it, in its own memory.
-fn take_place<M, E: std::error::Error + 'static>(
+fn take_place<M, E: fmt::Debug + fmt::Display + 'static>(
     frame: &Frame,
     core: CoreIndex,
     place: Place,
@@ -140,7 +141,7 @@ fn take_place<M, E: std::error::Error + 'static>(
 type Seated<M> = (Seat<M>, Vec<Sender<M>>);
 
 /// A step of a new thread, whose panic is an error.
-fn caught<T, E: std::error::Error + 'static>(
+fn caught<T, E: fmt::Debug + fmt::Display + 'static>(
     core: CoreIndex,
     step: impl FnOnce() -> Result<T, LaunchError<E>>,
 ) -> Result<T, LaunchError<E>> {
@@ -149,7 +150,7 @@ fn caught<T, E: std::error::Error + 'static>(
 }
 
 /// What a step brought; an error goes to the launcher.
-fn done<T, R, E: std::error::Error + 'static>(
+fn done<T, R, E: fmt::Debug + fmt::Display + 'static>(
     report: &mpsc::SyncSender<Result<R, LaunchError<E>>>,
     step: Result<T, LaunchError<E>>,
 ) -> Option<T> {
@@ -158,7 +159,7 @@ fn done<T, R, E: std::error::Error + 'static>(
 }
 
 /// The next report of one of these threads; `None` if it ended without.
-fn next_report<C: Context, T, E: std::error::Error + 'static>(
+fn next_report<C: Context, T, E: fmt::Debug + fmt::Display + 'static>(
     starting: &[Starting<C, E>],
     report: &Report<T, E>,
     watch: Watch<'_>,
@@ -178,7 +179,7 @@ fn next_report<C: Context, T, E: std::error::Error + 'static>(
 }
 
 /// What all threads report of a step, or the first error. Waits for all of them in either case, unless `watch` gives them up.
-pub(crate) fn of_all<C: Context, T, E: std::error::Error + 'static>(
+pub(crate) fn of_all<C: Context, T, E: fmt::Debug + fmt::Display + 'static>(
     starting: &[Starting<C, E>],
     watch: Watch<'_>,
     report: impl Fn(&Starting<C, E>) -> &Report<T, E>,
@@ -193,7 +194,7 @@ pub(crate) fn of_all<C: Context, T, E: std::error::Error + 'static>(
 
 /// Ends threads that were started: without what they wait for they return, and what they built is gone when this returns, unless
 /// they are given up.
-pub(crate) fn end<C: Context, E: std::error::Error + 'static>(
+pub(crate) fn end<C: Context, E: fmt::Debug + fmt::Display + 'static>(
     mut starting: Vec<Starting<C, E>>,
     watch: Watch<'_>,
     error: LaunchError<E>,

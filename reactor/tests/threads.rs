@@ -124,6 +124,17 @@ fn failed_initialisation_stops_all() {
     assert_eq!(error.to_string(), "reactor 1: no memory on this node");
 }
 
+/// As `?` makes it of whatever there is.
+#[test]
+fn an_initialisation_may_fail_with_any_error() {
+    type Any = Box<dyn std::error::Error + Send + Sync>;
+    let init = |_| |_: Seat<u32>, _: Outbox<u32>| -> Result<Reactor<Relay>, Any> { Err("no disk".into()) };
+    let error = unpinned(1).launch(init).unwrap_err();
+    assert_eq!(error.to_string(), "reactor 0: no disk");
+    let LaunchError::Init { error, .. } = error else { panic!("{error}") };
+    assert_eq!(error.to_string(), "no disk");
+}
+
 #[test]
 fn panic_while_set_up_is_an_error() {
     let init = |_| |_: Seat<u32>, _: Outbox<u32>| -> Result<Reactor<Relay>, Infallible> { panic!("bad start") };

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{BLOCK, BLOCKS, Error, HostSide, REGION_BYTES, TargetSide, pattern, write_and_read_back};
+use common::{BLOCK, BLOCKS, Error, HostSide, REGION_BYTES, TargetSide, both_to_the_end, pattern};
 use core::{cell::UnsafeCell, ptr::NonNull};
 use frwr_engine::provider::soft::SoftFabric;
 use frwr_mempool::Region;
@@ -58,7 +58,7 @@ pub(crate) fn main() -> Result<(), Error> {
         println!("host on {}, target on {}", near.kind(), far.kind());
         let medium = far.carve(BLOCKS * BLOCK, BLOCK)?.into_device_memory();
         let mut target = TargetSide::new(&fabric, &mut far, MemoryStorage::new(medium, BLOCK as u32, 64)?)?;
-        write_and_read_back(&mut target, &mut HostSide::new(&fabric, &mut near)?)?;
+        both_to_the_end(&mut target, &mut HostSide::new(&fabric, &mut near)?)?;
     }
     // Everything is gone, and the application has its memory back. What the host wrote lies in it.
     let mut targets = Arc::into_inner(targets).ok_or("somebody still has the target's memory")?;

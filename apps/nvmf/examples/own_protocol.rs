@@ -14,7 +14,7 @@ use frwr_reactor::{
     Context, CoreIndex, Now, Outbox, Placement, Poller, Reactor, Reactors, Schedule, Seat, ShutdownHandle, Sleep,
     Source,
 };
-use std::{convert::Infallible, io, time::Duration};
+use std::{convert::Infallible, time::Duration};
 
 const ADDRESS: &str = "10.0.0.1:7000";
 const SERVER: CoreIndex = CoreIndex(0);
@@ -288,9 +288,7 @@ pub(crate) fn main() -> Result<(), Error> {
     let mut opened = [controls[0].open_engine(server)?, controls[1].open_engine(client)?].into_iter();
     let prepare = |_| {
         let opened = opened.next();
-        move |seat: Seat<Infallible>, _: Outbox<Infallible>| {
-            start(seat, opened.ok_or_else(|| io::Error::other("no port"))?).map_err(io::Error::other)
-        }
+        move |seat: Seat<Infallible>, _: Outbox<Infallible>| start(seat, opened.ok_or("no port")?)
     };
     // On cores of their own: Placement::Spread.
     let running = Reactors::new(Placement::Unpinned { reactors: 2 }).launch(prepare)?;

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{BLOCK, BLOCKS, Error, HostSide, TargetSide, pattern, region, write_and_read_back};
+use common::{BLOCK, BLOCKS, Error, HostSide, TargetSide, both_to_the_end, pattern, region};
 use core::time::Duration;
 use frwr_engine::provider::soft::SoftFabric;
 use frwr_mempool::DeviceMemory;
@@ -89,7 +89,7 @@ pub(crate) fn main() -> Result<(), Error> {
     let (mut near, mut far) = (region()?, region()?);
     let medium = far.carve(BLOCKS * BLOCK, BLOCK)?.into_device_memory();
     let mut target = TargetSide::new(&fabric, &mut far, Scrambled::new(medium.clone())?)?;
-    write_and_read_back(&mut target, &mut HostSide::new(&fabric, &mut near)?)?;
+    both_to_the_end(&mut target, &mut HostSide::new(&fabric, &mut near)?)?;
     let mut stored = [0; BLOCK];
     medium.read(0, &mut stored)?;
     let scrambled = stored.iter().zip(pattern(0)).all(|(stored, wanted)| *stored == wanted ^ 0xa5);

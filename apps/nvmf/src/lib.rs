@@ -52,3 +52,5 @@ pub mod wire;
 
 pub use frwr_engine;
 pub use frwr_mempool;
+#[cfg(feature = "reactor")]
+pub use frwr_reactor;

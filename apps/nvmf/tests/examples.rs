@@ -10,6 +10,9 @@ mod host_in_own_loop;
 mod own_protocol;
 #[path = "../examples/own_storage.rs"]
 mod own_storage;
+#[cfg(feature = "reactor")]
+#[path = "../examples/target_on_reactor.rs"]
+mod target_on_reactor;
 
 use std::fs;
 
@@ -31,6 +34,12 @@ fn both_live_in_foreign_memory() {
 #[test]
 fn a_protocol_of_ones_own_runs_on_reactors() {
     own_protocol::main().unwrap();
+}
+
+#[cfg(feature = "reactor")]
+#[test]
+fn a_target_on_a_reactor_serves_and_tells_its_host_of_its_end() {
+    target_on_reactor::main().unwrap();
 }
 
 #[test]

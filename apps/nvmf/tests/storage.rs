@@ -1,9 +1,10 @@
 //! Storages: the same tests over memory, a file by io_uring, and a file by a worker thread.
 
 use core::time::Duration;
+use frwr_mempool::DeviceMemory;
 use frwr_nvmf::storage::{
     AttachError, CompletionBatch, Cookie, Features, Geometry, GeometryError, MemoryStorage, MemoryStorageError,
-    Operation, QueueFull, Storage, StorageError,
+    Operation, QueueFull, Storage, StorageError, StorageStatistics,
 };
 use frwr_support::storage_harness::{BLOCK, BUFFER_BYTES, Bench, KINDS, Kind, memory};
 use proptest::prelude::*;
@@ -207,4 +208,55 @@ proptest! {
             Err(error) => prop_assert!(!fits && error == StorageError::LbaOutOfRange),
         }
     }
+}
+
+/// Says of each method that it was called.
+struct Spy(Vec<&'static str>);
+
+impl Storage for Spy {
+    fn geometry(&self) -> Geometry {
+        Geometry::new(3, 512).unwrap()
+    }
+
+    fn features(&self) -> Features {
+        Features { write_zeroes: true, ..Features::default() }
+    }
+
+    fn attach(&mut self, _: DeviceMemory) -> Result<(), AttachError> {
+        self.0.push("attach");
+        Ok(())
+    }
+
+    fn submit(&mut self, _: Cookie, _: Operation) -> Result<(), QueueFull> {
+        Err(QueueFull)
+    }
+
+    fn cancel(&mut self, _: Cookie) -> bool {
+        true
+    }
+
+    fn flush(&mut self) {
+        self.0.push("flush");
+    }
+
+    fn poll(&mut self, _: Duration, _: &mut CompletionBatch) -> usize {
+        self.0.len()
+    }
+
+    fn statistics(&self) -> StorageStatistics {
+        StorageStatistics { submitted: 7, ..StorageStatistics::default() }
+    }
+}
+
+#[test]
+fn a_boxed_storage_does_all_that_the_storage_in_it_does() {
+    let mut boxed: Box<dyn Storage> = Box::new(Spy(Vec::new()));
+    assert_eq!(Storage::geometry(&boxed), Geometry::new(3, 512).unwrap());
+    assert!(Storage::features(&boxed).write_zeroes);
+    assert_eq!(Storage::attach(&mut boxed, memory(4096)), Ok(()));
+    assert_eq!(Storage::submit(&mut boxed, Cookie(0), Operation::Flush), Err(QueueFull));
+    assert!(Storage::cancel(&mut boxed, Cookie(0)));
+    Storage::flush(&mut boxed);
+    assert_eq!(Storage::poll(&mut boxed, Duration::ZERO, &mut CompletionBatch::new()), 2);
+    assert_eq!(Storage::statistics(&boxed).submitted, 7);
 }

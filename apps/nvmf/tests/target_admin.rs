@@ -9,11 +9,11 @@ use frwr_nvmf::storage::MemoryStorage;
 use frwr_nvmf::wire::{
     self, Abort, AnaGroup, AnaLogHeader, AnaState, Command, CompletionQueueEntry, DataPointer, DatasetManagement,
     DatasetRange, DiscoveryEntry, DiscoveryHeader, EffectsLog, ErrorLogEntry, GetFeatures, GetLogPage, HealthLog,
-    Identify, IdentifyController, IdentifyNvmController, InvalidParameter, KeyedDataBlock, Nqn, Select, SetFeatures,
-    Status, SubmissionQueueEntry, WriteZeroes, cns, feature, log_page, opcode,
+    Identify, IdentifyController, IdentifyNvmController, InvalidParameter, KeyedDataBlock, Nqn, RequestPrivateData,
+    Select, SetFeatures, Status, SubmissionQueueEntry, WriteZeroes, cns, feature, log_page, opcode,
 };
 use frwr_nvmf::wire::{BlockRange, ConnectData, DISCOVERY_SUBSYSTEM};
-use frwr_support::nvmf_harness::raw::{Raw, connect, connect_data, keyed};
+use frwr_support::nvmf_harness::raw::{Opened, Raw, UNSAID, connect, connect_data, keyed};
 use frwr_support::nvmf_harness::{memory, subsystem, target_options};
 use std::net::SocketAddr;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -240,32 +240,45 @@ fn an_aborted_event_request_is_answered() {
 }
 
 #[test]
-fn a_shutdown_is_told_to_hosts_that_wait_for_it() {
+fn an_end_is_told_to_hosts_that_wait_for_it_and_then_ends_all_connections() {
     for (configuration, waits) in [(0x8000, true), (0x8000, false), (0x0900, true)] {
         let mut raw = Raw::default();
-        let (admin, _) = raw.io_queue();
+        let (admin, io) = raw.io_queue();
         assert!(raw.command(admin, set(feature::ASYNCHRONOUS_EVENTS, configuration), None).status().is_success());
         raw.responses.clear();
         if waits {
             event_request(&mut raw, admin, 900);
         }
-        for _ in 0..50 {
-            raw.step();
-        }
-        raw.target.announce_shutdown();
-        let told = configuration == 0x8000 && waits;
-        assert_eq!(raw.target.is_answering(), told);
-        raw.until("sent", |raw| !raw.target.is_answering());
+        raw.steps(50);
+        let begun = raw.now;
+        raw.target.end(begun);
+        raw.until("drained", |raw| raw.target.is_drained() && raw.disconnected.len() == 2);
+        assert!(raw.disconnected.contains(&admin) && raw.disconnected.contains(&io));
         let results: Vec<_> = raw.responses.iter().map(|response| response.result.get()).collect();
-        assert_eq!(results, if told { vec![3] } else { vec![] });
-        // It is told when it happens, or never.
-        event_request(&mut raw, admin, 901);
-        for _ in 0..50 {
-            raw.step();
-        }
-        assert!(raw.responses.is_empty());
-        raw.target.shut_down();
-        raw.until("drained", |raw| raw.target.is_drained());
+        assert_eq!(results, if configuration == 0x8000 && waits { vec![3] } else { vec![] });
+        // Nobody waits who was told.
+        assert!(raw.now - begun < Duration::from_millis(50));
+        assert_eq!(raw.open(RequestPrivateData::new(0, 32).as_bytes()), Opened::Rejected(UNSAID));
+    }
+}
+
+/// A host may be on its way in front of the listener's end, and nothing takes it in behind that.
+#[test]
+fn who_comes_while_a_target_ends_is_not_kept() {
+    for steps in 0..40 {
+        let mut raw = Raw::default();
+        raw.io_queue();
+        raw.begin_open(RequestPrivateData::new(0, 32).as_bytes());
+        raw.steps(steps / 2);
+        // Of every other one Control hears late that nobody listens any more.
+        raw.controlled = steps % 2 == 0;
+        raw.target.end(raw.now);
+        raw.target.end(raw.now);
+        raw.steps(20);
+        raw.controlled = true;
+        raw.until("drained", |raw| raw.target.is_drained() && raw.engine.is_disconnected());
+        raw.steps(100);
+        assert!(raw.target.is_drained() && raw.engine.is_disconnected(), "{steps}");
     }
 }
 

@@ -189,6 +189,22 @@ fn a_connect_on_a_member_is_judged_by_the_home_core() {
     finish(raw);
 }
 
+/// Only the core of the admin queues sees how far the news of an end is: the others give it 50 ms.
+#[test]
+fn queues_of_other_cores_outlive_the_news_of_an_end() {
+    let (mut raw, _) = spread(options(2, 4));
+    let (_, controller) = raw.controller();
+    let io = raw.another_queue(controller, 1);
+    raw.until("placed", |raw| queues(raw) == [1, 1]);
+    let begun = raw.now;
+    raw.members[0].end(begun);
+    raw.steps(1000);
+    assert!(raw.now < begun + Duration::from_millis(50) && queues(&raw) == [1, 1]);
+    raw.pass(Duration::from_millis(50));
+    raw.until("ended", |raw| raw.disconnected.contains(&io));
+    finish(raw);
+}
+
 #[test]
 fn members_take_no_admin_queue() {
     let (mut raw, _) = spread(options(2, 4));

@@ -453,12 +453,12 @@ fn locked(limit: &Option<u64>) -> String {
 impl RunError {
     /// A side that cannot be set up, found before its reactor was started.
     pub(super) fn from_setup(core: CoreIndex, source: SetupError) -> Self {
-        Self::Launch { source: LaunchError::Init { core, source } }
+        Self::Launch { source: LaunchError::Init { core, error: source } }
     }
 
     /// An engine could not be made: the device has too little for its options.
     fn is_of_engine(&self) -> bool {
-        matches!(self, Self::Launch { source: LaunchError::Init { source: SetupError::Engine(_), .. } })
+        matches!(self, Self::Launch { source: LaunchError::Init { error: SetupError::Engine(_), .. } })
     }
 
     /// The same where a program's options ask too much of its device.
@@ -577,7 +577,7 @@ fn placement_name(error: &PlacementError) -> &'static str {
 fn launch_name(error: &LaunchError<SetupError>) -> &'static str {
     match error {
         LaunchError::Placement(error) => placement_name(error),
-        LaunchError::Init { source, .. } => match source {
+        LaunchError::Init { error, .. } => match error {
             SetupError::Region(_) => "memory",
             SetupError::Engine(_) => "engine",
             SetupError::Target(_) => "target",

@@ -8,7 +8,7 @@ use super::{
     main_loop::Threads,
     progress::Progress,
     start_watch::launch_watched,
-    target_side::{TargetPlan, TargetPoller, TargetSide},
+    target_side::{TargetPlan, TargetSide},
 };
 use crate::signals::Asked;
 use frwr_engine::{
@@ -17,6 +17,7 @@ use frwr_engine::{
     provider::{Capabilities, Device, Port},
 };
 use frwr_mempool::lane;
+use frwr_nvmf::controller::TargetPoller;
 use frwr_reactor::{CoreIndex, CpuId, Outbox, Placement, PollerError, Reactor, Reactors, Schedule, Seat, Topology};
 
 /// One side's port and what its core needs to begin with it.

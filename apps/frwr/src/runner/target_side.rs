@@ -8,7 +8,7 @@ use super::{
     progress::{Asks, Doing, IoCounters, Progress},
     report::MemoryReport,
 };
-use core::{mem, time::Duration};
+use core::mem;
 use frwr_engine::{
     CoreLink, Engine, Statistics, TraceRecord,
     provider::{Capabilities, Port},
@@ -19,11 +19,11 @@ use frwr_mempool::{
 };
 use frwr_nvmf::{
     controller::{
-        HOME_CORE, Incident, Subsystem, Target, TargetListening, TargetMessage, TargetOptions, TargetStatistics,
+        Incident, Subsystem, Target, TargetContext, TargetListening, TargetMessage, TargetOptions, TargetStatistics,
     },
     storage::{AnyStorage, Geometry, MemoryStorage, Storage},
 };
-use frwr_reactor::{CoreIndex, Now, Outbox, Poller, SendError, Sleep};
+use frwr_reactor::{CoreIndex, Now, Outbox, SendError};
 
 /// Bytes beside what is computed: the alignment of what is carved.
 const SLACK: usize = 128 << 10;
@@ -53,31 +53,12 @@ impl TargetPlan {
     }
 }
 
-/// How long hosts are given to take the news of a shutdown: some round trips.
-const ANNOUNCEMENT: Duration = Duration::from_millis(50);
-
-/// How far the target's end is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
-    /// It serves.
-    No,
-    /// It shall stop listening, and could not be told yet.
-    StopListening,
-    /// It was told.
-    Told,
-}
-
 /// The target and what it lives in.
 pub(super) struct TargetSide<P: Port> {
     target: Target<P, AnyStorage>,
     progress: Progress,
     alone: bool,
-    /// It has the admin queues, over which hosts are told of a shutdown.
-    home: bool,
     killed: bool,
-    ending: Ending,
-    /// Hosts are told of the end, until then at most; their connections end behind it.
-    announcing: Option<Duration>,
     /// A message that another core's lane had no room for.
     kept: Option<(u16, TargetMessage)>,
     incidents: Option<lane::Sender<Incident>>,
@@ -103,7 +84,6 @@ impl<P: Port> TargetSide<P> {
         let bytes = engine_bytes + namespace_bytes + buffer_bytes + SLACK;
         let mut region = map(bytes, plan.pages, node)?;
         let engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
-        let home = plan.options.core == HOME_CORE;
         let alignment = plan.namespaces().map(buffer_alignment).max().unwrap_or(PAGE);
         let buffers = region.carve(buffer_bytes, alignment)?.into_device_memory();
         let depth = usize::from(plan.options.queue_entries);
@@ -120,10 +100,7 @@ impl<P: Port> TargetSide<P> {
             target,
             progress,
             alone: plan.alone,
-            home,
             killed: false,
-            ending: Ending::No,
-            announcing: None,
             kept: None,
             incidents: plan.incidents,
             snapshots: plan.snapshots,
@@ -152,32 +129,19 @@ impl<P: Port> TargetSide<P> {
         self.target.statistics()
     }
 
-    fn poll(&mut self, now: Duration) -> u32 {
+    /// What there is to do beside a poll of the target, which did so much work.
+    fn polled(&mut self, work: u32) {
         if !self.killed && self.progress.wants_kill() {
             self.killed = true;
             self.target.shut_down();
         }
-        if self.ending == Ending::StopListening && self.target.stop_listening() {
-            self.ending = Ending::Told;
-        }
-        let work = self.target.poll(now);
         self.pass_incidents();
-        if let Some(until) = self.announcing {
-            // Members cannot see how far the news is.
-            if now >= until || (self.home && !self.target.is_answering()) {
-                self.announcing = None;
-                self.target.shut_down();
-            }
-        } else if self.ending != Ending::No && work > 0 {
-            // A host may have reconnected before the listener was gone.
-            self.target.shut_down();
-        } else if self.alone && work > 0 {
+        if self.alone && work > 0 {
             self.publish();
         }
         if self.alone && self.progress.asks() != self.heard {
             self.hear();
         }
-        work
     }
 
     /// Does what the main thread asks for.
@@ -328,39 +292,22 @@ pub(crate) fn map(bytes: usize, pages: PagePolicy, node: Option<u32>) -> Result<
     })?)
 }
 
-/// Runs the target's half of a core.
-pub(super) struct TargetPoller;
+impl<T: Port, H: Port> TargetContext for Core<T, H> {
+    type Port = T;
+    type Storage = AnyStorage;
 
-impl<T: Port, H: Port> Poller<Core<T, H>> for TargetPoller {
-    fn poll(&mut self, core: &mut Core<T, H>, now: &Now) -> u32 {
-        let Some(side) = &mut core.target else { return 0 };
-        let work = side.poll(now.time());
-        side.carry(&mut core.outbox);
-        // A host on the same core polls next: what it waits for goes out first. `flush` finds nothing left to do.
-        side.target.flush();
-        work
+    fn target(&self) -> Option<&Target<T, AnyStorage>> {
+        self.target.as_ref().map(|side| &side.target)
     }
 
-    fn flush(&mut self, core: &mut Core<T, H>, _: &Now) {
-        if let Some(side) = &mut core.target {
-            side.target.flush();
+    fn target_mut(&mut self) -> Option<&mut Target<T, AnyStorage>> {
+        self.target.as_mut().map(|side| &mut side.target)
+    }
+
+    fn polled(&mut self, work: u32, _: &Now) {
+        if let Some(side) = &mut self.target {
+            side.polled(work);
+            side.carry(&mut self.outbox);
         }
-    }
-
-    fn sleep_until(&self, _: &Core<T, H>) -> Sleep {
-        // Completions arrive unannounced.
-        Sleep::Busy
-    }
-
-    fn begin_shutdown(&mut self, core: &mut Core<T, H>, now: &Now) {
-        if let Some(side) = &mut core.target {
-            side.ending = Ending::StopListening;
-            side.announcing = Some(now.time() + ANNOUNCEMENT);
-            side.target.announce_shutdown();
-        }
-    }
-
-    fn drained(&self, core: &Core<T, H>) -> bool {
-        core.target.as_ref().is_none_or(|side| side.target.is_drained())
     }
 }

@@ -17,7 +17,7 @@ use frwr_nvmf::{
     wire::Nqn,
 };
 
-pub type Error = Box<dyn std::error::Error>;
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Bytes per block.
 pub const BLOCK: usize = 4096;
@@ -28,7 +28,7 @@ pub const REGION_BYTES: usize = 32 << 20;
 /// Data buffers of the target that are busy at a time.
 const BUSY: u32 = 8;
 /// Blocks are pages, for devices with page lists.
-const PAGE: usize = 4096;
+pub const PAGE: usize = 4096;
 /// Steps until something is taken to hang: thousands of times what is needed.
 const HANG_GUARD: u32 = 10_000_000;
 
@@ -49,7 +49,8 @@ fn open(
     Ok((control, engine))
 }
 
-fn subsystem() -> Result<Nqn, Error> {
+/// The subsystem of all examples.
+pub fn subsystem() -> Result<Nqn, Error> {
     Ok(Nqn::new("nqn.2026-11.invalid.frwr:example")?)
 }
 
@@ -119,32 +120,53 @@ pub fn pattern(lba: usize) -> Vec<u8> {
     (0..BLOCK).map(|at| (at / 7 + 31 * lba + 1) as u8).collect()
 }
 
-/// Steps both sides in turn until something holds; time passes by the step.
-pub fn until<S: Storage>(
-    target: &mut TargetSide<S>,
+/// Steps the host, and whatever there is beyond it, until something holds; time passes by the step.
+pub fn until(
+    far: &mut dyn FnMut(Duration),
     host: &mut HostSide,
     now: &mut Duration,
-    mut done: impl FnMut(&mut TargetSide<S>, &mut HostSide) -> bool,
+    mut done: impl FnMut(&mut HostSide) -> bool,
 ) -> Result<(), Error> {
     for _ in 0..HANG_GUARD {
-        if done(target, host) {
+        if done(host) {
             return Ok(());
         }
         *now += Duration::from_micros(1);
         host.step(*now);
-        target.step(*now);
+        far(*now);
     }
-    Err(format!("it hangs; host: {:?}; target: {:?}", host.host.statistics(), target.target.statistics()).into())
+    Err(format!("it hangs; host: {:?}", host.host.statistics()).into())
 }
 
-/// Writes a pattern to every block, reads all back into other memory, compares, and ends the session.
-pub fn write_and_read_back<S: Storage>(target: &mut TargetSide<S>, host: &mut HostSide) -> Result<(), Error> {
+/// [`write_and_read_back`], and then the end of both sides.
+pub fn both_to_the_end<S: Storage>(target: &mut TargetSide<S>, host: &mut HostSide) -> Result<(), Error> {
     let mut now = Duration::ZERO;
+    write_and_read_back(&mut |now| target.step(now), host, &mut now)?;
+    host.host.shut_down();
+    until(&mut |now| target.step(now), host, &mut now, |host| host.host.is_stopped())?;
+    target.target.end(now);
+    for _ in 0..HANG_GUARD {
+        if target.target.is_drained() {
+            return Ok(());
+        }
+        now += Duration::from_micros(1);
+        target.step(now);
+        host.step(now);
+    }
+    Err("the target hangs".into())
+}
+
+/// Writes a pattern to every block, reads all back into other memory, and compares.
+pub fn write_and_read_back(
+    far: &mut dyn FnMut(Duration),
+    host: &mut HostSide,
+    now: &mut Duration,
+) -> Result<(), Error> {
     host.host.start();
-    until(target, host, &mut now, |_, host| host.host.is_ready())?;
+    until(far, host, now, |host| host.host.is_ready())?;
     for write in [true, false] {
         let (mut next, mut ended, mut failed) = (0, 0, None);
-        until(target, host, &mut now, |_, host| {
+        until(far, host, now, |host| {
             while next < BLOCKS && host.host.free_requests() > 0 {
                 let (lba, cookie) = (next as u64, next as u64);
                 let taken = if write {
@@ -175,8 +197,5 @@ pub fn write_and_read_back<S: Storage>(target: &mut TargetSide<S>, host: &mut Ho
             return Err(format!("block {lba} came back with other bytes").into());
         }
     }
-    host.host.shut_down();
-    until(target, host, &mut now, |_, host| host.host.is_stopped())?;
-    target.target.shut_down();
-    until(target, host, &mut now, |target, _| target.target.is_drained())
+    Ok(())
 }

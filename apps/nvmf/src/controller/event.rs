@@ -175,17 +175,15 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
-    /// Tells hosts that asked for it that their subsystems shut down (Base 3.6.3). [`Target::shut_down`] follows, best when
-    /// [`Target::is_answering`] is false.
-    pub fn announce_shutdown(&mut self) {
+    /// Tells hosts that asked for it that their subsystems shut down (Base 3.6.3).
+    pub(super) fn announce_shutdown(&mut self) {
         for subsystem in 0..self.subsystems.len() {
             self.raise(subsystem, Notice::Shutdown);
         }
     }
 
     /// Answers are on their way that hosts wait for outside of I/O, such as those of [`Target::announce_shutdown`].
-    #[must_use]
-    pub fn is_answering(&self) -> bool {
+    pub(super) fn is_answering(&self) -> bool {
         self.slots.answers()
     }
 

@@ -11,6 +11,7 @@ mod command;
 mod commit;
 mod connect;
 mod controllers;
+mod ending;
 mod event;
 mod features;
 mod identifiers;
@@ -21,6 +22,8 @@ mod late;
 mod log;
 mod medium;
 mod options;
+#[cfg(feature = "reactor")]
+mod poller;
 mod receive;
 mod refusal;
 mod session;
@@ -36,6 +39,8 @@ pub use options::{
     ADMIN_QUEUE_ENTRIES, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES, MAX_IO_QUEUES,
     MAX_QUEUE_ENTRIES, MIN_BUFFER_BYTES, OptionError, TargetOptions, UNPROVEN_CONNECTIONS,
 };
+#[cfg(feature = "reactor")]
+pub use poller::{TargetContext, TargetPoller};
 pub use refusal::{Offered, Refusal, Rejection};
 pub use spread::{HOME_CORE, MAX_CORES, TargetMessage, place_queues};
 pub use statistics::{TargetListening, TargetStatistics};
@@ -49,6 +54,7 @@ use command::{Slots, Work};
 use commit::Commits;
 use controllers::{Controller, Identifiers};
 use core::time::Duration;
+use ending::Ending;
 use frwr_engine::provider::Port;
 use frwr_engine::{
     AddMemoryError, AnnounceError, ConnectionId, Engine, Event, Message, OpenError, Protocol, TransferStatus,
@@ -180,6 +186,7 @@ pub struct Target<P: Port, S: Storage> {
     /// Commands of ended connections that the storage still has.
     orphans: u32,
     commits: Commits,
+    ending: Ending,
     statistics: TargetStatistics,
     /// Room for storage completions of one poll.
     completions: CompletionBatch,
@@ -245,6 +252,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             abort_searches: MAX_ABORT_SEARCHES,
             orphans: 0,
             commits: Commits::default(),
+            ending: Ending::No,
             lobby: Lobby::new(&options),
             watch: Watch::default(),
             next_connect_check: None,
@@ -291,6 +299,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         if !self.lobby.is_empty() {
             self.serve_lobby();
         }
+        if self.ending != Ending::No {
+            self.advance_end(work);
+        }
         work
     }
 
@@ -316,7 +327,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
-    /// Ends all connections, and brings what was written to the media. Poll until [`Target::is_drained`]; what could not be
+    /// Ends all connections at once, and brings what was written to the media; whoever connects again is served. [`Target::end`] is the end
+    /// in order. Poll until [`Target::is_drained`]; what could not be
     /// written is in [`TargetStatistics::failed_commits`].
     pub fn shut_down(&mut self) {
         self.lobby.clear();

@@ -328,3 +328,38 @@ pub trait Storage {
         StorageStatistics::default()
     }
 }
+
+/// Whatever storage it is: `Box<dyn Storage>` for a target whose namespaces lie on several kinds. An operation costs an indirect call.
+impl<S: Storage + ?Sized> Storage for Box<S> {
+    fn geometry(&self) -> Geometry {
+        (**self).geometry()
+    }
+
+    fn features(&self) -> Features {
+        (**self).features()
+    }
+
+    fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {
+        (**self).attach(buffers)
+    }
+
+    fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
+        (**self).submit(cookie, operation)
+    }
+
+    fn cancel(&mut self, cookie: Cookie) -> bool {
+        (**self).cancel(cookie)
+    }
+
+    fn flush(&mut self) {
+        (**self).flush();
+    }
+
+    fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
+        (**self).poll(now, out)
+    }
+
+    fn statistics(&self) -> StorageStatistics {
+        (**self).statistics()
+    }
+}
