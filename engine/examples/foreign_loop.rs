@@ -1,4 +1,4 @@
-//! FRWR without our reactor: a plain loop, one thread, and memory that somebody else allocated.
+//! FRWR without our reactor: a plain loop, one thread, and memory that the program allocated.
 //!
 //! A host opens a page to a target and sends it the key; the target fills the page by RDMA WRITE and kills the key.
 #![allow(clippy::print_stdout, reason = "a program that tells what it does")]
@@ -12,19 +12,12 @@ use frwr_engine::{
     mr::Grant,
 };
 use frwr_mempool::{DeviceMemory, Region};
-use std::{error::Error, ptr::NonNull, sync::Arc, time::Duration, time::Instant};
+use std::{error::Error, time::Duration, time::Instant};
 
 const ADDRESS: &str = "127.0.0.1:4420";
 const PAGE: usize = 4096;
 const REQUESTS: u64 = 3;
 type Outcome = Result<(), Box<dyn Error>>;
-
-/// Memory that somebody else owns: here the standard allocator, for ever.
-fn region(bytes: usize) -> Region {
-    let words = Box::leak(vec![0_u64; bytes.div_ceil(size_of::<u64>())].into_boxed_slice());
-    // SAFETY: the bytes are initialised, live as long as the process, and the only reference to them ends here.
-    unsafe { Region::from_foreign(NonNull::from(words).cast(), bytes, Arc::new(())) }
-}
 
 /// The upper protocol. A command is one grant. One request at a time, so a reply needs no name.
 struct Page(Option<RequestHandle>);
@@ -54,7 +47,7 @@ struct Side {
 fn side(fabric: &SoftFabric, options: EngineOptions) -> Result<Side, Box<dyn Error>> {
     let mut control = Control::new(fabric.device(SoftOptions::default()));
     let builder = control.open_engine(options)?;
-    let mut region = region(builder.region_bytes() + 2 * PAGE);
+    let mut region = Region::from_owned(vec![0; builder.region_bytes() + 2 * PAGE]);
     let mut engine = builder.build(&mut region)?;
     let data = region.carve(PAGE, PAGE)?.into_device_memory();
     let page = Segment { memory: engine.add_memory(data.clone())?, offset: 0, length: PAGE as u32 };

@@ -69,5 +69,5 @@ pub mod slab;
 pub use device_memory::DeviceMemory;
 pub use freelist::Freelist;
 pub use full::Full;
-pub use region::{Block, PagePolicy, PageSize, Region, RegionKind, RegionOptions};
+pub use region::{Block, OwnedMemory, PagePolicy, PageSize, Region, RegionKind, RegionOptions};
 pub use slab::{Handle, Slab};

@@ -322,6 +322,34 @@ fn blocks_keep_the_memory_mapped() {
 }
 
 #[test]
+fn owned_memory_of_each_kind_is_a_region_that_outlives_its_own_handle() {
+    let mut bytes = vec![7_u8; 3 * 4096];
+    bytes.reserve(100);
+    let mut mapped = memmap2::MmapMut::map_anon(3 * 4096).unwrap();
+    mapped.fill(7);
+    let regions = [
+        Region::from_owned(bytes),
+        Region::from_owned(vec![7_u8; 3 * 4096].into_boxed_slice()),
+        Region::from_owned(mapped),
+    ];
+    for mut region in regions {
+        assert_eq!(region.kind(), RegionKind::Foreign);
+        assert!(region.len() > 3 * 4096 - 16 && region.len().is_multiple_of(8));
+        let memory = region.carve(4096, 4096).unwrap().into_device_memory();
+        drop(region);
+        let mut read = [0; 4096];
+        memory.read(0, &mut read).unwrap();
+        assert_eq!(read, [7; 4096]);
+        memory.write(4088, b"the last").unwrap();
+        memory.read(4088, &mut read[..8]).unwrap();
+        assert_eq!(&read[..8], b"the last");
+        // It may be dropped by another thread.
+        std::thread::spawn(move || drop(memory)).join().unwrap();
+    }
+    assert_eq!(Region::from_owned(Vec::new()).len(), 0);
+}
+
+#[test]
 fn foreign_memory_is_kept_alive_and_trimmed_to_words() {
     let owner: Arc<Vec<u64>> = Arc::new(vec![0; 64]);
     let pointer = NonNull::new(owner.as_ptr().cast_mut().cast::<u8>()).unwrap();

@@ -8,6 +8,7 @@
 
 mod error;
 mod mapping;
+mod owned;
 mod pool;
 mod report;
 
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 pub use error::{Attempt, CarveError, Errno, RegionError, RungError};
 pub(crate) use mapping::Mapping;
+pub use owned::OwnedMemory;
 pub use report::{PageReport, ReportError};
 
 use crate::device_memory::{DeviceMemory, WORD};
@@ -211,6 +213,16 @@ impl Region {
         let base = unsafe { pointer.add(skip) };
         let mapping = mapping::foreign(keep_alive);
         Self { mapping, base, len, carved: 0, kind: RegionKind::Foreign, node: None, failed: Vec::new() }
+    }
+
+    /// A region over memory that the program has already and gives away: a `Vec<u8>`, a `Box<[u8]>`, a `memmap2::MmapMut`. It is freed with
+    /// the last part of the region. Bytes before the first and after the last multiple of 8 are left out; blocks of pages want some
+    /// more, since a vector begins anywhere.
+    #[must_use]
+    pub fn from_owned(memory: impl Into<OwnedMemory>) -> Self {
+        let OwnedMemory { pointer, len, owner } = memory.into();
+        // SAFETY: all kinds are initialised, readable and writable where they are until the owner is dropped, and only it knew of them.
+        unsafe { Self::from_foreign(pointer, len, owner) }
     }
 
     /// Which rung of the ladder the region stands on.
