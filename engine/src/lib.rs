@@ -52,7 +52,7 @@
 //! ```
 //!
 //! `engine/examples/foreign_loop.rs` is such a loop with both its ends, `apps/nvmf/examples/own_protocol.rs` does it on reactors, and
-//! `docs/embedding.md` leads through both. `docs/design.md` says which room may touch what.
+//! `docs/embedding.md` leads through both. `docs/rooms/engine.md` says which room may touch what.
 
 // The one exception is the room of a provider that calls C.
 #![cfg_attr(not(feature = "verbs"), forbid(unsafe_code))]

@@ -28,7 +28,7 @@ use frwr_mempool::{
 };
 
 /// Slots per request that may be in flight: one half may be kept by Hold alone while the other half works, so that
-/// sparse signalling never starves a requester (design.md section 4, Signalling).
+/// sparse signalling never starves a requester (docs/architecture.md, Signalling).
 pub const SLOTS_PER_REQUEST: u32 = 2;
 
 /// MRs of one connection at most.

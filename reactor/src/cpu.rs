@@ -1,5 +1,5 @@
 //! The only unsafe code of this crate: questions to the processor and the kernel.
-#![allow(unsafe_code, reason = "the one room of this crate where docs/design.md allows it")]
+#![allow(unsafe_code, reason = "the one room of this crate where docs/architecture.md allows it")]
 
 /// The CPU that runs the calling thread now, or `None` where the kernel does not say.
 pub(crate) fn current() -> Option<usize> {

@@ -58,7 +58,7 @@ pub struct SendQueueCost {
     pub message: u32,
 }
 
-/// Known defects of a device that the engine steers around. Each names its reason in `docs/design.md`.
+/// Known defects of a device that the engine steers around. `docs/traps.md` has what was seen of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quirks {
     /// Remote invalidation is flagged with the kernel's bit; the key is right.

@@ -19,7 +19,7 @@
 //! | `card` | queues, work requests, keys, completions |
 //! | `memory` | all that is read and written of the program's memory by its address |
 //! | `attributes`, `layouts`, `waiting` | what `kernel` and `rdma_cm` share: bits, checked structures, descriptors to poll |
-#![allow(unsafe_code, reason = "it stands below C; docs/design.md, section 2")]
+#![allow(unsafe_code, reason = "it stands below C; docs/architecture.md")]
 
 mod attributes;
 mod card;

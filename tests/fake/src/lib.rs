@@ -4,7 +4,7 @@
 //!
 //! For tests. Everything of a process lies under one lock; devices move on whenever a completion queue of theirs is polled.
 #![cfg(feature = "verbs")]
-#![allow(unsafe_code, reason = "it is called by pointer, as C is; docs/design.md, section 2")]
+#![allow(unsafe_code, reason = "it is called by pointer, as C is; docs/architecture.md")]
 
 mod builder;
 mod connection_manager;

@@ -8,7 +8,7 @@
 //! construction. All of them may be used by any thread: libibverbs' functions are thread-safe (ibv_post_send(3) and
 //! others lock their queue, unless it is in a thread domain: then only its port posts to it), and librdmacm's are but for two calls on one id, which [`connection::Identifier`] excludes by
 //! `&mut`.
-#![allow(unsafe_code, reason = "the one room of this crate that calls C; docs/design.md, section 2")]
+#![allow(unsafe_code, reason = "the one room of this crate that calls C; docs/architecture.md")]
 
 #[cfg(test)]
 mod abi_test;
