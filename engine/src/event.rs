@@ -141,6 +141,7 @@ pub enum DisconnectCause {
 
 /// An event, in the order in which things happened on their connection.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Event {
     /// What became of `Engine::listen` or `Engine::stop_listening`.
     Listening {

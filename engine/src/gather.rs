@@ -80,6 +80,7 @@ pub struct Piece {
 
 /// Why segments cannot be gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
 pub enum GatherError {
     /// Nothing to register.
     #[error("a registration needs at least one segment")]

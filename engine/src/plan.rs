@@ -53,6 +53,7 @@ const EVENTS_PER_CONNECTION: usize = 8;
 
 /// Why an engine cannot be made with these options on this device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum EngineError {
     /// The device is too small.
     #[error(transparent)]

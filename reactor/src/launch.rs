@@ -17,6 +17,7 @@ use crate::topology::Topology;
 
 /// Why reactors did not start. None of them runs then: those that were ready have been taken down, unless they were given up.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LaunchError<E: fmt::Debug + fmt::Display + 'static> {
     /// The placement does not fit the machine.
     #[error(transparent)]

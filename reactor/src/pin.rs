@@ -7,6 +7,7 @@ use crate::cpu;
 
 /// Why a thread could not be pinned.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PinError {
     /// The kernel refused it.
     #[error("core {core}: the kernel refused to pin a thread there ({source}); check the cpuset of this container")]

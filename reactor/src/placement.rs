@@ -13,6 +13,7 @@ pub struct CoreList(Vec<CpuId>);
 
 /// What is wrong with a core list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CoreListError {
     /// Nothing was listed.
     #[error("the core list is empty; name at least one core, for example \"0\" or \"0,2-3\"")]
@@ -132,6 +133,7 @@ pub enum Placement {
 
 /// Why a placement does not fit the machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PlacementError {
     /// No reactor was asked for.
     #[error("no core was named; at least one reactor is needed")]

@@ -95,6 +95,7 @@ pub enum Schedule {
 
 /// A poller was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PollerError {
     /// The reactor is full.
     #[error("the reactor has {MAX_POLLERS} pollers already; remove one, or let one poller serve several objects")]

@@ -46,6 +46,7 @@ pub struct Pulse {
 
 /// A reactor ended without giving its context back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RunningError {
     /// A poller, or the context's message handler, panicked.
     #[error("reactor {core} ({place}) panicked in {what}: {message}", place = place(*cpu), what = poller.unwrap_or("no poller (message handler, or what is dropped at the end)"))]

@@ -62,6 +62,7 @@ impl Default for Options {
 
 /// A wiring that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WiringError {
     /// Zero reactors, or too many.
     #[error("{0} reactors were asked for; a process runs 1 to {MAX_REACTORS}")]

@@ -154,7 +154,7 @@ fn panic_of_a_poller_names_core_and_poller_and_ends_the_others() {
     };
     let mut ended = unpinned(2).launch(init).unwrap().join();
     let error = ended.remove(1).unwrap_err();
-    let RunningError::Panicked { core, poller, ref message, .. } = error;
+    let RunningError::Panicked { core, poller, ref message, .. } = error else { panic!("{error}") };
     assert_eq!((core, poller, message.as_str()), (CoreIndex(1), Some("gambler"), "out of luck"));
     assert!(error.to_string().starts_with("reactor 1 (unpinned) panicked in gambler"));
     assert!(ended.remove(0).is_ok());
@@ -242,7 +242,7 @@ fn panic_of_a_poller_is_its_own_whatever_it_was_asked() {
         let running = unpinned(1).options(options).launch(init).unwrap();
         // Who panics for being asked to sleep ends by itself.
         let mut ended = if shy == Shy::Sleeps { running.join() } else { running.shutdown(GRACE) };
-        let RunningError::Panicked { poller, .. } = ended.remove(0).unwrap_err();
+        let RunningError::Panicked { poller, .. } = ended.remove(0).unwrap_err() else { panic!() };
         assert_eq!(poller, Some("shy"));
     }
 }
@@ -276,7 +276,7 @@ fn panic_of_a_poller_that_is_dropped_at_the_end_says_what_it_says() {
         }
     };
     let error = unpinned(1).launch(init).unwrap().shutdown(GRACE).remove(0).unwrap_err();
-    let RunningError::Panicked { ref message, .. } = error;
+    let RunningError::Panicked { ref message, .. } = error else { panic!("{error}") };
     assert_eq!(message, "cannot let go", "{error}");
 }
 

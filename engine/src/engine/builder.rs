@@ -12,6 +12,7 @@ use frwr_mempool::Region;
 
 /// Why no engine was opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenEngineError {
     /// An option is out of range, or the device too small.
     #[error(transparent)]

@@ -74,6 +74,7 @@ const MAX_ADMITTED_PER_POLL: usize = 64;
 
 /// A memory could not be declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AddMemoryError {
     /// All places are taken.
     #[error("an engine takes {MAX_MEMORIES} memories, and has them; declare fewer and larger ones")]

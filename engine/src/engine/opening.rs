@@ -31,6 +31,7 @@ const MAX_EMPTY_REFILLS: u32 = 100;
 
 /// Why opening could not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// All connections of the engine are in use, or have ended and the event that says so was not taken yet.
     #[error("all connections of this engine are in use; raise EngineOptions::connections, or take its events")]

@@ -52,6 +52,7 @@ pub struct ResponseRequest<'a> {
 /// Why a transfer was not taken. [`TransferError::NoSlot`] is worth another try after a poll, [`TransferError::NoPeerReceives`]
 /// after [`crate::Event::Received`], all others never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TransferError {
     /// All transfer slots are in use; for ever, where [`crate::EngineOptions::transfer_depth`] is 0.
     #[error(

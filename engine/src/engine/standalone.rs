@@ -16,6 +16,7 @@ use frwr_mempool::mutant;
 
 /// Why a request cannot be cancelled now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CancelError {
     /// It has ended, or its end is on the way: its event tells how.
     #[error("the request has ended, or its end is on the way")]
@@ -32,6 +33,7 @@ pub enum CancelError {
 
 /// Why a polled wait ended without a fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CancelNowError {
     /// Nothing was begun.
     #[error(transparent)]

@@ -67,6 +67,7 @@ pub struct Coverage {
 /// [`SubmitError::NotConnected`] after [`crate::Event::Connected`], [`SubmitError::NoPeerReceives`] after
 /// [`crate::Event::Received`], all others never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SubmitError {
     /// All request slots are in use.
     #[error("all request slots of this core are in use; poll, take events and try again")]

@@ -2,6 +2,7 @@
 
 /// Why a device cannot serve the wishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SizingError {
     /// A wish is outside its range.
     #[error("{wish} is {value}, its range is {least} to {most}; ask for a value inside")]

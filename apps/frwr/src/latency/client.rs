@@ -408,7 +408,7 @@ impl<P: Port> ClientSide<P> {
                 Ok(())
             }
             // It does not listen, and shares its completion queues with nobody.
-            Event::Listening { .. } | Event::Incoming { .. } | Event::Foreign(_) => Ok(()),
+            _ => Ok(()),
         }
     }
 

@@ -26,6 +26,7 @@ pub(super) fn not_aborted() -> Reply {
 
 /// Why a namespace cannot be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NamespaceError {
     /// There is no such subsystem.
     #[error("the target has no subsystem of this name")]

@@ -86,6 +86,7 @@ const MAX_ABORT_SEARCHES: u8 = spread::MAX_ABORTS;
 
 /// Why a target cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TargetError {
     /// An option.
     #[error(transparent)]
@@ -409,7 +410,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             Event::Responded { cookie, .. } => self.responded(cookie),
             Event::Written { cookie, status } => self.probed(cookie, status),
             // It submits no requests, and shares its completion queues with nobody.
-            Event::Completed { .. } | Event::Registered { .. } | Event::Foreign(_) => {}
+            _ => {}
         }
     }
 }

@@ -271,6 +271,7 @@ impl TargetOptions {
 
 /// An option that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum OptionError {
     /// Out of its range.
     #[error("{name} is {value}: must be from {least} to {most}; choose a value inside")]

@@ -126,9 +126,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             Err(OpenError::NoConnection) => return Err(self.no_connection()),
             // They come back when another connection ends.
             Err(OpenError::Receives { wanted, free }) => return Err(Rejection::Receives { wanted, free }),
-            Err(OpenError::PrivateData(_) | OpenError::WouldBlock | OpenError::NoControl) => {
-                return Err(Rejection::Busy);
-            }
+            Err(_) => return Err(Rejection::Busy),
         };
         let connect_by = Some(self.watched.saturating_add(self.options.connect_timeout));
         let queue = Queue {

@@ -49,6 +49,7 @@ impl TargetListening {
 
 /// What a target has done since it was made, and what it has in hand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TargetStatistics {
     /// Whether it listens.
     pub listening: TargetListening,

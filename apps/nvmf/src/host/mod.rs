@@ -68,6 +68,7 @@ const MAX_ACTIVE: usize = 64;
 
 /// Why a host cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum HostError {
     /// The queue depth.
     #[error("queue depth {0}: must be from 1 to {MAX_QUEUE_DEPTH} over all queues; choose a value inside")]

@@ -15,6 +15,7 @@ pub const MAX_REQUEST_BYTES: u32 = 64 << 20;
 
 /// Why a request was not taken; the caller keeps everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RequestError {
     /// All request slots are in use.
     #[error("all requests of the host are outstanding; poll, take completions and try again")]
@@ -49,6 +50,7 @@ pub enum RequestError {
 
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum IoError {
     /// The controller said so.
     #[error("the controller answered {0}")]

@@ -8,7 +8,7 @@ use crate::wire::{
 };
 use core::time::Duration;
 use frwr_engine::provider::{ConnectionParameters, Port};
-use frwr_engine::{ConnectionId, ConnectionOptions, DisconnectCause, Event, OpenError, RequestStatus, SubmitError};
+use frwr_engine::{ConnectionId, ConnectionOptions, DisconnectCause, Event, RequestStatus, SubmitError};
 use frwr_mempool::mutant;
 use zerocopy::IntoBytes;
 
@@ -27,14 +27,7 @@ impl<P: Port> Host<P> {
             // `classify` calls nothing a command; if the engine did, the buffer would have to go back all the same.
             Event::Received { received, .. } => self.engine.release(received),
             // It neither listens nor transfers, and shares its completion queues with nobody; an end that waits for the device is told later.
-            Event::QueuePairKept { .. }
-            | Event::Listening { .. }
-            | Event::Incoming { .. }
-            | Event::Registered { .. }
-            | Event::Fetched { .. }
-            | Event::Written { .. }
-            | Event::Responded { .. }
-            | Event::Foreign(_) => {}
+            _ => {}
         }
     }
 
@@ -141,15 +134,9 @@ impl<P: Port> Host<P> {
             granted_receives: Some(0),
             ..ConnectionOptions::default()
         };
-        match self.engine.connect(self.options.address, private_data.as_bytes(), &options) {
-            Ok(connection) => *place = Some(connection),
-            Err(
-                OpenError::NoConnection
-                | OpenError::WouldBlock
-                | OpenError::NoControl
-                | OpenError::PrivateData(_)
-                | OpenError::Receives { .. },
-            ) => {}
+        // What fails here is tried again, until the deadline of what it is for.
+        if let Ok(connection) = self.engine.connect(self.options.address, private_data.as_bytes(), &options) {
+            *place = Some(connection);
         }
     }
 

@@ -2,6 +2,7 @@
 
 /// What a host has done since it was made, and what it has in hand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HostStatistics {
     /// Sessions that became ready.
     pub sessions: u64,

@@ -27,6 +27,7 @@ pub struct MemoryStorage {
 
 /// A namespace in memory that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum MemoryStorageError {
     /// The block size or the number of blocks.
     #[error(transparent)]

@@ -41,6 +41,7 @@ pub struct Geometry {
 
 /// A namespace that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum GeometryError {
     /// Not a power of two, too small or too large.
     #[error("block size {0}: must be a power of two from {MIN_BLOCK_BYTES} to {MAX_BLOCK_BYTES}; choose one of these")]
@@ -220,6 +221,7 @@ impl core::ops::Add for StorageStatistics {
 
 /// Why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum StorageError {
     /// The blocks do not lie in the namespace; nothing was moved.
     #[error("the blocks are outside of the namespace")]
@@ -265,6 +267,7 @@ pub struct QueueFull;
 
 /// The memory of the buffers cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AttachError {
     /// It does not begin at a multiple of what the medium transfers.
     #[error("buffers at address {address:#x}: must begin at a multiple of {wanted} bytes; carve them so")]

@@ -135,6 +135,7 @@ impl CompletionQueueEntry {
 
 /// Why bytes are no capsule. The queue is then out of step, and the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CapsuleError {
     /// Shorter than the submission queue entry.
     #[error("a command capsule has at least {COMMAND_CAPSULE_BYTES} bytes, this one has {0}")]

@@ -26,6 +26,7 @@ pub struct Nqn(ArrayString<MAX_NQN_BYTES>);
 
 /// Why text is no NVMe Qualified Name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NqnError {
     /// Too long.
     #[error("an NQN has at most {MAX_NQN_BYTES} bytes, this one has {0}; choose a shorter name")]
@@ -172,6 +173,7 @@ fn optional_name(field: &[u8; NQN_FIELD_BYTES]) -> Result<Option<Nqn>, NqnError>
 
 /// Why Connect's data cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConnectDataError {
     /// It has another length.
     #[error("Connect's data has {CONNECT_DATA_BYTES} bytes, not {0}")]

@@ -103,6 +103,7 @@ impl RejectStatus {
 
 /// Why the private data of an accept or reject cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PrivateDataError {
     /// Too short.
     #[error("private data has {got} bytes, {wanted} are needed")]
@@ -119,6 +120,7 @@ pub enum PrivateDataError {
 
 /// Why a connect request is not one for a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum QueueRequestError {
     /// Its private data is not that of an NVMe host: there is none, it is too short, or it has another format.
     #[error("no NVMe over Fabrics private data: another program than an NVMe host connects here")]

@@ -44,6 +44,7 @@ const EVENTS_PER_POLL: usize = 256;
 
 /// Why a device could not be opened.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// libibverbs or librdmacm cannot be used.
     #[error(transparent)]

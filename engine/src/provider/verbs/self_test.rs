@@ -18,6 +18,7 @@ use std::io;
 
 /// Why a device cannot be used, or not be tried.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SelfTestError {
     /// The port has no address to loop back to.
     #[error("port {port} has no GID{index}; bring its link up and give its network device an IP address")]

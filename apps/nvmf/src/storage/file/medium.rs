@@ -64,6 +64,7 @@ impl FileOptions {
 
 /// Why a medium cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum FileError {
     /// It cannot be opened.
     #[error("{path:?} cannot be opened for {purpose} ({source}); {remedy}")]

@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 
 /// Why RDMA devices cannot be reached at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LibraryError {
     /// A library is not installed.
     #[error("{library} cannot be loaded ({reason}); on Debian: apt-get install {package}")]
