@@ -1,4 +1,4 @@
-//! What the programs print: results and errors, for people and for programs.
+//! What the program prints: results and errors, for people and for programs.
 
 use crate::signals::catch_harmless;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `frwr-latency` as a person or a program runs it, on the software NIC: arguments in, exit code and two streams out.
+//! `frwr latency` as a person or a program runs it, on the software NIC: arguments in, exit code and two streams out.
 
 mod folder;
 

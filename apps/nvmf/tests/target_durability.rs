@@ -310,6 +310,48 @@ fn a_target_is_drained_when_its_caches_are_on_their_media_or_it_is_said_that_the
     }
 }
 
+/// Whoever was there has gone: nothing but what was written is left to do, and it is not done when the end is asked for.
+#[test]
+fn an_end_without_hosts_takes_what_was_written_to_the_media_first() {
+    let (mut raw, caches) = two_caches();
+    let (admin, io) = raw.io_queue();
+    write(&mut raw, io, 1);
+    [admin, io].iter().for_each(|connection| raw.engine.disconnect(*connection));
+    raw.until("gone", |raw| raw.target.is_drained());
+    assert!(caches[0].dirty.get());
+    raw.target.end(raw.now);
+    assert!(!raw.target.is_drained());
+    raw.until("drained", |raw| raw.target.is_drained());
+    assert!(!caches[0].dirty.get());
+}
+
+/// A core without queues gives the news no time, and says no sooner than the others that it has ended.
+#[test]
+fn an_end_takes_what_members_have_written_to_the_media_too() {
+    for with_hosts in [true, false] {
+        let medium = memory(64 << 10);
+        let caches: [Rc<Cache>; 2] = Default::default();
+        let options = TargetOptions { cores: 2, io_queues: 2, ..target_options() };
+        let mut raw = Raw::spread(options, |core| {
+            vec![Subsystem::new(subsystem(), vec![Cached::over(medium.clone(), BLOCK, &caches[usize::from(core)])])]
+        });
+        let (admin, controller) = raw.controller();
+        let queues = [1, 2].map(|queue| raw.another_queue(controller, queue));
+        queues.iter().for_each(|io| write(&mut raw, *io, 1));
+        assert!(caches.iter().all(|cache| cache.dirty.get()));
+        if !with_hosts {
+            [admin, queues[0], queues[1]].iter().for_each(|connection| raw.engine.disconnect(*connection));
+            raw.until("gone", |raw| raw.cores().all(|core| core.is_drained()));
+        }
+        let now = raw.now;
+        raw.target.end(now);
+        raw.members[0].end(now);
+        assert!(raw.cores().all(|core| !core.is_drained()));
+        raw.until("drained", |raw| raw.cores().all(|core| core.is_drained()));
+        assert!(caches.iter().all(|cache| !cache.dirty.get()), "{with_hosts}");
+    }
+}
+
 /// A medium may have a command for long after its connection is gone.
 #[test]
 fn a_target_that_ends_flushes_behind_what_its_media_still_write() {

@@ -1,7 +1,7 @@
 //! Everything slow, for one process: creating, modifying and destroying queue pairs, MRs and base registrations, the
 //! connection manager and asynchronous events.
 //!
-//! One poll-style object that talks to the engines by lanes. Our apps run it on an unpinned thread, an embedder calls
+//! One poll-style object that talks to the engines by lanes. The program `frwr` runs it on an unpinned thread, an embedder calls
 //! [`Control::poll`] from wherever system calls may happen, a simulation steps it. It allocates and may block in the
 //! device's commands; reactors never do.
 

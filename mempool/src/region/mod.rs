@@ -154,7 +154,7 @@ impl fmt::Display for Size {
 
 /// One range of memory, to be carved into blocks. It stays mapped for as long as the region or any of its blocks lives.
 ///
-/// Fresh regions are zeroed. One thread carves at a time; the region may move to another.
+/// Mapped regions are zeroed. One thread carves at a time; the region may move to another.
 pub struct Region {
     mapping: Arc<Mapping>,
     base: NonNull<u8>,

@@ -1,4 +1,4 @@
-//! The command lines of the programs, as far as they do nothing yet.
+//! The command line of the program, as far as it does nothing yet.
 
 use clap::Parser as _;
 use frwr::check::{Machine, SelfTest, run};

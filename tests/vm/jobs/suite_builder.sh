@@ -1,5 +1,5 @@
 # shellcheck shell=dash
-# The tests of the provider once more, with chains built by ibv_wr_*: what engine and apps post is the same by then.
+# The tests of the provider once more, with chains built by ibv_wr_*: what engine and program post is the same by then.
 # limit: 900
 export FRWR_CONFORMANCE_DEVICE=rxe0 FRWR_CONFORMANCE_ADDRESS=10.9.0.1 FRWR_CONFORMANCE_POST=builder
 for bin in /h/tests/conformance_*; do

@@ -346,7 +346,10 @@ pub enum RunError {
         source: std::io::Error,
     },
     /// The file cannot be read.
-    #[error("{path:?} cannot be read ({source}); name a readable file of 1 byte to {MAX_FILE_BYTES} bytes")]
+    #[error(
+        "{path:?} cannot be read ({source}); name a readable file of 1 byte to {MAX_FILE_BYTES} bytes, or a command: \
+         `frwr --help` lists them"
+    )]
     File {
         /// Which.
         path: PathBuf,

@@ -136,7 +136,7 @@ impl<P: Port> TargetSide<P> {
             self.target.shut_down();
         }
         self.pass_incidents();
-        if self.alone && work > 0 {
+        if self.alone && work > 0 && !self.target.is_ending() {
             self.publish();
         }
         if self.alone && self.progress.asks() != self.heard {

@@ -35,6 +35,12 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
+    /// It was told to end.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.ending != Ending::No
+    }
+
     /// One step of it, behind a poll that did so much work.
     #[cold]
     pub(super) fn advance_end(&mut self, work: u32) {
@@ -42,8 +48,8 @@ impl<P: Port, S: Storage> Target<P, S> {
             Ending::No => {}
             Ending::Announcing { until, stopped_listening } => {
                 let stopped_listening = stopped_listening || self.stop_listening();
-                // Other cores than that of the admin queues cannot see how far the news is.
-                let told = self.options.core == HOME_CORE && !self.is_answering();
+                // Other cores than that of the admin queues cannot see how far the news is, but that there is nobody left.
+                let told = self.engine.is_disconnected() || self.options.core == HOME_CORE && !self.is_answering();
                 self.ending = if told || self.now >= until {
                     self.shut_down();
                     Ending::Closing { stopped_listening }

@@ -342,14 +342,16 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// Takes no further connections; those that are open stay. False where that has to be tried again.
     pub fn stop_listening(&mut self) -> bool {
         self.lobby.clear();
-        self.engine.stop_listening(self.options.address).is_ok()
+        // Without Control nobody listens.
+        matches!(self.engine.stop_listening(self.options.address), Ok(()) | Err(OpenError::NoControl))
     }
 
-    /// No connection is open and no command in flight; behind [`Target::shut_down`] all that was answered is on its medium, too,
-    /// as far as that could be done.
+    /// No connection is open and no command in flight; behind [`Target::end`] and [`Target::shut_down`] all that was answered is on its
+    /// medium, too, as far as that could be done.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.engine.is_disconnected() && self.slots.used() == 0 && self.is_committed()
+        let ended = matches!(self.ending, Ending::No | Ending::Closing { stopped_listening: true });
+        ended && self.engine.is_disconnected() && self.slots.used() == 0 && self.is_committed()
     }
 
     /// Counters, by value.
