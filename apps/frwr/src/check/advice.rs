@@ -7,12 +7,12 @@ use frwr_mempool::limits::CpuQuota;
 const WANTED_CORES: usize = 2;
 /// KiB of a hugepage that a region takes first.
 const HUGEPAGE_KIB: u64 = 2048;
-/// Hugepages that the reactor application takes with its defaults, and as many to spare.
+/// Hugepages that the program takes with its defaults, and as many to spare.
 const WANTED_HUGEPAGES: u64 = 64;
 /// Bytes that a device must be able to pin: the hugepages above.
 const WANTED_LOCKED_BYTES: u64 = WANTED_HUGEPAGES * HUGEPAGE_KIB * 1024;
 
-/// Bytes of memory that the reactor application takes with its defaults where there are no hugepages, and as many to spare.
+/// Bytes of memory that the program takes with its defaults where there are no hugepages, and as many to spare.
 const WANTED_MEMORY_BYTES: u64 = 2 * WANTED_LOCKED_BYTES;
 
 /// Something that falls short. Nothing of it keeps frwr from running on its software NIC.

@@ -9,10 +9,9 @@ use frwr_engine::provider::Port;
 const ANNOUNCEMENT: Duration = Duration::from_millis(50);
 
 /// How far it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     /// It serves.
-    #[default]
     No,
     /// Hosts are told, until then at most.
     Announcing { until: Duration, stopped_listening: bool },

@@ -93,7 +93,7 @@ pub struct TargetOptions {
 }
 
 impl TargetOptions {
-    /// With the defaults of the reactor application.
+    /// With the defaults of the program.
     #[must_use]
     pub fn new(address: SocketAddr, subsystem: Nqn) -> Self {
         Self {

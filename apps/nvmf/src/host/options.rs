@@ -115,7 +115,7 @@ pub struct HostOptions {
 }
 
 impl HostOptions {
-    /// With the defaults of the reactor application.
+    /// With the defaults of the program.
     #[must_use]
     pub fn new(address: SocketAddr, subsystem: Nqn, host: Nqn) -> Self {
         Self {
