@@ -51,16 +51,6 @@ impl Posted {
         Self { token, owner, awaited: true, alone: token.is(TokenKind::Register) }
     }
 
-    /// A request's message. `awaited`: the request's end waits for it (S51).
-    pub(crate) const fn message(token: Token, awaited: bool) -> Self {
-        Self { token, owner: token.index(), awaited, alone: false }
-    }
-
-    /// A registration in front of its request's message.
-    pub(crate) const fn vouched_for(token: Token) -> Self {
-        Self { token, owner: NO_OWNER, awaited: false, alone: false }
-    }
-
     /// A registration that nothing but its own completion vouches for.
     pub(crate) fn is_standalone(self) -> bool {
         self.alone && self.owner != NO_OWNER
@@ -228,22 +218,22 @@ impl SendQueue {
         position
     }
 
-    /// [`SendQueue::stage`] of a message that nobody waits for.
+    /// Stages the work requests of a request: its message behind its registrations, for which it vouches. `awaited`: the request's
+    /// end waits for the message (S51).
     #[inline(always)]
-    pub(crate) fn stage_message(&mut self, message: Token) {
-        let position = self.next_position();
-        self.check_room(position);
-        self.ring.set(position, message.0);
-        self.end = position + 1;
-    }
-
-    /// [`SendQueue::stage_message`] behind a registration that the message vouches for, at the next position.
-    #[inline(always)]
-    pub(crate) fn stage_pair(&mut self, position: u64, registration: Token, message: Token) {
-        debug_assert_eq!(position, self.next_position());
-        self.check_room(position + 1);
-        self.ring.set_pair(position, [registration.0, message.0]);
-        self.end = position + 2;
+    pub(crate) fn stage_request(&mut self, work: &[WorkRequest], awaited: bool) {
+        let first = self.next_position();
+        let end = first + work.len() as u64;
+        self.check_room(end - 1);
+        self.ring.set_run(first, work.iter().map(|work| work.token.0));
+        if mutant!(F7_request) {
+            // The place of the message is that of its registration.
+            self.ring.set(end - 1, self.ring.at(first));
+        }
+        if awaited {
+            self.await_at(end - 1);
+        }
+        self.end = end;
     }
 
     /// Puts an invalidation into its place behind all that is staged; [`SendQueue::stage_invalidations`] stages those that have
@@ -603,9 +593,16 @@ impl Registered {
     }
 }
 
+/// A work request of this name, whatever it does.
+#[cfg(test)]
+fn work(token: Token) -> WorkRequest {
+    let operation = Operation::Send { local: ElementRange { first: 0, count: 0 }, invalidate: None };
+    WorkRequest { token, signalled: false, fence: false, operation }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Posted, SendQueue};
+    use super::{Posted, SendQueue, work};
     use crate::provider::{SendQueueCost, Token, TokenKind};
     use frwr_mempool::{PagePolicy, Region, RegionOptions};
 
@@ -655,9 +652,12 @@ mod tests {
             for round in 0..300_u32 {
                 let first = queue.next_position();
                 assert!(queue.reserve(2 * (cost.register + cost.message) + cost.invalidate));
-                queue.stage_pair(first, token(TokenKind::Register, 5), token(TokenKind::Message, 6));
+                let pair = |register, message| {
+                    [work(token(TokenKind::Register, register)), work(token(TokenKind::Message, message))]
+                };
+                queue.stage_request(&pair(5, 6), false);
                 queue.stage(Posted::new(token(TokenKind::Invalidate, 7), 8));
-                queue.stage_pair(first + 3, token(TokenKind::Register, 9), token(TokenKind::Message, 10));
+                queue.stage_request(&pair(9, 10), false);
                 queue.accept(5);
                 assert!(queue.is_posted_at(first + 1, token(TokenKind::Message, 6)));
                 assert!(!queue.is_posted_at(first + 1, token(TokenKind::Message, 10)));

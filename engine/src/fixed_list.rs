@@ -58,12 +58,12 @@ impl<T: Copy> FixedList<T> {
         }
     }
 
-    /// Places for so many values more, which the caller fills and then counts by `filled`. `None` where it was not made for them.
+    /// Places for so many values more, which the caller fills and then counts by `filled`; `None` where it was not made for them.
     #[inline(always)]
-    pub(crate) fn places<const COUNT: usize>(&mut self) -> Option<&mut [T; COUNT]> {
+    pub(crate) fn places(&mut self, count: usize) -> Option<&mut [T]> {
         let len = self.len as usize;
-        debug_assert!(len + COUNT <= self.places.len(), "a list is made for all that it may hold");
-        self.places.get_mut(len..len + COUNT)?.try_into().ok()
+        debug_assert!(len + count <= self.places.len(), "a list is made for all that it may hold");
+        self.places.get_mut(len..len + count)
     }
 
     /// All places that have no value, in order, for who fills some of the first and then counts them by `filled`.

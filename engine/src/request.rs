@@ -87,6 +87,17 @@ impl Standing {
         Self { phase: Phase::Posted, kind: Kind::Usual, connection }
     }
 
+    /// Of a request whose reply, or confirmation, may come.
+    #[inline(always)]
+    pub(crate) const fn of(self, sends: bool, inline: bool) -> Self {
+        let kind = match (sends, inline) {
+            (false, _) => Kind::Standalone,
+            (true, false) => Kind::Usual,
+            (true, true) => Kind::Inline,
+        };
+        Self { kind, ..self }
+    }
+
     const fn bits(self) -> u32 {
         self.phase as u32 | (self.kind as u32) << 8 | (self.connection as u32) << 16
     }
@@ -141,38 +152,16 @@ pub(crate) struct Admission {
 }
 
 impl Request {
-    /// One that waits for its admission.
-    pub(crate) fn waiting(cookie: u64, connection: u16, invited: bool, kind: Kind) -> Self {
-        Self {
-            cookie,
-            message_position: NOT_POSTED,
-            outcome: RequestStatus::Lost,
-            standing: Standing { phase: Phase::Waiting, kind, connection },
-            invited,
-            mrs: ArrayVec::new(),
-        }
+    /// One that waits for its admission, to stand so afterwards.
+    pub(crate) fn waiting(cookie: u64, posted: Standing, invited: bool) -> Self {
+        let standing = Standing { phase: Phase::Waiting, ..posted };
+        Self::posted(cookie, standing, invited, NOT_POSTED)
     }
 
-    /// One without a message, whose registration goes into the chain at once, to this position.
-    pub(crate) fn standalone(cookie: u64, connection: u16, position: u64, descriptor: u32) -> Self {
-        let standing = Standing { kind: Kind::Standalone, ..Standing::posted(connection) };
-        Self::posted(cookie, standing, false, position, Some(descriptor))
-    }
-
-    /// The usual one: with one MR or none, and a message that goes into the chain at once, to this position.
+    /// One whose work requests go into the chain at once, the last of them to this position. It has no MRs yet.
     #[inline(always)]
-    pub(crate) fn posted(
-        cookie: u64,
-        standing: Standing,
-        invited: bool,
-        message_position: u64,
-        descriptor: Option<u32>,
-    ) -> Self {
-        let mut mrs = ArrayVec::new();
-        if let Some(descriptor) = descriptor {
-            mrs.push(descriptor);
-        }
-        Self { cookie, message_position, outcome: RequestStatus::Lost, standing, invited, mrs }
+    pub(crate) fn posted(cookie: u64, standing: Standing, invited: bool, message_position: u64) -> Self {
+        Self { cookie, message_position, outcome: RequestStatus::Lost, standing, invited, mrs: ArrayVec::new() }
     }
 
     pub(crate) fn is_standalone(&self) -> bool {

@@ -5,6 +5,7 @@
 //! reach more than half the send queue, so that the other half is always on its way back (I31), and never leave too little
 //! for the largest request; unsignalled messages never hold more than their share of the request slots.
 
+use crate::provider::WorkRequest;
 use frwr_mempool::mutant;
 
 /// How completions are asked for (D21).
@@ -119,9 +120,7 @@ impl Signaller {
     pub fn message(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
         // Registrations are not counted.
         let work_requests = if mutant!(K6_message) { 1 } else { work_requests };
-        let next = self.run + (MESSAGE + u64::from(work_requests));
-        if next & self.stops == 0 && !must_signal && !held_slots_pressure {
-            self.run = next;
+        if !must_signal && !held_slots_pressure && self.skips(work_requests) {
             return false;
         }
         if self.stops == BY_POLICY {
@@ -135,29 +134,38 @@ impl Signaller {
         true
     }
 
-    /// [`Signaller::registration`] and [`Signaller::message`] of a request with one registration whose message nobody waits for, where
-    /// neither is to be signalled. False where one may be, and nothing was counted.
+    /// [`Signaller::registration`] of each registration of a request, and [`Signaller::message`] of the message behind them. None of
+    /// them is signalled before; returns whether the message is now.
     #[inline(always)]
-    pub(crate) fn skips_single(&mut self, held_slots_pressure: bool) -> bool {
-        let next = self.run + (MESSAGE + if mutant!(K6_at_once) { 1 } else { SINGLE as u64 });
-        if next & self.stops != 0 || held_slots_pressure {
+    pub(crate) fn request(&mut self, work: &mut [WorkRequest], must_signal: bool, held_slots_pressure: bool) -> bool {
+        // At most MAX_MRS_PER_REQUEST, and one.
+        let count = if mutant!(K6_message) { 1 } else { work.len() as u32 };
+        if must_signal || held_slots_pressure || !self.skips(count) {
+            return self.request_with_completion(work, must_signal, held_slots_pressure);
+        }
+        false
+    }
+
+    #[inline(never)]
+    fn request_with_completion(&mut self, work: &mut [WorkRequest], must_signal: bool, pressure: bool) -> bool {
+        let count = work.len() as u32;
+        let Some((message, registrations)) = work.split_last_mut() else { return false };
+        for registration in registrations {
+            registration.signalled = self.registration();
+        }
+        message.signalled = self.message(count, must_signal, pressure);
+        message.signalled
+    }
+
+    /// Counts a message and what stands in front of it where it need not be signalled, and nothing has to be counted for a policy.
+    #[inline(always)]
+    fn skips(&mut self, work_requests: u32) -> bool {
+        let next = self.run + (MESSAGE + u64::from(work_requests));
+        if next & self.stops != 0 {
             return false;
         }
         self.run = next;
         true
-    }
-
-    /// Where [`Signaller::skips_single`] said no: whether a policy with a count of its own tells ([`Signaller::single_by_policy`]).
-    /// Otherwise the message is to be signalled ([`Signaller::signalled`]).
-    #[inline(always)]
-    pub(crate) const fn counts_by_policy(&self) -> bool {
-        self.stops == BY_POLICY
-    }
-
-    /// Returns whether the registration and whether the message is to be signalled.
-    #[inline(never)]
-    pub(crate) fn single_by_policy(&mut self, held_slots_pressure: bool) -> (bool, bool) {
-        (self.registration(), self.message(SINGLE, false, held_slots_pressure))
     }
 
     #[inline(never)]

@@ -131,7 +131,7 @@ fn a_ring_keeps_the_newest_value_of_each_place_at_any_position() {
             }
         }
         for first in [0, 3, u64::MAX - 1, u64::MAX] {
-            ring.set_pair(first, [1, 2]);
+            ring.set_run(first, [1, 2].into_iter());
             let expected = if places == 1 { 2 } else { 1 };
             assert_eq!([ring.at(first), ring.at(first.wrapping_add(1))], [expected, 2]);
         }

@@ -6,13 +6,15 @@
 //! (polls, receives), `retire` (what was sent), `waiting` (for what), `fence`, `life` (opening and ending connections), `standalone` (`register_now` and
 //! cancelling).
 
-mod at_once;
 mod builder;
 mod complete;
 mod fence;
 mod flush;
+mod issue;
 mod life;
 mod opening;
+mod parking;
+mod pieces;
 mod resolve;
 mod respond;
 mod retire;
@@ -38,10 +40,10 @@ use crate::{
     gather::{GatherRules, Limits, MemoryId, Resolved, Segment},
     link::{CoreLink, MAX_MEMORIES, ToControl},
     mr::IovaRule,
-    options::{EngineOptions, MAX_CHUNKS},
+    options::EngineOptions,
     plan::{EngineError, GUARD_BYTES, Plan},
     pool::Pool,
-    provider::{Access, Capabilities, Port, QueuePairId, ReceiveRequest, ScatterElement},
+    provider::{Capabilities, Port, QueuePairId, ReceiveRequest, ScatterElement},
     receive::Receives,
     request::{Admission, Phase, Request, RequestHandle},
     shared_receives::SharedReceives,
@@ -63,7 +65,6 @@ use frwr_mempool::{
     slab::{Slab, Table},
 };
 use stage::Making;
-use submit::MAX_INLINE_SEGMENTS;
 
 /// Control messages taken in one poll iteration: enough to open a connection at once, little beside a batch of
 /// completions.
@@ -154,36 +155,11 @@ pub struct Engine<P: Port> {
 
 /// Room that one call uses and the next one overwrites; here so that nothing is allocated after start-up.
 struct Scratch {
-    /// Addresses of the request that is being admitted, all chunks one behind the other.
+    /// Addresses of a chunk that is being gathered.
     resolved: Vec<Resolved>,
-    /// Where its chunks end in that list.
-    chunks: ArrayVec<ScratchChunk, MAX_CHUNKS>,
-    /// What follows the message in its SEND.
-    inline: ArrayVec<ScatterElement, MAX_INLINE_SEGMENTS>,
     message: Table<u8>,
     /// Of shared receives.
     receives: Vec<ReceiveRequest>,
-}
-
-/// A chunk of the request that is being admitted.
-#[derive(Clone, Copy, Debug)]
-struct ScratchChunk {
-    access: Access,
-    /// Index behind its last address.
-    end: usize,
-}
-
-impl Scratch {
-    fn clear(&mut self) {
-        self.resolved.clear();
-        self.chunks.clear();
-    }
-
-    /// What was resolved since the last chunk is one chunk. Callers have checked that there is room for it.
-    fn end_chunk(&mut self, access: Access) {
-        let pushed = self.chunks.try_push(ScratchChunk { access, end: self.resolved.len() });
-        debug_assert!(pushed.is_ok(), "more than {MAX_CHUNKS} chunks");
-    }
 }
 
 impl<P: Port> Engine<P> {
@@ -283,8 +259,6 @@ impl<P: Port> Engine<P> {
             held: 0,
             scratch: Scratch {
                 resolved: Vec::with_capacity(options.max_segments as usize + crate::options::MAX_MRS_PER_REQUEST),
-                chunks: ArrayVec::new(),
-                inline: ArrayVec::new(),
                 message: Table::new_in(region, plan.message_bytes as usize, |_| 0)?,
                 receives: Vec::with_capacity(if plan.shares_receives { plan.receive_buffers } else { 0 } as usize),
             },

@@ -492,7 +492,7 @@ impl<P: Port> Engine<P> {
             base: base_id,
             elements: 1,
             access: crate::provider::Access::RemoteWrite,
-            iova: self.base_address(address, 0),
+            iova: self.iova.apply(address, 0),
             rotating_key_bits: self.capabilities.rotating_key_bits,
         };
         let mr = self.pool.get_mut(descriptor).ok_or(PadFailure::NoMr)?;

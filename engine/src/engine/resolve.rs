@@ -81,8 +81,8 @@ pub(super) fn locate(connection: &Connection, segment: &Segment) -> Result<Resol
 /// [`locate`] of a segment that one registration covers wherever it begins; `None` for every other one, and for those that
 /// `locate` refuses.
 #[inline(always)]
-pub(super) fn locate_whole(connection: &Connection, segment: &Segment) -> Option<Resolved> {
-    whole(connection.reach.get(segment.memory.0 as usize)?, segment)
+pub(super) fn locate_whole(reach: &[Reach], segment: &Segment) -> Option<Resolved> {
+    whole(reach.get(segment.memory.0 as usize)?, segment)
 }
 
 #[inline(always)]

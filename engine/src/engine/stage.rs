@@ -8,7 +8,6 @@ use super::Engine;
 use crate::{
     chain::{NOT_POSTED, Posted, Registered, SendQueue},
     connection::Connection,
-    mr::{Mr, Opening},
     options::{InvalidateOrder, InvalidateSignalling, OnPostError},
     pool::Pool,
     provider::{Capabilities, ElementRange, Operation, Port, SendQueueCost, Token, TokenKind, WorkRequest},
@@ -23,8 +22,8 @@ use frwr_mempool::slab::Handle;
 pub(super) struct Making {
     /// Send queue entries.
     pub(super) cost: SendQueueCost,
-    /// The same of a request of one registration, with its invalidation.
-    pub(super) single: u32,
+    /// The same of a registration with its invalidation.
+    per_key: u32,
     /// See [`Pool::key_mask`].
     pub(super) key_mask: u32,
     /// With so many slots held a message asks for a completion.
@@ -40,13 +39,21 @@ impl Making {
         let cost = capabilities.send_queue_cost;
         Self {
             cost,
-            single: cost.message + cost.register + cost.invalidate,
+            // S4, K6: the invalidation, or the registration, is not reserved for.
+            per_key: if mutant!(K6_entries) { 0 } else { cost.register }
+                + if mutant!(S4_invalidation) { 0 } else { cost.invalidate },
             key_mask: Pool::key_mask(capabilities.rotating_key_bits),
             held_limit: held_slots_limit(request_slots),
             fence: capabilities.fence_after_registration,
             // F5: what was accepted waits for the completion of what was refused.
             every: on_post_error == OnPostError::DeregisterAndContinue && !mutant!(F5_every),
         }
+    }
+
+    /// Send queue entries of a request: its message, if it sends one, and a registration and an invalidation for each MR.
+    #[inline(always)]
+    pub(super) fn entries(&self, sends: bool, pieces: u32) -> u32 {
+        u32::from(sends) * self.cost.message + pieces * self.per_key
     }
 
     /// So many slots are kept only by Hold that a message is to ask for a completion, unless one is coming anyway.
@@ -68,76 +75,7 @@ pub(super) fn message_token(request: Handle) -> Token {
     Token::of(TokenKind::Message, request.index(), request.generation())
 }
 
-/// Stages the registration of a mapped MR, without the message that stands behind it. False for one that is not mapped. `alone`: the
-/// slot that it belongs to where no message stands behind it that could vouch for it; the last of those asks in the flush.
-fn stage_registration(connection: &mut Connection, making: &Making, mr: &mut Mr, alone: Option<u32>) -> bool {
-    let token = mr.token_register();
-    let Ok(fields) = mr.enter_chain() else { return false };
-    connection.registered.first_keys |= fields.key & making.key_mask == 0;
-    connection.registered.add(fields.access, fields.length, fields.elements.count);
-    let (posted, signalled) = match alone {
-        Some(slot) => (Posted::new(token, slot), connection.signaller.standalone(making.every)),
-        None => (Posted::vouched_for(token), connection.signaller.registration()),
-    };
-    connection.standalone_staged |= alone.is_some();
-    connection.send_queue.stage(posted);
-    connection.chain.push(WorkRequest { token, signalled, fence: false, operation: Operation::Register(*fields) });
-    true
-}
-
-/// The same of a free MR. Returns its position; `None` where it cannot be registered, and nothing is changed.
-pub(super) fn stage_standalone(
-    connection: &mut Connection,
-    making: &Making,
-    mr: &mut Mr,
-    opening: &Opening,
-) -> Option<u64> {
-    let [place] = connection.chain.places()?;
-    let registered = &mut connection.registered;
-    let (token, _) = mr.open_in_chain(connection.key, opening, place, &mut registered.first_keys).ok()?;
-    place.signalled = connection.signaller.standalone(making.every);
-    connection.chain.filled(1);
-    registered.add(opening.access, opening.bytes, opening.elements);
-    connection.standalone_staged = true;
-    Some(connection.send_queue.stage(Posted::new(token, opening.owner)))
-}
-
 impl<P: Port> Engine<P> {
-    /// Stages all of a request whose memory is mapped and whose message stands in its buffer. False where not all of it can be.
-    pub(super) fn stage_request(&mut self, index: usize, handle: Handle) -> bool {
-        self.stage_invalidations_first(index);
-        let making = &self.making;
-        let Some(request) = self.requests.get_mut(handle) else { return false };
-        let connection = &mut self.connections[index];
-        request.standing.phase = Phase::Posted;
-        request.message_position = connection.send_queue.next_position();
-        let slot = handle.index();
-        let alone = request.is_standalone().then_some(slot);
-        for &descriptor in &request.mrs {
-            let mr = self.pool.get_mut(descriptor);
-            if !mr.is_some_and(|mr| stage_registration(connection, making, mr, alone)) {
-                return false;
-            }
-        }
-        if request.is_standalone() {
-            return true;
-        }
-        let registrations = request.mrs.len() as u32;
-        let inline = self.admissions.get(slot as usize).map_or(0, |admission| admission.inline_segments);
-        let elements = ElementRange { first: self.plan.request_element(slot), count: 1 + u32::from(inline) };
-        let pressure = making.slots_are_short(self.held, connection.relief_coming);
-        // F15: a message that is waited for asks for no completion.
-        let awaits = request.awaits_message() && !mutant!(F15);
-        let signalled = connection.signaller.message(registrations + 1, awaits, pressure);
-        connection.relief_coming |= signalled;
-        let token = message_token(handle);
-        // K19: the message overtakes its registrations.
-        let fence = registrations > 0 && making.fence && !mutant!(K19_staged);
-        connection.chain.push(message_request(token, elements, signalled, fence));
-        request.message_position = connection.send_queue.stage(Posted::message(token, request.awaits_message()));
-        true
-    }
-
     /// The last registration without a message of a chain asks for a completion, which tells of those in front of it as well:
     /// nothing may ever be posted behind it, and its caller waits. Where messages wait for the registrations in front of them, whatever
     /// stands behind one of these does as well.

@@ -1,18 +1,21 @@
 //! Registrations without a message, and requests given up: `register_now`, `cancel`, and the polled-synchronous wait.
 
-use super::{Chunk, Engine, Submission, SubmitError, resolve::locate, stage::stage_standalone};
+use super::{
+    Chunk, Engine, Submission, SubmitError,
+    issue::{Issue, Payload, Seat},
+    pieces::{OneSegment, Pieces},
+    submit::Hindrance,
+};
 use crate::{
     chain::{NO_OWNER, Posted},
     connection::Phase as ConnectionPhase,
     event::{ConnectionId, Event, RequestStatus},
-    gather::Resolved,
-    mr::Opening,
     protocol::Protocol,
     provider::{Chain, Port, PostError, WorkRequest},
-    request::{Phase, Request, RequestHandle},
+    request::{Phase, RequestHandle},
 };
-use core::{mem::ManuallyDrop, time::Duration};
-use frwr_mempool::mutant;
+use core::time::Duration;
+use frwr_mempool::{mutant, slab::Handle};
 
 /// Why a request cannot be cancelled now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,13 +74,9 @@ impl<P: Port> Engine<P> {
         cookie: u64,
         protocol: &mut impl Protocol,
     ) -> Result<RequestHandle, SubmitError> {
-        let index = self.index_of(connection).ok_or(SubmitError::NotConnected)?;
-        if !self.connections[index].is_ready() {
-            return Err(SubmitError::NotConnected);
-        }
-        if let Some(done) = self.register_at_once(connection, chunk, cookie) {
-            return done;
-        }
+        let index = usize::from(connection.index);
+        let is_free = self.connections.get(index).is_some_and(|found| found.takes_at_once(connection));
+        let waits = !is_free && self.must_wait(connection)?;
         let submission = Submission {
             message: &[],
             inline: &[],
@@ -86,67 +85,33 @@ impl<P: Port> Engine<P> {
             iova_cookie: 0,
             cookie,
         };
-        let handle = self.stage(connection.index, &submission)?;
-        if self.pieces_of(handle) != 1 {
-            self.requests.remove(handle);
-            return Err(SubmitError::TooManyRegistrations);
+        let issued = if waits { Err(Hindrance::Wait) } else { self.register(index, &submission, protocol) };
+        match issued {
+            Ok(handle) => Ok(RequestHandle(handle)),
+            Err(Hindrance::NoSlot) => Err(SubmitError::NoSlot),
+            Err(Hindrance::Refused(error)) => Err(error),
+            Err(_) => self.park(index, &submission, !waits),
         }
-        self.admit_or_park(index, handle, core::slice::from_ref(chunk), protocol)?;
-        Ok(RequestHandle(handle))
     }
 
-    /// One range that need not wait, with one look-up of each thing, as [`Engine::submit`] has it. `None`: it takes the long way.
-    fn register_at_once(
+    /// A request that is one registration alone.
+    fn register(
         &mut self,
-        name: ConnectionId,
-        chunk: &Chunk<'_>,
-        cookie: u64,
-    ) -> Option<Result<RequestHandle, SubmitError>> {
-        let [segment] = chunk.segments else { return None };
-        let making = &self.making;
-        let connection = self.connections.get_mut(usize::from(name.index))?;
-        let entries = making.cost.register + making.cost.invalidate;
-        if !connection.takes_at_once(name) || !(connection.send_queue.can_reserve(entries) || mutant!(S4_register_now))
-        {
-            return None;
+        index: usize,
+        submission: &Submission<'_>,
+        protocol: &mut impl Protocol,
+    ) -> Result<Handle, Hindrance> {
+        let issue = Issue { payload: Payload::Nothing, ..submission.issue() };
+        if let [Chunk { access, segments: [segment] }] = submission.chunks {
+            let memory = OneSegment { access: *access, segment };
+            match self.issue(index, Seat::New, issue, memory, protocol) {
+                Err(Hindrance::Gather) => {}
+                issued => return issued,
+            }
         }
-        let Resolved { element, base } = match locate(connection, segment) {
-            Ok(resolved) => resolved,
-            Err(error) => return Some(Err(error)),
-        };
-        if !self.gather.covers(&element) {
-            return None;
-        }
-        let Some(vacant) = self.requests.vacant() else {
-            self.statistics.requests_without_slot += 1;
-            return Some(Err(SubmitError::NoSlot));
-        };
-        let descriptor = connection.idle.pop()?;
-        let opening = Opening {
-            owner: vacant.index(),
-            bytes: element.length,
-            base,
-            elements: 1,
-            access: chunk.access,
-            iova: self.iova.apply(element.address, 0),
-            key_mask: making.key_mask,
-        };
-        let request = |position| Request::standalone(cookie, name.index, position, descriptor);
-        let mr = self.pool.get_mut(descriptor);
-        let Some((handle, first)) = mr.and_then(|mr| {
-            let position = stage_standalone(connection, making, mr, &opening)?;
-            Some((vacant.insert(|| ManuallyDrop::new(request(position))).0, mr.first_element()))
-        }) else {
-            connection.idle.put_back(descriptor);
-            return None;
-        };
-        if let Some(place) = self.elements.get_mut(first as usize) {
-            *place = element;
-        }
-        connection.send_queue.take(entries);
-        self.statistics.requests += 1;
-        self.mark_dirty(name.index);
-        Some(Ok(RequestHandle(handle)))
+        let mut pieces = Pieces::new();
+        self.gather_submission(index, submission, 1, &mut pieces)?;
+        self.issue(index, Seat::New, issue, &pieces, protocol)
     }
 
     /// A registration was confirmed: a standalone one is open now, and its caller learns of its grant.
@@ -232,26 +197,11 @@ impl<P: Port> Engine<P> {
     fn cancel_queued(&mut self, request: RequestHandle) {
         let handle = request.0;
         let Some(found) = self.requests.get_mut(handle) else { return };
-        let (index, standalone) = (usize::from(found.standing.connection), found.is_standalone());
-        let mrs = core::mem::take(&mut found.mrs);
-        if mutant!(K2_cancelled) {
-            // K2: what was mapped and never posted is not given back.
-            found.outcome = RequestStatus::Cancelled;
-            found.standing.phase = Phase::Fencing;
-            return self.end_if_fenced(handle);
-        }
         found.outcome = RequestStatus::Cancelled;
         found.standing.phase = Phase::Fencing;
-        let cost = self.capabilities.send_queue_cost;
-        let entries = u32::from(!standalone) * cost.message + mrs.len() as u32 * (cost.register + cost.invalidate);
-        let connection = &mut self.connections[index];
-        connection.send_queue.release(entries);
-        if !standalone {
-            connection.peer_receives += 1;
-            connection.reply_receives += 1;
-        }
-        for descriptor in mrs {
-            self.give_back_unused(index, descriptor);
+        // K2: what was mapped and never posted is not given back.
+        if !mutant!(K2_cancelled) {
+            self.take_back(handle);
         }
         self.end_if_fenced(handle);
     }

@@ -1,28 +1,20 @@
-//! A request from the caller's segments to mapped MRs.
+//! A request as its caller says it.
 
 use super::{
-    Engine, MAX_ADMITTED_PER_POLL,
-    at_once::Covered,
-    resolve::{copy_elements, locate, resolve},
+    Engine,
+    issue::{Inline, Issue, Payload, Seat},
+    pieces::{Gathering, NoMemory, OneSegment, Pieces},
+    resolve::resolve,
 };
 use crate::{
-    event::{ConnectionId, RequestStatus},
+    connection::Connection,
+    event::ConnectionId,
     gather::{GatherError, Segment},
-    mr::{self, Grant, Mapping},
-    options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST},
+    options::MAX_CHUNKS,
     protocol::Protocol,
     provider::{Access, Port},
-    request::{Kind, Request, RequestHandle, WaitingChunk},
-    trace::TracePoint,
-    waits::WaitCause,
+    request::RequestHandle,
 };
-use arrayvec::ArrayVec;
-use core::mem::ManuallyDrop;
-use frwr_mempool::mutant;
-use frwr_mempool::slab::Handle;
-
-/// Grants of one request.
-type Grants = ArrayVec<Grant, MAX_MRS_PER_REQUEST>;
 
 /// Segments that one SEND carries beside its message: the elements of the largest SEND, less one (S2).
 pub(super) const MAX_INLINE_SEGMENTS: usize = 18;
@@ -114,6 +106,40 @@ pub enum SubmitError {
     Unannounced,
 }
 
+/// Why a request does not go now.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Hindrance {
+    /// It finds too little of something that comes back.
+    Wait,
+    /// Something stands in front of it, or it cannot be.
+    Unusual,
+    /// Its memory has to be gathered first.
+    Gather,
+    /// There is no slot that it could wait in.
+    NoSlot,
+    /// Never.
+    Refused(SubmitError),
+}
+
+impl From<SubmitError> for Hindrance {
+    fn from(error: SubmitError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl<'a> Submission<'a> {
+    #[inline(always)]
+    pub(super) fn issue(&self) -> Issue<'a> {
+        Issue {
+            payload: Payload::Message(self.message),
+            inline: Inline::Segments(self.inline),
+            invited: self.invite_invalidation,
+            iova_cookie: self.iova_cookie,
+            cookie: self.cookie,
+        }
+    }
+}
+
 impl<P: Port> Engine<P> {
     /// Takes a request: its memory is opened to the peer, its message sent, and its end reported by
     /// [`crate::Event::Completed`] when every key of it is dead. Nothing is posted before [`Engine::flush`]. A request that finds
@@ -130,92 +156,135 @@ impl<P: Port> Engine<P> {
         protocol: &mut impl Protocol,
     ) -> Result<RequestHandle, SubmitError> {
         let index = usize::from(connection.index);
-        let at_once = self.connections.get(index).is_some_and(|found| found.takes_at_once(connection));
-        if submission.message.is_empty() || submission.message.len() > self.plan.message_bytes as usize {
-            return Err(if self.takes_requests(connection) {
-                SubmitError::MessageLength
-            } else {
-                SubmitError::NotConnected
-            });
-        }
-        if at_once && submission.inline.is_empty() {
-            let done = match submission.chunks {
-                [] => self.submit_at_once(index, submission, None, protocol),
-                [Chunk { access, segments: [segment] }] => {
-                    let piece = Some((*access, Covered::Segment(segment)));
-                    self.submit_at_once(index, submission, piece, protocol)
+        let is_free = self.connections.get(index).is_some_and(|found| found.takes_at_once(connection));
+        let has_message =
+            !submission.message.is_empty() && submission.message.len() <= self.plan.message_bytes as usize;
+        let hindrance = match submission.chunks {
+            _ if !(is_free && has_message) => Hindrance::Unusual,
+            [] => match self.issue(index, Seat::New, submission.issue(), NoMemory, protocol) {
+                Ok(handle) => return Ok(RequestHandle(handle)),
+                Err(hindrance) => hindrance,
+            },
+            [Chunk { access, segments: [segment] }] => {
+                let memory = OneSegment { access: *access, segment };
+                match self.issue(index, Seat::New, submission.issue(), memory, protocol) {
+                    Ok(handle) => return Ok(RequestHandle(handle)),
+                    Err(hindrance) => hindrance,
                 }
-                _ => None,
-            };
-            if let Some(done) = done {
-                return done;
             }
-        }
-        if !at_once && !self.takes_requests(connection) {
+            _ => Hindrance::Gather,
+        };
+        // A copy: what is not passed on need not be in memory. What comes back fits into a register, for the same reason: a handle
+        // without a generation names nothing, and `refused` says why.
+        let (submission, mut refused) = (*submission, SubmitError::NoSlot);
+        let handle = self.submit_hindered(connection, &submission, hindrance, protocol, &mut refused);
+        if handle.generation() == 0 { Err(refused) } else { Ok(handle) }
+    }
+
+    #[inline(never)]
+    fn submit_hindered(
+        &mut self,
+        connection: ConnectionId,
+        submission: &Submission<'_>,
+        hindrance: Hindrance,
+        protocol: &mut impl Protocol,
+        refused: &mut SubmitError,
+    ) -> RequestHandle {
+        let done = match hindrance {
+            Hindrance::Unusual => self.submit_behind(connection, submission, protocol),
+            other => self.hindered(usize::from(connection.index), submission, other, protocol),
+        };
+        done.unwrap_or_else(|error| {
+            *refused = error;
+            RequestHandle::from_parts(0, 0)
+        })
+    }
+
+    /// Whether a request on a connection that does not take it at once has to wait. Invalidations that are due stand in front of it,
+    /// where the order says so.
+    ///
+    /// # Errors
+    /// [`SubmitError::NotConnected`].
+    #[inline(never)]
+    pub(super) fn must_wait(&mut self, connection: ConnectionId) -> Result<bool, SubmitError> {
+        let index = usize::from(connection.index);
+        let is_this = |found: &Connection| found.key == connection && found.is_ready();
+        if !self.connections.get(index).is_some_and(is_this) {
             return Err(SubmitError::NotConnected);
         }
-        // A copy: what is not passed on need not be in memory.
-        let submission = *submission;
-        let mut refused = SubmitError::NoSlot;
-        let handle = self.submit_any(index, &submission, protocol, &mut refused);
-        if handle.generation() == 0 { Err(refused) } else { Ok(RequestHandle(handle)) }
+        self.stage_invalidations_first(index);
+        let connection = &mut self.connections[index];
+        Ok(!(connection.waiting_requests.is_empty() && connection.admits_requests()))
     }
 
-    #[cold]
-    fn takes_requests(&self, connection: ConnectionId) -> bool {
-        self.connections
-            .get(usize::from(connection.index))
-            .is_some_and(|found| found.key == connection && found.is_ready())
-    }
-
-    /// [`Engine::submit`] of whatever it may be, on a ready connection. What it returns fits into a register, so that what its
-    /// caller returns need not be in memory: a handle without a generation names nothing, and `refused` says why.
-    #[inline(never)]
-    fn submit_any(
+    /// Gathers the chunks of a submission, which may have `most` pieces.
+    pub(super) fn gather_submission(
         &mut self,
         index: usize,
         submission: &Submission<'_>,
-        protocol: &mut impl Protocol,
-        refused: &mut SubmitError,
-    ) -> Handle {
-        self.submit_slowly(index, submission, protocol)
-            .unwrap_or_else(|error| {
-                *refused = error;
-                RequestHandle::from_parts(0, 0)
-            })
-            .0
+        most: u32,
+        pieces: &mut Pieces,
+    ) -> Result<(), Hindrance> {
+        self.check_numbers(submission)?;
+        let gathering = Gathering {
+            connection: &mut self.connections[index],
+            pool: &self.pool,
+            elements: &mut self.elements,
+            limits: &self.gather,
+            resolved: &mut self.scratch.resolved,
+            most: most as usize,
+            pieces,
+        };
+        gathering.gather(submission.chunks.iter().map(|chunk| (chunk.access, chunk.segments)))
     }
 
-    fn submit_slowly(
+    /// Chunks and segments are no more than there is room for.
+    pub(super) fn check_numbers(&self, submission: &Submission<'_>) -> Result<(), SubmitError> {
+        let segments = submission.chunks.iter().map(|chunk| chunk.segments.len()).sum::<usize>();
+        let inline = submission.inline.len();
+        let fits = submission.chunks.len() <= MAX_CHUNKS && inline < self.plan.message_elements as usize;
+        let fits = fits && segments <= self.options.max_segments as usize;
+        if fits { Ok(()) } else { Err(SubmitError::TooManySegments) }
+    }
+
+    /// A request that did not go so: its memory is gathered, it waits, or its caller keeps it.
+    fn hindered(
         &mut self,
         index: usize,
+        submission: &Submission<'_>,
+        hindrance: Hindrance,
+        protocol: &mut impl Protocol,
+    ) -> Result<RequestHandle, SubmitError> {
+        let mut issued = Err(hindrance);
+        if matches!(hindrance, Hindrance::Gather) {
+            let mut pieces = Pieces::new();
+            issued = self
+                .gather_submission(index, submission, self.plan.max_mrs, &mut pieces)
+                .and_then(|()| self.issue(index, Seat::New, submission.issue(), &pieces, protocol));
+        }
+        match issued {
+            Ok(handle) => Ok(RequestHandle(handle)),
+            Err(Hindrance::Refused(error)) => Err(error),
+            Err(Hindrance::NoSlot) => Err(SubmitError::NoSlot),
+            Err(_) => self.park(index, submission, true),
+        }
+    }
+
+    /// A request that finds something in front of it, such as invalidations that are due, or others that wait.
+    fn submit_behind(
+        &mut self,
+        connection: ConnectionId,
         submission: &Submission<'_>,
         protocol: &mut impl Protocol,
     ) -> Result<RequestHandle, SubmitError> {
-        if !self.connections[index].invalidations.is_empty() {
-            self.stage_invalidations_first(index);
+        let (index, waits) = (usize::from(connection.index), self.must_wait(connection)?);
+        if submission.message.is_empty() || submission.message.len() > self.plan.message_bytes as usize {
+            return Err(SubmitError::MessageLength);
         }
-        let waits = self.connections[index].requests_wait();
-        if submission.inline.is_empty() && !waits && self.trace.is_none() {
-            let most = self.options.max_segments as usize;
-            let piece = match submission.chunks {
-                [] => Some(None),
-                [Chunk { access, segments: [segment] }] => Some(Some((*access, Covered::Segment(segment)))),
-                [Chunk { access, segments }] if segments.len() <= most => {
-                    Some(Some((*access, Covered::List(segments))))
-                }
-                _ => None,
-            };
-            if let Some(piece) = piece
-                && let Some(done) = self.submit_at_once(index, submission, piece, protocol)
-            {
-                return done;
-            }
+        if waits {
+            return self.park(index, submission, false);
         }
-        let handle = self.stage(index as u16, submission)?;
-        self.scratch.message[..submission.message.len()].copy_from_slice(submission.message);
-        self.admit_or_park(index, handle, submission.chunks, protocol)?;
-        Ok(RequestHandle(handle))
+        self.hindered(index, submission, Hindrance::Gather, protocol)
     }
 
     /// How much of the front of `segments` at most `most` keys of one request cover on this connection: what protocols need
@@ -234,7 +303,7 @@ impl<P: Port> Engine<P> {
         if segments.len() > self.options.max_segments as usize {
             return Err(SubmitError::TooManySegments);
         }
-        self.scratch.clear();
+        self.scratch.resolved.clear();
         let connection = &self.connections[index];
         match resolve(connection, &self.gather, segments, &mut self.scratch.resolved) {
             // What found no room stands behind all that one request can open.
@@ -249,369 +318,7 @@ impl<P: Port> Engine<P> {
             coverage.keys += 1;
             rest = rest.get(piece.consumed..).unwrap_or(&[]);
         }
-        self.scratch.clear();
+        self.scratch.resolved.clear();
         Ok(coverage)
-    }
-
-    /// Takes a slot for a request and resolves its chunks into the scratch list. One without a message is standalone.
-    pub(super) fn stage(&mut self, connection: u16, submission: &Submission<'_>) -> Result<Handle, SubmitError> {
-        let inline_room = self.plan.message_elements as usize - 1;
-        if submission.chunks.len() > MAX_CHUNKS || submission.inline.len() > inline_room {
-            return Err(SubmitError::TooManySegments);
-        }
-        if !submission.inline.is_empty() {
-            self.resolve_inline(connection, submission.inline)?;
-        }
-        let pieces = self.resolve_chunks(connection, submission.chunks)?;
-        if pieces > self.plan.max_mrs as usize {
-            return Err(SubmitError::TooManyRegistrations);
-        }
-        let kind = match (submission.message, submission.inline) {
-            ([], _) => Kind::Standalone,
-            (_, []) => Kind::Usual,
-            _ => Kind::Inline,
-        };
-        let request = Request::waiting(submission.cookie, connection, submission.invite_invalidation, kind);
-        let Some(handle) = self.requests.insert_with(|| ManuallyDrop::new(request)) else {
-            self.statistics.requests_without_slot += 1;
-            return Err(SubmitError::NoSlot);
-        };
-        let Some(admission) = self.admissions.get_mut(handle.index() as usize) else { return Err(SubmitError::NoSlot) };
-        admission.iova_cookie = submission.iova_cookie;
-        // At most message_bytes, which is 32 bit, MAX_MRS_PER_REQUEST, and the elements of one SEND.
-        admission.message_length = submission.message.len() as u32;
-        (admission.pieces, admission.inline_segments) = (pieces as u8, submission.inline.len() as u8);
-        admission.chunks.clear();
-        if !submission.inline.is_empty() {
-            let element = self.plan.request_element(handle.index()) as usize + 1;
-            self.elements[element..][..self.scratch.inline.len()].copy_from_slice(&self.scratch.inline);
-        }
-        Ok(handle)
-    }
-
-    /// Admits a staged request at once, or has it wait behind those that wait already.
-    ///
-    /// # Errors
-    /// [`SubmitError::Unannounced`], or that it would wait for ever; the slot is free again.
-    pub(super) fn admit_or_park(
-        &mut self,
-        index: usize,
-        handle: Handle,
-        chunks: &[Chunk<'_>],
-        protocol: &mut impl Protocol,
-    ) -> Result<(), SubmitError> {
-        let first = self.connections[index].waiting_requests.is_empty() && self.connections[index].admits_requests();
-        if first && self.reserve(handle) {
-            return self.open_memory(handle, protocol).inspect_err(|_| {
-                self.requests.remove(handle);
-            });
-        }
-        if mutant!(K17_admission) {
-            // K17: what finds no room fails, instead of waiting.
-            self.requests.remove(handle);
-            return Err(SubmitError::NoSlot);
-        }
-        if let Err(error) = self.may_wait(index, handle) {
-            self.requests.remove(handle);
-            return Err(error);
-        }
-        self.park(handle, chunks);
-        let cause = if first { self.request_waits_for(handle) } else { WaitCause::Order };
-        self.statistics.requests_waited += 1;
-        self.statistics.request_waits.add(cause, 1);
-        self.connections[index].waiting_requests.push_back(handle.index());
-        self.connections[index].note_usual();
-        // K11: nobody looks at who waits.
-        if !mutant!(K11_request) {
-            self.ask_attention();
-        }
-        Ok(())
-    }
-
-    /// Whether something is bound to come that lets a request go.
-    fn may_wait(&self, index: usize, handle: Handle) -> Result<(), SubmitError> {
-        let connection = &self.connections[index];
-        if self.requests.get(handle).is_none_or(|request| request.is_standalone()) {
-            Ok(())
-        } else if connection.all_reply_receives == 0 && !self.is_held_over(index) {
-            Err(SubmitError::NoReplyReceives)
-        } else if connection.lacks_peer_receives() {
-            Err(SubmitError::NoPeerReceives)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Whether the caller holds receives of a former connection, which will be this one's for replies.
-    fn is_held_over(&self, index: usize) -> bool {
-        self.shared.is_none() && self.receives.is_held_over(self.connections[index].key.index)
-    }
-
-    /// Keeps what a request that waits is made of: its message in its buffer, its segments beside its slot.
-    fn park(&mut self, handle: Handle, chunks: &[Chunk<'_>]) {
-        let Some(admission) = self.admissions.get_mut(handle.index() as usize) else { return };
-        let message = &self.scratch.message[..admission.message_length as usize];
-        // The slot's message buffer has message_bytes bytes.
-        let _ = self.messages.write(self.plan.request_offset(handle.index()), message);
-        for chunk in chunks {
-            // At most max_segments, which is 4096 at most.
-            // Mutant: a request that waited opens its memory with more rights than it asked for.
-            let access = if mutant!(waited_rights) { Access::RemoteReadWrite } else { chunk.access };
-            admission.chunks.push(WaitingChunk { access, segments: chunk.segments.len() as u16 });
-        }
-        let first = handle.index() as usize * self.options.max_segments as usize;
-        let kept = chunks.iter().flat_map(|chunk| chunk.segments);
-        for (place, segment) in self.waiting_segments[first..].iter_mut().zip(kept) {
-            *place = *segment;
-        }
-    }
-
-    /// Brings a parked request back into the scratch lists.
-    fn unpark(&mut self, handle: Handle) {
-        let (Some(request), Some(admission)) =
-            (self.requests.get(handle), self.admissions.get(handle.index() as usize))
-        else {
-            return;
-        };
-        let message = &mut self.scratch.message[..admission.message_length as usize];
-        let _ = self.messages.read(self.plan.request_offset(handle.index()), message);
-        let mut first = handle.index() as usize * self.options.max_segments as usize;
-        self.scratch.clear();
-        let connection = &self.connections[usize::from(request.standing.connection)];
-        for chunk in &admission.chunks {
-            let segments = &self.waiting_segments[first..first + usize::from(chunk.segments)];
-            first += segments.len();
-            // They were resolved once, on this very connection.
-            let resolved = resolve(connection, &self.gather, segments, &mut self.scratch.resolved);
-            debug_assert!(resolved.is_ok(), "{resolved:?}");
-            self.scratch.end_chunk(chunk.access);
-        }
-    }
-
-    /// Fills the scratch list of what follows the message in its SEND.
-    fn resolve_inline(&mut self, connection: u16, inline: &[Segment]) -> Result<(), SubmitError> {
-        let connection = &self.connections[usize::from(connection)];
-        self.scratch.inline.clear();
-        for segment in inline {
-            // Sent, not registered: its length is no matter of what a registration covers.
-            let located = locate(connection, segment)?;
-            self.scratch.inline.try_push(located.element).map_err(|_| SubmitError::TooManySegments)?;
-        }
-        Ok(())
-    }
-
-    /// Fills the scratch lists with the addresses of all chunks; returns how many MRs they take.
-    fn resolve_chunks(&mut self, connection: u16, chunks: &[Chunk<'_>]) -> Result<usize, SubmitError> {
-        let connection = &self.connections[usize::from(connection)];
-        self.scratch.clear();
-        let (mut pieces, mut segments) = (0, 0);
-        for chunk in chunks {
-            segments += chunk.segments.len();
-            if segments > self.options.max_segments as usize {
-                return Err(SubmitError::TooManySegments);
-            }
-            let first = self.scratch.resolved.len();
-            resolve(connection, &self.gather, chunk.segments, &mut self.scratch.resolved)?;
-            pieces += match &self.scratch.resolved[first..] {
-                // Cut to what one registration covers.
-                [_] => 1,
-                many => self.gather.count_pieces(many)?,
-            };
-            self.scratch.end_chunk(chunk.access);
-        }
-        Ok(pieces)
-    }
-
-    /// Reserves MRs, send queue entries and receives for a staged request: all of it, or nothing and it has to wait.
-    #[inline]
-    pub(super) fn reserve(&mut self, handle: Handle) -> bool {
-        let Some(request) = self.requests.get(handle) else { return false };
-        let (index, standalone) = (usize::from(request.standing.connection), request.is_standalone());
-        let pieces = self.pieces_of(handle);
-        let entries = self.entries(pieces, standalone);
-        let connection = &mut self.connections[index];
-        if connection.idle.len() < pieces {
-            if !mutant!(K12_refill) {
-                self.lack_mrs(index, pieces);
-            }
-            return false;
-        }
-        (standalone || connection.may_send() || mutant!(S4_receives)) && connection.send_queue.reserve(entries)
-    }
-
-    /// MRs that the chunks of a staged request take.
-    pub(super) fn pieces_of(&self, handle: Handle) -> u32 {
-        self.admissions.get(handle.index() as usize).map_or(0, |admission| admission.pieces.into())
-    }
-
-    #[cold]
-    fn lack_mrs(&mut self, index: usize, pieces: u32) {
-        self.record(TracePoint::NoMrs, index as u16, None, pieces);
-        self.request_refill(index);
-    }
-
-    /// Send queue entries of a request: its message, and a registration and an invalidation for each MR.
-    pub(super) fn entries(&self, pieces: u32, standalone: bool) -> u32 {
-        let cost = self.capabilities.send_queue_cost;
-        // S4, K6: the invalidation, or the registration, is not reserved for.
-        let invalidate = if mutant!(S4_invalidation) { 0 } else { cost.invalidate };
-        let register = if mutant!(K6_entries) { 0 } else { cost.register };
-        u32::from(!standalone) * cost.message + pieces * (register + invalidate)
-    }
-
-    /// Maps the memory of a request that everything was reserved for, has its message name the keys, and queues it.
-    ///
-    /// # Errors
-    /// [`SubmitError::Unannounced`]: everything but the slot was given back.
-    fn open_memory(&mut self, handle: Handle, protocol: &mut impl Protocol) -> Result<(), SubmitError> {
-        let mut grants: Grants = ArrayVec::new();
-        if self.map_chunks(handle, &mut grants) && self.announce(handle, protocol, &grants) {
-            self.statistics.requests += 1;
-            return Ok(());
-        }
-        if !mutant!(K2_unannounced) {
-            self.reset(handle, self.pieces_of(handle));
-        }
-        Err(SubmitError::Unannounced)
-    }
-
-    /// Takes and maps one MR after the other (S25, S28, S43). Each joins the request before it is mapped, so that a
-    /// failure is cleaned up by the reset like everything else (S23).
-    fn map_chunks(&mut self, handle: Handle, grants: &mut Grants) -> bool {
-        let Some(request) = self.requests.get_mut(handle) else { return false };
-        let connection = &mut self.connections[usize::from(request.standing.connection)];
-        let bits = self.capabilities.rotating_key_bits;
-        let cookie = self.admissions.get(handle.index() as usize).map_or(0, |admission| admission.iova_cookie);
-        let mut at = 0;
-        for chunk in &self.scratch.chunks {
-            while at < chunk.end {
-                let rest = &self.scratch.resolved[at..chunk.end];
-                let Ok(piece) = self.gather.next_piece(rest) else { return false };
-                let Some(descriptor) = connection.idle.pop() else { return false };
-                request.mrs.push(descriptor);
-                let depth = self.pool.depth() as usize;
-                let Some(mr) = self.pool.get_mut(descriptor) else { return false };
-                let table = mr.first_element() as usize;
-                let room = table..table + depth;
-                let elements = copy_elements(&mut self.elements[room], &rest[..piece.consumed]);
-                let address = rest[0].element.address;
-                let mapping = Mapping {
-                    bytes: piece.bytes,
-                    address,
-                    base: rest[0].base,
-                    // F11: the elements that were given, where the device merges them into fewer.
-                    elements: if mutant!(F11) { piece.entries } else { elements },
-                    access: chunk.access,
-                    iova: self.iova.apply(address, if mutant!(waited_cookie) { 0 } else { cookie }),
-                    rotating_key_bits: bits,
-                };
-                let Ok(grant) = mr.open(handle.index(), connection.key, &mapping) else { return false };
-                grants.push(grant);
-                // K8: both counts of a piece are taken for one.
-                at += if mutant!(K8) { piece.entries as usize } else { piece.consumed };
-            }
-        }
-        self.record_mapped(handle);
-        true
-    }
-
-    fn record_mapped(&mut self, handle: Handle) {
-        if self.trace.is_none() {
-            return;
-        }
-        let Some((index, mrs)) =
-            self.requests.get(handle).map(|request| (request.standing.connection, request.mrs.clone()))
-        else {
-            return;
-        };
-        for descriptor in mrs {
-            self.record(TracePoint::MrMapped, index, Some(descriptor), 0);
-        }
-    }
-
-    /// The base address that the peer is told (D13, U11).
-    pub(super) fn base_address(&self, address: u64, cookie: u32) -> u64 {
-        self.iova.apply(address, cookie)
-    }
-
-    /// Completes the message in the scratch buffer, puts it where the device reads it, and has the next flush post it.
-    fn announce(&mut self, handle: Handle, protocol: &mut impl Protocol, grants: &[Grant]) -> bool {
-        let Some(request) = self.requests.get_mut(handle) else { return false };
-        let (index, standalone) = (request.standing.connection, request.is_standalone());
-        let length = self.admissions.get(handle.index() as usize).map_or(0, |admission| admission.message_length);
-        if !standalone {
-            let message = &mut self.scratch.message[..length as usize];
-            let offset = self.plan.request_offset(handle.index());
-            let named = grants.is_empty() || protocol.announce(message, grants).is_ok();
-            if !named || self.messages.write(offset, message).is_err() {
-                return false;
-            }
-        }
-        if !self.stage_request(usize::from(index), handle) {
-            self.unstage(handle);
-            return false;
-        }
-        if standalone {
-            self.mark_dirty(index);
-        } else {
-            self.account_message(usize::from(index), handle.index(), length);
-        }
-        true
-    }
-
-    /// Undoes an admission that failed: nothing was posted, so nothing has to be (S85 to S87).
-    pub(super) fn reset(&mut self, handle: Handle, pieces: u32) {
-        let Some(request) = self.requests.get_mut(handle) else { return };
-        let mrs = core::mem::take(&mut request.mrs);
-        let (index, standalone) = (usize::from(request.standing.connection), request.is_standalone());
-        let entries = self.entries(pieces, standalone);
-        self.connections[index].send_queue.release(if mutant!(S2_marshal_entries) { 0 } else { entries });
-        self.statistics.failed_marshal_count += 1;
-        self.record(TracePoint::MarshalFailed, index as u16, None, 0);
-        for descriptor in mrs {
-            self.give_back_unused(index, descriptor);
-        }
-    }
-
-    /// An MR that the device never heard of goes back to its free list (S85).
-    pub(super) fn give_back_unused(&mut self, index: usize, descriptor: u32) {
-        let Some(mr) = self.pool.get_mut(descriptor) else { return };
-        if mr.give_back().is_ok() || matches!(mr.state(), mr::State::Idle { .. } | mr::State::IdlePending { .. }) {
-            if !mutant!(K2_reset) {
-                self.connections[index].idle.push(descriptor);
-            }
-            self.record(TracePoint::MrReset, index as u16, Some(descriptor), 0);
-        }
-    }
-
-    /// Admits what waits, in order, as far as there is room.
-    pub(super) fn admit_waiting(&mut self, index: usize, protocol: &mut impl Protocol) -> u32 {
-        let mut admitted = 0;
-        while admitted < MAX_ADMITTED_PER_POLL as u32 && self.connections[index].admits_requests() {
-            let Some(&slot) = self.connections[index].waiting_requests.front() else { break };
-            let Some(handle) = self.requests.handle_at(slot) else { break };
-            let pieces = self.admissions.get(slot as usize).map_or(0, |admission| admission.pieces.into());
-            if self.reserve(handle) {
-                self.unpark(handle);
-                if self.open_memory(handle, protocol).is_err() {
-                    self.end_unposted(handle, RequestStatus::Unannounced);
-                }
-            } else if self.never_has(index, pieces) || mutant!(K17_waiting) {
-                self.end_unposted(handle, RequestStatus::TooFewRegistrations);
-            } else {
-                break;
-            }
-            self.connections[index].waiting_requests.pop_front();
-            admitted += 1;
-        }
-        self.connections[index].note_usual();
-        admitted
-    }
-
-    fn end_unposted(&mut self, handle: Handle, outcome: RequestStatus) {
-        if let Some(request) = self.requests.get_mut(handle) {
-            request.outcome = outcome;
-        }
-        self.end_request(handle);
     }
 }

@@ -1,6 +1,6 @@
 //! A transfer from its admission on: its work requests go into the chain, its last one's completion ends it, its event frees its slot.
 
-use super::{Engine, MAX_ADMITTED_PER_POLL, TransferError, at_once::message_element};
+use super::{Engine, MAX_ADMITTED_PER_POLL, TransferError, issue::message_element};
 use crate::{
     connection::Connection,
     event::{ConnectionId, Event, TransferStatus},

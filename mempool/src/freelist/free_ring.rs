@@ -80,15 +80,27 @@ impl FreeRing {
         })
     }
 
-    /// Puts back what [`FreeRing::pop`] took last, where it was: it is the next one again, so that what is reused oldest first
-    /// is still reused as late as possible (U10). A call of its own, so that nobody keeps at hand what only it would need.
+    /// What [`FreeRing::pop`] would take.
+    #[must_use]
+    #[inline]
+    pub fn peek(&self) -> Option<u32> {
+        let next = match self.order {
+            Order::LastInFirstOut => self.end.wrapping_sub(1),
+            Order::FirstInFirstOut => self.oldest,
+        };
+        (!self.is_empty()).then(|| self.places.at(next))
+    }
+
+    /// Puts back the so many that [`FreeRing::pop`] took last, where they were: they are the next ones again, so that what is reused
+    /// oldest first is still reused as late as possible (U10). Nothing may have been put here since. A call of its own, so that
+    /// nobody keeps at hand what only it would need.
     #[cold]
     #[inline(never)]
-    pub fn put_back(&mut self, index: u32) {
-        debug_assert!(!self.contains(index), "index {index} is free already");
+    pub fn put_back(&mut self, count: usize) {
+        debug_assert!(self.len() as usize + count <= self.places.capacity(), "no more are free than there are");
         match self.order {
-            Order::LastInFirstOut => self.end += 1,
-            Order::FirstInFirstOut => self.oldest -= 1,
+            Order::LastInFirstOut => self.end += count as u64,
+            Order::FirstInFirstOut => self.oldest -= count as u64,
         }
     }
 
@@ -114,11 +126,14 @@ mod tests {
                     ring.push(index);
                 }
                 assert_eq!(ring.len(), 3);
-                let first = ring.pop();
-                ring.put_back(first.unwrap_or_default());
-                assert_eq!((first, ring.len()), (Some(expected[0]), 3));
+                for count in 0..=3 {
+                    let taken: Vec<u32> = (0..count).map_while(|_| ring.pop()).collect();
+                    ring.put_back(count);
+                    assert_eq!((taken.as_slice(), ring.len()), (&expected[..count], 3));
+                    assert_eq!(ring.peek(), Some(expected[0]));
+                }
                 assert_eq!([ring.pop(), ring.pop(), ring.pop()], expected.map(Some));
-                assert_eq!((ring.pop(), ring.len()), (None, 0));
+                assert_eq!((ring.pop(), ring.peek(), ring.len()), (None, None, 0));
             }
         }
     }

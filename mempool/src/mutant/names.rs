@@ -49,7 +49,7 @@ mutants! {
     F6_early_return
     F7_generation
     F7_invalidated
-    F7_pair
+    F7_request
     F7_token
     F8_pad
     F8_pad_kept
@@ -85,10 +85,9 @@ mutants! {
     K18_receives_undrained
     K18_registration_runs
     K18_sends_undrained
-    K19_at_once
+    K19_message
     K19_pad
     K19_refused
-    K19_staged
     K19_standalone
     K1_allocated
     K1_early_return
@@ -116,7 +115,6 @@ mutants! {
     K5_registration
     K5_reply
     K5_target_fetched
-    K6_at_once
     K6_entries
     K6_message
     K6_twice
@@ -157,15 +155,13 @@ mutants! {
     S2_tail_entries
     S2_transfer
     S3_send_first
-    S4_at_once
+    S4_entries
     S4_granted
     S4_host_in_flight
     S4_invalidation
     S4_marker
     S4_peer_receive
     S4_receives
-    S4_receives_at_once
-    S4_register_now
     S4_remote
     S4_reply_entry
     S4_reply_receive
@@ -212,7 +208,6 @@ mutants! {
     cancelled_told_as_lost
     cause_of_flush_stays
     closed_while_allocating
-    cookie_at_once
     destruction_tells_nobody
     device_told_as_peer
     disconnected_first
@@ -261,6 +256,7 @@ mutants! {
     relief_kept
     relief_never_over
     reply_receive_lost
+    request_cookie
     retired_words
     returned_behind_others
     signal_refused

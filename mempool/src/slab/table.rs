@@ -177,14 +177,16 @@ impl<T: Copy> Ring<T> {
         unsafe { self.place(position).write(value) };
     }
 
-    /// Puts values at a position and at the one behind it.
+    /// Puts values at a position and at those behind it, in order.
     #[inline(always)]
-    pub fn set_pair(&mut self, position: u64, [first, second]: [T; 2]) {
-        let (at, behind) = (self.place(position), self.place(position.wrapping_add(1)));
-        // SAFETY: as in `set`.
-        unsafe {
-            at.write(first);
-            behind.write(second);
+    pub fn set_run(&mut self, position: u64, values: impl Iterator<Item = T>) {
+        // Read once: a value could be where they stand, as far as the compiler knows.
+        let (places, mask) = (self.places, self.mask);
+        let mut position = position;
+        for value in values {
+            // SAFETY: as in `set`: an index that is masked is one of a value, which nobody else reaches.
+            unsafe { places.add((position & mask) as usize).write(value) };
+            position = position.wrapping_add(1);
         }
     }
 

@@ -1,6 +1,6 @@
 //! What one queue knows of its entries: which of them count, where one is found, and who waits for it.
 
-use crate::chain::{NO_OWNER, Posted, Registered, SendQueue, reserved_entries};
+use crate::chain::{NO_OWNER, Posted, Registered, SendQueue, reserved_entries, work};
 use crate::provider::{Access, SendQueueCost, Token, TokenKind};
 use frwr_mempool::{PagePolicy, Region, RegionOptions};
 
@@ -39,9 +39,9 @@ fn s7_s92_marker_and_pad_bring_no_credits() {
                 let mut queue = queue(16, cost);
                 let free = queue.free;
                 assert!(queue.reserve(2 * cost.message));
-                queue.push(Posted::message(token(TokenKind::Message, 1), true));
+                queue.push(Posted::new(token(TokenKind::Message, 1), 1));
                 set_aside.iter().for_each(|&kind| queue.push(Posted::new(token(kind, 2), NO_OWNER)));
-                queue.push(Posted::message(token(TokenKind::Message, 3), true));
+                queue.push(Posted::new(token(TokenKind::Message, 3), 3));
                 if by_completion {
                     queue.retire_through(queue.head - 1);
                 } else {
@@ -50,7 +50,7 @@ fn s7_s92_marker_and_pad_bring_no_credits() {
                 assert_eq!((queue.free, queue.posted()), (free, 0), "{cost:?} {set_aside:?}");
                 // What comes behind them counts again.
                 assert!(queue.reserve(cost.message));
-                queue.push(Posted::message(token(TokenKind::Message, 4), false));
+                queue.push(Posted::new(token(TokenKind::Message, 4), 4));
                 queue.retire_through(queue.head - 1);
                 assert_eq!(queue.free, free, "{cost:?} {set_aside:?}");
             }
@@ -65,7 +65,7 @@ fn i16_each_kind_of_registration_is_found_beside_the_other() {
     assert!(queue.reserve(4));
     let first = queue.next_position();
     queue.stage(Posted::new(token(TokenKind::Register, 1), 5));
-    queue.stage_pair(first + 1, token(TokenKind::Register, 2), token(TokenKind::Message, 3));
+    queue.stage_request(&[work(token(TokenKind::Register, 2)), work(token(TokenKind::Message, 3))], false);
     queue.accept(3);
     let found = |kind, index| queue.position_of(token(kind, index)).map(|position| position - first);
     assert_eq!(found(TokenKind::Register, 1), Some(0), "alone, and the oldest");
@@ -81,7 +81,8 @@ fn i16_each_kind_of_registration_is_found_beside_the_other() {
 fn i16_an_empty_queue_has_no_oldest_entry() {
     let mut queue = queue(2, SendQueueCost { register: 0, invalidate: 0, message: 0 });
     for index in [1, 2] {
-        queue.push(Posted::message(token(TokenKind::Message, index), false));
+        queue.stage_request(&[work(token(TokenKind::Message, index))], false);
+        queue.accept(1);
         assert!(queue.is_oldest(token(TokenKind::Message, index)));
         queue.retire_through(queue.head - 1);
     }
@@ -95,14 +96,14 @@ fn s84_nobody_is_told_of_an_entry_that_took_the_place_of_his() {
     for refused in [true, false] {
         let mut queue = queue(8, SendQueueCost { register: 0, invalidate: 0, message: 0 });
         for index in 0..2 {
-            queue.stage(Posted::message(message(index), true));
+            queue.stage_request(&[work(message(index))], true);
         }
         queue.accept(if refused { 0 } else { 2 });
         while queue.abandon().is_some() {}
         // The ring of positions that are awaited has 64 at least.
         for index in 0..200 {
             let position = queue.next_position();
-            queue.stage_message(message(index));
+            queue.stage_request(&[work(message(index))], false);
             queue.accept(1);
             assert_eq!(queue.retire_through(position), position);
             assert_eq!(queue.take_awaited(position, position), 0, "{position}, refused {refused}");
@@ -116,7 +117,7 @@ fn s45_what_is_staged_ends_where_the_chain_does() {
     let mut queue = queue(8, EQUAL);
     let first = queue.next_position();
     assert!(queue.reserve(3));
-    (1..=3).for_each(|index| queue.stage_message(token(TokenKind::Message, index)));
+    (1..=3).for_each(|index| queue.stage_request(&[work(token(TokenKind::Message, index))], false));
     let staged = |queue: &SendQueue, at: u64| queue.next_at(at).map(|posted| posted.token.index());
     assert_eq!([0, 1, 2, 3].map(|at| staged(&queue, at)), [Some(1), Some(2), Some(3), None]);
     assert!(!queue.was_posted(first));

@@ -1,6 +1,6 @@
 //! A send queue as the engine drives it, and what an outsider knows of it.
 
-use super::super::{Posted, SendQueue, WORD, reserved_entries};
+use super::super::{SendQueue, WORD, reserved_entries, work};
 use crate::plan::unsignalled_limit;
 use crate::provider::{SendQueueCost, Token, TokenKind};
 use crate::signal::{SINGLE, SignalPolicy, Signaller};
@@ -196,20 +196,14 @@ impl Queue {
             Token::new(TokenKind::Register, key, 1),
             Token::new(TokenKind::Message, self.vacant(TokenKind::Message), 1),
         );
-        let mut at_once = self.signaller.clone();
-        let skips = !awaited && at_once.skips_single(false);
-        let register_asks = self.signaller.registration();
-        let message_asks = self.signaller.message(SINGLE, awaited, false);
-        if skips {
-            assert_eq!((register_asks, message_asks), (false, false), "at once is as by steps");
-            assert_eq!(at_once, self.signaller);
-        }
-        if awaited {
-            send_queue.stage(Posted::vouched_for(registration));
-            send_queue.stage(Posted::message(request, true));
-        } else {
-            send_queue.stage_pair(send_queue.next_position(), registration, request);
-        }
+        let mut by_steps = self.signaller.clone();
+        let asked = (by_steps.registration(), by_steps.message(SINGLE, awaited, false));
+        let mut work = [work(registration), work(request)];
+        let message_asks = self.signaller.request(&mut work, awaited, false);
+        let register_asks = work[0].signalled;
+        assert_eq!((register_asks, message_asks), asked, "as by steps");
+        assert_eq!((work[1].signalled, &self.signaller), (message_asks, &by_steps));
+        send_queue.stage_request(&work, awaited);
         self.stage(registration, register_asks, false);
         self.stage(request, message_asks, awaited);
         Some(())
@@ -219,7 +213,7 @@ impl Queue {
         send_queue.reserve(self.shape.cost.message).then_some(())?;
         let token = Token::new(TokenKind::Message, self.vacant(TokenKind::Message), 1);
         let asks = self.signaller.message(1, false, false);
-        send_queue.stage_message(token);
+        send_queue.stage_request(&[work(token)], false);
         self.stage(token, asks, false);
         Some(())
     }

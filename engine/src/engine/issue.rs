@@ -1,0 +1,397 @@
+//! The one way of a request into the chain: from pieces that were gathered to work requests, for requests of every shape, at once or
+//! after they waited.
+//!
+//! What is rare is a branch here, and what cannot go now is said to the caller, who has it wait and calls this again. What may fail
+//! comes first, and nothing counts before all of it stands: what fails on the way gives everything back.
+
+use super::{
+    Engine, SubmitError,
+    pieces::{Memory, Piece, Taken},
+    resolve::locate,
+    stage::{message_request, message_token},
+    submit::Hindrance,
+};
+use crate::{
+    chain::Posted,
+    connection::Connection,
+    gather::Segment,
+    mr::{ConnectionKey, Grant, IovaRule, Opening},
+    pool::Pool,
+    protocol::Protocol,
+    provider::{ElementRange, Port, ScatterElement, WorkRequest},
+    request::{Phase, Request},
+    trace::TracePoint,
+};
+use core::mem::ManuallyDrop;
+use frwr_mempool::{
+    DeviceMemory,
+    device_memory::{DeviceTable, LINE},
+    mutant,
+    slab::Handle,
+};
+
+/// Where a request's slot comes from. Known to the compiler wherever it is said.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Seat {
+    /// The next free one.
+    New,
+    /// It waited in this one.
+    Waited(Handle),
+}
+
+/// What a request sends. Known to the compiler wherever it is said.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Payload<'a> {
+    /// This message.
+    Message(&'a [u8]),
+    /// The message of so many bytes that stands in its slot's buffer.
+    Kept(u32),
+    /// None: its registration is waited for.
+    Nothing,
+}
+
+/// What follows the message in its SEND.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Inline<'a> {
+    /// Memory of the caller.
+    Segments(&'a [Segment]),
+    /// So many elements, which stand behind the message's own.
+    Kept(u32),
+}
+
+/// A request, but for its pieces.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Issue<'a> {
+    pub(super) payload: Payload<'a>,
+    pub(super) inline: Inline<'a>,
+    pub(super) invited: bool,
+    pub(super) iova_cookie: u32,
+    pub(super) cookie: u64,
+}
+
+impl<P: Port> Engine<P> {
+    /// Takes a request into the chain of a ready connection in which nothing stands in its way.
+    ///
+    /// # Errors
+    /// [`Hindrance`]; nothing is left behind, and all MRs are idle again. A slot that it waited in is still its own.
+    #[inline(always)]
+    pub(super) fn issue<M: Memory>(
+        &mut self,
+        index: usize,
+        seat: Seat,
+        issue: Issue<'_>,
+        memory: M,
+        protocol: &mut impl Protocol,
+    ) -> Result<Handle, Hindrance> {
+        let making = &self.making;
+        let Some(connection) = self.connections.get_mut(index) else { return Err(Hindrance::Wait) };
+        let sends = !matches!(issue.payload, Payload::Nothing);
+        // At most MAX_MRS_PER_REQUEST.
+        let entries = making.entries(sends, memory.count() as u32);
+        // S4: the peer's receives, or the queue's entries, are not looked at.
+        let may_send = !sends || connection.may_send() || mutant!(S4_receives);
+        if !(may_send && (connection.send_queue.can_reserve(entries) || mutant!(S4_entries))) {
+            connection.idle.put_back(memory.taken());
+            return Err(Hindrance::Wait);
+        }
+        let vacant = match seat {
+            Seat::Waited(_) => None,
+            Seat::New => self.requests.vacant(),
+        };
+        let slot = match (&vacant, seat) {
+            (Some(vacant), _) => vacant.index(),
+            (None, Seat::Waited(handle)) => handle.index(),
+            (None, Seat::New) => {
+                self.statistics.requests_without_slot += 1;
+                connection.idle.put_back(memory.taken());
+                return Err(Hindrance::NoSlot);
+            }
+        };
+        let inline = match issue.inline {
+            Inline::Kept(elements) => elements,
+            Inline::Segments([]) => 0,
+            Inline::Segments(segments) => {
+                // Behind the message's own; the slot is vacant.
+                let first = self.plan.request_element(slot) as usize + 1;
+                let places = self.elements.get_mut(first..).unwrap_or_default();
+                match place_inline(connection, segments, places, self.plan.message_elements as usize - 1) {
+                    Ok(elements) => elements,
+                    Err(error) => {
+                        connection.idle.put_back(memory.taken());
+                        return Err(Hindrance::Refused(error));
+                    }
+                }
+            }
+        };
+        let works = memory.count() + usize::from(sends);
+        let Connection {
+            key: name,
+            posted,
+            bases,
+            reach,
+            idle,
+            chain,
+            signaller,
+            registered,
+            send_queue,
+            relief_coming,
+            peer_receives,
+            reply_receives,
+            ..
+        } = &mut *connection;
+        let Some(taken) = memory.take(reach, idle, &self.pool, &mut self.elements) else {
+            return Err(Hindrance::Gather);
+        };
+        // What was just seen to be free bounds the chain.
+        let Some(places) = chain.places(works) else { return Err(Hindrance::Gather) };
+        send_queue.take(if mutant!(S4_taken) { making.entries(sends, 0) } else { entries });
+        // S4: the peer's receive, or ours, is used without being counted.
+        *peer_receives -= u64::from(sends && !mutant!(S4_peer_receive));
+        *reply_receives -= u32::from(sends && !mutant!(S4_reply_receive));
+        let last = send_queue.next_position() + works as u64 - 1;
+        let made = || {
+            let standing = if sends && inline == 0 { *posted } else { posted.of(sends, inline > 0) };
+            let mut request = Request::posted(issue.cookie, standing, issue.invited, last);
+            taken.each(|piece| request.mrs.push(piece.descriptor));
+            ManuallyDrop::new(request)
+        };
+        let handle = match (vacant, seat) {
+            (Some(vacant), _) => vacant.insert(made).0,
+            (None, Seat::Waited(handle)) => {
+                if let Some(request) = self.requests.get_mut(handle) {
+                    *request = made();
+                }
+                handle
+            }
+            (None, Seat::New) => return Err(Hindrance::NoSlot),
+        };
+        let opener = Opener {
+            pool: &mut self.pool,
+            connection: *name,
+            owner: slot,
+            iova: &self.iova,
+            iova_cookie: issue.iova_cookie,
+            key_mask: making.key_mask,
+            first_keys: &mut registered.first_keys,
+        };
+        let Some(grants) = taken.open(opener, places) else { return Err(self.undo(seat, handle)) };
+        let length = match issue.payload {
+            // At most message_bytes, which is 32 bit.
+            Payload::Message(message) => message.len() as u32,
+            Payload::Kept(length) => length,
+            Payload::Nothing => 0,
+        };
+        if sends {
+            let first = self.plan.request_element(slot);
+            let mut elements = message_element(&mut self.elements, first, length, bases[0].lkey);
+            elements.count += inline;
+            // K19: the message overtakes its registrations.
+            let fence = memory.count() > 0 && making.fence && !mutant!(K19_message);
+            if let Some(send) = places.last_mut() {
+                *send = message_request(message_token(handle), elements, false, fence);
+            }
+            let pressure = making.slots_are_short(self.held, *relief_coming);
+            // F15: a message that is waited for asks for no completion.
+            let awaited = inline > 0;
+            if signaller.request(places, awaited && !mutant!(F15), pressure) {
+                *relief_coming = true;
+            }
+            send_queue.stage_request(places, awaited);
+        } else if let [registration] = places {
+            registration.signalled = signaller.standalone(making.every);
+            send_queue.stage(Posted::new(registration.token, slot));
+            connection.standalone_staged = true;
+        }
+        taken.each(|piece| connection.registered.add(piece.access, piece.run.bytes, piece.run.elements));
+        connection.chain.filled(works);
+        let writing = Writing {
+            memory: &self.messages,
+            messages: &self.request_messages,
+            scratch: &mut self.scratch.message,
+            slot,
+        };
+        if !writing.write(issue.payload, grants.as_ref(), protocol) {
+            return Err(self.unannounced(index, seat, handle));
+        }
+        self.statistics.requests += 1;
+        if !core::mem::replace(&mut connection.dirty, true) {
+            self.dirty.push(index as u16);
+        }
+        if self.trace.is_some() {
+            self.record_mapped(index, handle);
+        }
+        Ok(handle)
+    }
+
+    /// The message had no room for the keys: everything goes back, unposted (S23, S85 to S87).
+    #[cold]
+    fn unannounced(&mut self, index: usize, seat: Seat, handle: Handle) -> Hindrance {
+        self.record_mapped(index, handle);
+        self.statistics.failed_marshal_count += 1;
+        self.record(TracePoint::MarshalFailed, index as u16, None, 0);
+        if !mutant!(unannounced_stays_staged) {
+            self.unstage(handle);
+        }
+        self.undo(seat, handle)
+    }
+
+    /// A request that is not in the chain gives all back but its slot, if it waited in that.
+    #[cold]
+    fn undo(&mut self, seat: Seat, handle: Handle) -> Hindrance {
+        self.take_back(handle);
+        match seat {
+            Seat::New => drop(self.requests.remove(handle)),
+            Seat::Waited(_) => {
+                if let Some(request) = self.requests.get_mut(handle) {
+                    request.standing.phase = Phase::Waiting;
+                }
+            }
+        }
+        Hindrance::Refused(SubmitError::Unannounced)
+    }
+
+    /// Gives back what a request has that is not in the chain (S85).
+    #[cold]
+    pub(super) fn take_back(&mut self, handle: Handle) {
+        let Some(request) = self.requests.get_mut(handle) else { return };
+        let (index, sends) = (usize::from(request.standing.connection), !request.is_standalone());
+        let mrs = core::mem::take(&mut request.mrs);
+        let connection = &mut self.connections[index];
+        let entries = self.making.entries(sends, mrs.len() as u32);
+        connection.send_queue.release(if mutant!(S2_marshal_entries) { 0 } else { entries });
+        connection.peer_receives += u64::from(sends);
+        connection.reply_receives += u32::from(sends);
+        for descriptor in mrs {
+            if !mutant!(K2_unannounced) {
+                self.give_back_unused(index, descriptor);
+            }
+        }
+    }
+
+    #[cold]
+    fn record_mapped(&mut self, index: usize, handle: Handle) {
+        let mrs = self.requests.get(handle).map(|request| request.mrs.clone()).unwrap_or_default();
+        for descriptor in mrs {
+            self.record(TracePoint::MrMapped, index as u16, Some(descriptor), 0);
+        }
+    }
+
+    /// An MR that the device never heard of goes back to its free list (S85).
+    pub(super) fn give_back_unused(&mut self, index: usize, descriptor: u32) {
+        let Some(mr) = self.pool.get_mut(descriptor) else { return };
+        if mr.give_back().is_ok() {
+            if !mutant!(K2_reset) {
+                self.connections[index].idle.push(descriptor);
+            }
+            self.record(TracePoint::MrReset, index as u16, Some(descriptor), 0);
+        }
+    }
+}
+
+/// What opening the pieces of a request touches.
+pub(super) struct Opener<'a> {
+    pool: &'a mut Pool,
+    connection: ConnectionKey,
+    owner: u32,
+    iova: &'a IovaRule,
+    iova_cookie: u32,
+    key_mask: u32,
+    first_keys: &'a mut bool,
+}
+
+impl Opener<'_> {
+    /// Makes a piece's registration in its place in the chain.
+    #[inline(always)]
+    pub(super) fn open(&mut self, piece: &Piece, place: &mut WorkRequest) -> Option<Grant> {
+        let run = &piece.run;
+        let opening = Opening {
+            owner: self.owner,
+            bytes: run.bytes,
+            base: run.base,
+            elements: run.elements,
+            access: piece.access,
+            iova: self.iova.apply(run.address, if mutant!(request_cookie) { 0 } else { self.iova_cookie }),
+            key_mask: self.key_mask,
+        };
+        let mr = self.pool.get_mut(piece.descriptor)?;
+        let opened = mr.open_in_chain(self.connection, &opening, place, self.first_keys);
+        debug_assert!(opened.is_ok(), "an idle MR of its connection can be opened: {opened:?}");
+        let (_, key) = opened.ok()?;
+        Some(Grant { key, address: opening.iova, length: run.bytes })
+    }
+}
+
+/// The element of a message of so many bytes, made in its place in the table; its address stands there from the start.
+#[inline(always)]
+pub(super) fn message_element(elements: &mut [ScatterElement], at: u32, length: u32, lkey: u32) -> ElementRange {
+    if let Some(place) = elements.get_mut(at as usize) {
+        (place.length, place.lkey) = (length, lkey);
+    }
+    ElementRange { first: at, count: 1 }
+}
+
+/// Notes what follows a message in its SEND: it is sent, not registered, so that its length is no matter of what a registration covers.
+/// Returns its elements.
+#[inline(never)]
+pub(super) fn place_inline(
+    connection: &Connection,
+    segments: &[Segment],
+    places: &mut [ScatterElement],
+    most: usize,
+) -> Result<u32, SubmitError> {
+    let places = places.get_mut(..segments.len()).filter(|_| segments.len() <= most);
+    for (place, segment) in places.ok_or(SubmitError::TooManySegments)?.iter_mut().zip(segments) {
+        *place = locate(connection, segment)?.element;
+    }
+    // At most MAX_INLINE_SEGMENTS.
+    Ok(segments.len() as u32)
+}
+
+/// What writing a message touches.
+struct Writing<'a> {
+    memory: &'a DeviceMemory,
+    messages: &'a DeviceTable,
+    /// As long as the longest message, where no peer reaches.
+    scratch: &'a mut [u8],
+    slot: u32,
+}
+
+impl Writing<'_> {
+    /// Completes a message with its grants and puts it where the device reads it. False where it has no room for them.
+    #[inline(always)]
+    fn write(self, payload: Payload<'_>, grants: &[Grant], protocol: &mut impl Protocol) -> bool {
+        let Self { memory, messages, scratch, slot } = self;
+        let message = match payload {
+            Payload::Message(message) => {
+                if let Some(line) = message.first_chunk::<LINE>()
+                    && message.len() == LINE
+                {
+                    // The usual size, known to the compiler.
+                    if grants.is_empty() {
+                        return messages.write_line(slot, line);
+                    }
+                    let mut line = *line;
+                    return protocol.announce(&mut line, grants).is_ok() && messages.write_line(slot, &line);
+                }
+                let Some(scratch) = scratch.get_mut(..message.len()) else { return false };
+                scratch.copy_from_slice(message);
+                scratch
+            }
+            Payload::Kept(length) => {
+                let Some(scratch) = scratch.get_mut(..length as usize) else { return false };
+                if memory.read(offset_of(memory, messages, slot), scratch).is_err() {
+                    return false;
+                }
+                scratch
+            }
+            Payload::Nothing => return true,
+        };
+        let named = grants.is_empty() || protocol.announce(message, grants).is_ok();
+        named && memory.write(offset_of(memory, messages, slot), message).is_ok()
+    }
+}
+
+/// Where a slot's message stands in the memory of all of them.
+fn offset_of(memory: &DeviceMemory, messages: &DeviceTable, slot: u32) -> usize {
+    (messages.address(slot) - memory.address()) as usize
+}

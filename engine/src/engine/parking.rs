@@ -1,0 +1,226 @@
+//! Requests that wait: what is kept of them, for how long, and how they go on.
+
+use super::{
+    Chunk, Engine, MAX_ADMITTED_PER_POLL, Submission, SubmitError,
+    issue::{Inline, Issue, Payload, Seat, place_inline},
+    pieces::{Gathering, Pieces},
+    resolve::resolve,
+    submit::Hindrance,
+};
+use crate::{
+    event::RequestStatus,
+    options::MAX_MRS_PER_REQUEST,
+    protocol::Protocol,
+    provider::{Access, Port},
+    request::{Request, RequestHandle, WaitingChunk},
+    trace::TracePoint,
+    waits::WaitCause,
+};
+use core::mem::ManuallyDrop;
+use frwr_mempool::{mutant, slab::Handle};
+
+impl<P: Port> Engine<P> {
+    /// Has a request wait. `first`: of its connection's, so that it waits for something itself, and not for its turn alone. One without
+    /// a message is of one piece.
+    ///
+    /// # Errors
+    /// [`SubmitError`]: it cannot be, or would wait for ever; nothing is left behind.
+    pub(super) fn park(
+        &mut self,
+        index: usize,
+        submission: &Submission<'_>,
+        first: bool,
+    ) -> Result<RequestHandle, SubmitError> {
+        let (sends, inline) = (!submission.message.is_empty(), !submission.inline.is_empty());
+        self.check_numbers(submission)?;
+        let pieces = self.count_pieces(index, submission.chunks)?;
+        if pieces > if sends { self.plan.max_mrs } else { 1 } {
+            return Err(SubmitError::TooManyRegistrations);
+        }
+        // K17: what finds no room fails, instead of waiting.
+        if mutant!(K17_admission) {
+            return Err(SubmitError::NoSlot);
+        }
+        if sends {
+            self.may_wait(index)?;
+        }
+        let standing = self.connections[index].posted.of(sends, inline);
+        let request = Request::waiting(submission.cookie, standing, submission.invite_invalidation);
+        let Some(handle) = self.requests.insert_with(|| ManuallyDrop::new(request)) else {
+            self.statistics.requests_without_slot += 1;
+            return Err(SubmitError::NoSlot);
+        };
+        if let Err(error) = self.keep(index, handle, submission, pieces) {
+            self.requests.remove(handle);
+            return Err(error);
+        }
+        let cause = if first { self.request_waits_for(handle) } else { WaitCause::Order };
+        if cause == WaitCause::Registrations {
+            self.lack_mrs(index, pieces);
+        }
+        self.statistics.requests_waited += 1;
+        self.statistics.request_waits.add(cause, 1);
+        self.connections[index].waiting_requests.push_back(handle.index());
+        self.connections[index].note_usual();
+        // K11: nobody looks at who waits.
+        if !mutant!(K11_request) {
+            self.ask_attention();
+        }
+        Ok(RequestHandle(handle))
+    }
+
+    /// How many MRs chunks take.
+    fn count_pieces(&mut self, index: usize, chunks: &[Chunk<'_>]) -> Result<u32, SubmitError> {
+        let mut pieces = 0;
+        for chunk in chunks {
+            self.scratch.resolved.clear();
+            resolve(&self.connections[index], &self.gather, chunk.segments, &mut self.scratch.resolved)?;
+            pieces += self.gather.count_pieces(&self.scratch.resolved)?;
+        }
+        // At most max_segments and what cuts them up.
+        Ok(pieces as u32)
+    }
+
+    /// Whether something is bound to come that lets a message go.
+    fn may_wait(&self, index: usize) -> Result<(), SubmitError> {
+        let connection = &self.connections[index];
+        if connection.all_reply_receives == 0 && !self.is_held_over(index) {
+            Err(SubmitError::NoReplyReceives)
+        } else if connection.lacks_peer_receives() {
+            Err(SubmitError::NoPeerReceives)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether the caller holds receives of a former connection, which will be this one's for replies.
+    fn is_held_over(&self, index: usize) -> bool {
+        self.shared.is_none() && self.receives.is_held_over(self.connections[index].key.index)
+    }
+
+    /// Keeps what a request that waits is made of: its message in its buffer, its segments beside its slot.
+    fn keep(
+        &mut self,
+        index: usize,
+        handle: Handle,
+        submission: &Submission<'_>,
+        pieces: u32,
+    ) -> Result<(), SubmitError> {
+        let slot = handle.index();
+        let element = self.plan.request_element(slot) as usize + 1;
+        let places = self.elements.get_mut(element..).unwrap_or_default();
+        let most = self.plan.message_elements as usize - 1;
+        let inline = place_inline(&self.connections[index], submission.inline, places, most)?;
+        let Some(admission) = self.admissions.get_mut(slot as usize) else { return Err(SubmitError::NoSlot) };
+        // The slot's message buffer has message_bytes bytes.
+        let _ = self.messages.write(self.plan.request_offset(slot), submission.message);
+        admission.iova_cookie = submission.iova_cookie;
+        // At most message_bytes, which is 32 bit, MAX_MRS_PER_REQUEST, and the elements of one SEND.
+        admission.message_length = submission.message.len() as u32;
+        (admission.pieces, admission.inline_segments) = (pieces as u8, inline as u8);
+        admission.chunks.clear();
+        for chunk in submission.chunks {
+            // At most max_segments, which is 4096 at most.
+            // Mutant: a request that waited opens its memory with more rights than it asked for.
+            let access = if mutant!(waited_rights) { Access::RemoteReadWrite } else { chunk.access };
+            admission.chunks.push(WaitingChunk { access, segments: chunk.segments.len() as u16 });
+        }
+        let first = slot as usize * self.options.max_segments as usize;
+        let kept = submission.chunks.iter().flat_map(|chunk| chunk.segments);
+        for (place, segment) in self.waiting_segments[first..].iter_mut().zip(kept) {
+            *place = *segment;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn lack_mrs(&mut self, index: usize, pieces: u32) {
+        self.record(TracePoint::NoMrs, index as u16, None, pieces);
+        if !mutant!(K12_refill) {
+            self.request_refill(index);
+        }
+    }
+
+    /// MRs that the chunks of a request that waits take.
+    pub(super) fn pieces_of(&self, handle: Handle) -> u32 {
+        self.admissions.get(handle.index() as usize).map_or(0, |admission| admission.pieces.into())
+    }
+
+    /// Admits what waits, in order, as far as there is room.
+    pub(super) fn admit_waiting(&mut self, index: usize, protocol: &mut impl Protocol) -> u32 {
+        let mut admitted = 0;
+        while admitted < MAX_ADMITTED_PER_POLL as u32 && self.connections[index].admits_requests() {
+            let Some(&slot) = self.connections[index].waiting_requests.front() else { break };
+            let Some(handle) = self.requests.handle_at(slot) else { break };
+            match self.issue_waiting(index, handle, protocol) {
+                Ok(_) => {}
+                Err(Hindrance::Refused(_)) => self.end_unposted(handle, RequestStatus::Unannounced),
+                Err(_) if self.never_has(index, self.pieces_of(handle)) || mutant!(K17_waiting) => {
+                    self.end_unposted(handle, RequestStatus::TooFewRegistrations);
+                }
+                Err(_) => break,
+            }
+            self.connections[index].waiting_requests.pop_front();
+            admitted += 1;
+        }
+        self.connections[index].note_usual();
+        admitted
+    }
+
+    /// Has a request go on that waited.
+    fn issue_waiting(
+        &mut self,
+        index: usize,
+        handle: Handle,
+        protocol: &mut impl Protocol,
+    ) -> Result<Handle, Hindrance> {
+        let wanted = self.pieces_of(handle);
+        if self.connections[index].idle.len() < wanted {
+            self.lack_mrs(index, wanted);
+            return Err(Hindrance::Wait);
+        }
+        self.stage_invalidations_first(index);
+        let (Some(request), Some(admission)) =
+            (self.requests.get(handle), self.admissions.get(handle.index() as usize))
+        else {
+            return Err(Hindrance::Wait);
+        };
+        let issue = Issue {
+            payload: Payload::Kept(admission.message_length),
+            inline: Inline::Kept(admission.inline_segments.into()),
+            invited: request.invited,
+            iova_cookie: if mutant!(waited_cookie) { 0 } else { admission.iova_cookie },
+            cookie: request.cookie,
+        };
+        let is_standalone = request.is_standalone();
+        let mut at = handle.index() as usize * self.options.max_segments as usize;
+        let (kept, mut pieces) = (&self.waiting_segments, Pieces::new());
+        let gathering = Gathering {
+            connection: &mut self.connections[index],
+            pool: &self.pool,
+            elements: &mut self.elements,
+            limits: &self.gather,
+            resolved: &mut self.scratch.resolved,
+            most: MAX_MRS_PER_REQUEST,
+            pieces: &mut pieces,
+        };
+        gathering.gather(admission.chunks.iter().map(|chunk| {
+            let first = at;
+            at += usize::from(chunk.segments);
+            (chunk.access, &kept[first..at])
+        }))?;
+        let seat = Seat::Waited(handle);
+        if is_standalone {
+            self.issue(index, seat, Issue { payload: Payload::Nothing, ..issue }, &pieces, protocol)
+        } else {
+            self.issue(index, seat, issue, &pieces, protocol)
+        }
+    }
+
+    fn end_unposted(&mut self, handle: Handle, outcome: RequestStatus) {
+        if let Some(request) = self.requests.get_mut(handle) {
+            request.outcome = outcome;
+        }
+        self.end_request(handle);
+    }
+}
