@@ -3,6 +3,7 @@
 use core::alloc::Layout;
 use core::any::Any;
 use core::ptr::NonNull;
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -39,13 +40,29 @@ enum Owner {
     Foreign(Arc<dyn Any + Send + Sync>),
 }
 
-/// An allocation of hugepage-rs.
+/// An allocation of hugepage-rs: hugepages of the system's default size.
 struct HugeDefault {
     pointer: NonNull<u8>,
     layout: Layout,
 }
 
+impl HugeDefault {
+    /// Zeroed bytes, `len` of them: a multiple of `page_size`, the system's default, and not 0.
+    fn new(len: usize, page_size: usize) -> Result<Self, RungError> {
+        // All hugepages are aligned to their size. With an alignment hugepage-rs would have a second reason to refuse, and it tells none.
+        let layout = Layout::array::<u8>(len).map_err(|_| RungError::TooLarge { bytes: len, page_size })?;
+        // It reads /proc/meminfo once, and panics where it cannot, now and whenever it is called again. We have just read it; what is
+        // left is that the process ran out of file descriptors meanwhile.
+        // SAFETY: the layout's size is not zero, as the caller promises.
+        let pointer = catch_unwind(|| unsafe { hugepage_rs::alloc(layout) }).map_err(|_| RungError::NoDefaultSize)?;
+        // Null is a refusal of mmap, and nothing was called since.
+        let pointer = NonNull::new(pointer).ok_or_else(|| RungError::Map(Errno::last()))?;
+        Ok(Self { pointer, layout })
+    }
+}
+
 impl Drop for HugeDefault {
+    /// Gives the pages back to their pool. hugepage-rs does not look at what munmap says, which refuses no whole pages of a mapping.
     fn drop(&mut self) {
         // SAFETY: the pointer came from `hugepage_rs::alloc` with this layout, and is freed once, here.
         unsafe { hugepage_rs::dealloc(self.pointer.as_ptr(), self.layout) }
@@ -119,15 +136,13 @@ fn map_huge(pages: PageSize, bytes: usize, node: Option<u32>) -> Result<Mapped, 
 }
 
 fn map_huge_default(bytes: usize, node: Option<u32>) -> Result<Mapped, RungError> {
-    let page_size = pool::default_page_size().ok_or(RungError::NoPool)?;
+    let page_size = pool::default_page_size()?;
     let len = round_up(bytes, page_size)?;
     check_pool(page_size, len, node)?;
-    let layout = Layout::from_size_align(len, page_size).map_err(|_| RungError::TooLarge { bytes: len, page_size })?;
-    // SAFETY: the layout's size is not zero: `round_up` gives at least one page.
-    let pointer = unsafe { hugepage_rs::alloc(layout) };
-    let pointer = NonNull::new(pointer).ok_or_else(|| RungError::Map(Errno::last()))?;
-    let mapping = Arc::new(Mapping { _owner: Owner::HugeDefault(HugeDefault { pointer, layout }) });
-    Ok(Mapped { mapping, base: pointer, len, kind: RegionKind::HugeDefault { page_size } })
+    let pages = HugeDefault::new(len, page_size)?;
+    let base = pages.pointer;
+    let mapping = Arc::new(Mapping { _owner: Owner::HugeDefault(pages) });
+    Ok(Mapped { mapping, base, len, kind: RegionKind::HugeDefault { page_size } })
 }
 
 fn map_transparent(bytes: usize) -> Result<Mapped, RungError> {
