@@ -7,6 +7,7 @@ use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use memmap2::{MmapOptions, MmapRaw};
+use rustix::mm::{Advice, madvise};
 
 use super::error::{Errno, RungError};
 use super::pool::{self, Pool};
@@ -101,14 +102,14 @@ pub(super) fn try_rung(pages: PageSize, bytes: usize, node: Option<u32>) -> Resu
         bind(&mapped, node)?;
     }
     // A child that shares these pages would make the parent's next write copy them away from under the device.
-    advise(&mapped, libc::MADV_DONTFORK).map_err(|errno| RungError::Advise { advice: "MADV_DONTFORK", errno })?;
+    advise(&mapped, Advice::LinuxDontFork).map_err(|errno| RungError::Advise { advice: "MADV_DONTFORK", errno })?;
     // Hugepages of a pool are there; what the others need may not be, and the kernel would end the process by SIGKILL then.
     let _reserved = match pages {
         PageSize::TwoMebibytes | PageSize::OneGibibyte | PageSize::SystemDefault => None,
         PageSize::Transparent | PageSize::Plain => Some(reserve(mapped.len as u64)?),
     };
     // Unlike touching the pages, this reports a pool or node that has run dry instead of raising SIGBUS.
-    advise(&mapped, libc::MADV_POPULATE_WRITE).map_err(populate_error)?;
+    advise(&mapped, Advice::LinuxPopulateWrite).map_err(populate_error)?;
     Ok(mapped)
 }
 
@@ -152,7 +153,7 @@ fn map_transparent(bytes: usize) -> Result<Mapped, RungError> {
     let padded = len.checked_add(page_size).ok_or(RungError::TooLarge { bytes, page_size })?;
     let map = MmapOptions::new().len(padded).map_anon().map_err(|error| RungError::Map(error.into()))?;
     let mapped = mapped(map.into(), len, page_size, RegionKind::Transparent)?;
-    advise(&mapped, libc::MADV_HUGEPAGE).map_err(|errno| RungError::Advise { advice: "MADV_HUGEPAGE", errno })?;
+    advise(&mapped, Advice::LinuxHugepage).map_err(|errno| RungError::Advise { advice: "MADV_HUGEPAGE", errno })?;
     Ok(mapped)
 }
 
@@ -193,9 +194,7 @@ fn round_up(bytes: usize, page_size: usize) -> Result<usize, RungError> {
 pub(super) fn base_page_size() -> usize {
     /// What every machine that Linux runs on can do, should the system not say.
     const SMALLEST_PAGE: usize = 4096;
-    // SAFETY: no memory is involved.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(size).ok().filter(|size| size.is_power_of_two()).unwrap_or(SMALLEST_PAGE)
+    Some(rustix::param::page_size()).filter(|size| size.is_power_of_two()).unwrap_or(SMALLEST_PAGE)
 }
 
 fn bind(mapped: &Mapped, node: u32) -> Result<(), RungError> {
@@ -225,10 +224,10 @@ fn nobody_binds(errno: Errno) -> bool {
     matches!(errno, Errno(libc::EPERM | libc::ENOSYS))
 }
 
-fn advise(mapped: &Mapped, advice: i32) -> Result<(), Errno> {
+fn advise(mapped: &Mapped, advice: Advice) -> Result<(), Errno> {
     // SAFETY: the range is this mapping's, nobody else has it yet, and none of the advices in use discards its bytes.
-    let result = unsafe { libc::madvise(mapped.base.as_ptr().cast(), mapped.len, advice) };
-    if result == 0 { Ok(()) } else { Err(Errno::last()) }
+    let done = unsafe { madvise(mapped.base.as_ptr().cast(), mapped.len, advice) };
+    done.map_err(|errno| Errno(errno.raw_os_error()))
 }
 
 #[cfg(test)]
