@@ -4,6 +4,7 @@ use crate::provider::PostError;
 
 /// Why a connection has no write pad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum PadFailure {
     /// The device made no MR for it.
     #[error("the device made no MR for it")]

@@ -10,21 +10,24 @@ pub(crate) enum WaitCause {
     Order,
 }
 
-/// Requests, or transfers, that wait or have waited, by what they waited for first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Waits {
-    /// MRs of their connection ([`EngineOptions::registrations`](crate::EngineOptions::registrations)).
-    pub registrations: u64,
-    /// A receive of the peer for their message ([`ConnectionOptions::peer_receives`](crate::ConnectionOptions::peer_receives)).
-    pub peer_receives: u64,
-    /// A receive of ours for the reply: what was granted to the peer is not for replies
-    /// ([`ConnectionOptions::granted_receives`](crate::ConnectionOptions::granted_receives)), nor is a reply that the caller has not released.
-    pub reply_receives: u64,
-    /// Entries of the send queue.
-    pub send_entries: u64,
-    /// Nothing but those that waited in front of them.
-    pub order: u64,
+frwr_mempool::statistics! {
+    /// Requests, or transfers, that wait or have waited, by what they waited for first.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+    pub struct Waits {
+        /// MRs of their connection ([`EngineOptions::registrations`](crate::EngineOptions::registrations)).
+        pub registrations: u64,
+        /// A receive of the peer for their message ([`ConnectionOptions::peer_receives`](crate::ConnectionOptions::peer_receives)).
+        pub peer_receives: u64,
+        /// A receive of ours for the reply: what was granted to the peer is not for replies
+        /// ([`ConnectionOptions::granted_receives`](crate::ConnectionOptions::granted_receives)), nor is a reply that the caller has not released.
+        pub reply_receives: u64,
+        /// Entries of the send queue.
+        pub send_entries: u64,
+        /// Nothing but those that waited in front of them.
+        pub order: u64,
+    }
 }
 
 impl Waits {
@@ -46,26 +49,15 @@ impl Waits {
     }
 }
 
-impl core::ops::Add for Waits {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            registrations: self.registrations + other.registrations,
-            peer_receives: self.peer_receives + other.peer_receives,
-            reply_receives: self.reply_receives + other.reply_receives,
-            send_entries: self.send_entries + other.send_entries,
-            order: self.order + other.order,
-        }
+frwr_mempool::statistics! {
+    /// What waits at this moment: of each connection the first of its kind by what it waits for, those behind it by their order.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+    pub struct Waiting {
+        /// Requests.
+        pub requests: Waits => Gauge,
+        /// Transfers.
+        pub transfers: Waits => Gauge,
     }
-}
-
-/// What waits at this moment: of each connection the first of its kind by what it waits for, those behind it by their order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Waiting {
-    /// Requests.
-    pub requests: Waits,
-    /// Transfers.
-    pub transfers: Waits,
 }

@@ -65,6 +65,7 @@ mod primitive;
 pub mod region;
 #[allow(unsafe_code, reason = "typed slots in raw memory")]
 pub mod slab;
+pub mod statistics;
 
 pub use device_memory::DeviceMemory;
 pub use freelist::Freelist;

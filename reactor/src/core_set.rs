@@ -12,6 +12,7 @@ const _: () = assert!(CORE_LIMIT <= u16::MAX as usize, "a CpuId fits 16 bits");
 
 /// The kernel's number of one CPU, below [`CORE_LIMIT`]. Whether it is online is for [`crate::Topology`] to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct CpuId(u16);
 
 /// The number is no CPU number.

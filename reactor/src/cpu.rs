@@ -1,5 +1,9 @@
 //! The only unsafe code of this crate: questions to the processor and the kernel.
+//! What rustix asks soundly it asks; decision 140 says why the rest is asked here.
 #![allow(unsafe_code, reason = "the one room of this crate where docs/architecture.md allows it")]
+
+use rustix::thread::{CpuSet, Pid, gettid, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 /// The CPU that runs the calling thread now, or `None` where the kernel does not say.
 pub(crate) fn current() -> Option<usize> {
@@ -15,44 +19,48 @@ const MASK_WORDS: usize = MASK_CPUS / u64::BITS as usize;
 
 /// A thread, by the kernel's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ThreadId(libc::pid_t);
+pub(crate) struct ThreadId(Pid);
 
 impl ThreadId {
-    /// Whatever thread asks.
-    const CALLING: Self = Self(0);
-
     /// The calling thread, for others.
     pub(crate) fn current() -> Self {
-        // SAFETY: gettid takes no argument and touches no memory of ours.
-        Self(unsafe { libc::gettid() })
+        Self(gettid())
     }
 
     /// The number.
     pub(crate) fn get(self) -> i32 {
-        self.0
+        self.0.as_raw_pid()
     }
 }
 
 /// The affinity mask of the calling thread, bit by bit from CPU 0; `None` where the kernel does not say.
 pub(crate) fn affinity() -> Option<[u64; MASK_WORDS]> {
-    affinity_of(ThreadId::CALLING)
+    mask_of(None)
 }
 
 /// The same of any thread of this process.
 pub(crate) fn affinity_of(thread: ThreadId) -> Option<[u64; MASK_WORDS]> {
+    mask_of(Some(thread.0))
+}
+
+/// Of the calling thread where none is named.
+fn mask_of(thread: Option<Pid>) -> Option<[u64; MASK_WORDS]> {
     let mut mask = [0_u64; MASK_WORDS];
     // SAFETY: the kernel writes at most the size that it is told; its words are as long as ours on 64-bit machines.
-    let result = unsafe { libc::sched_getaffinity(thread.0, size_of_val(&mask), mask.as_mut_ptr().cast()) };
+    let result = unsafe { libc::sched_getaffinity(Pid::as_raw(thread), size_of_val(&mask), mask.as_mut_ptr().cast()) };
     (result == 0).then_some(mask)
 }
 
 /// Pins a thread of this process to one CPU; false where the kernel refuses it.
 pub(crate) fn pin_thread(thread: ThreadId, cpu: usize) -> bool {
-    let mut mask = [0_u64; MASK_WORDS];
-    let Some(word) = mask.get_mut(cpu / u64::BITS as usize) else { return false };
-    *word = 1 << (cpu % u64::BITS as usize);
-    // SAFETY: the kernel reads the size that it is told.
-    unsafe { libc::sched_setaffinity(thread.0, size_of_val(&mask), mask.as_ptr().cast()) == 0 }
+    const _: () =
+        assert!(crate::CORE_LIMIT <= CpuSet::MAX_CPU, "the mask has a bit for every core that a reactor may have");
+    let mut mask = CpuSet::new();
+    if cpu >= CpuSet::MAX_CPU {
+        return false;
+    }
+    mask.set(cpu);
+    sched_setaffinity(Some(thread.0), &mask).is_ok()
 }
 
 /// Page faults so far of the calling thread, or of the whole process; `None` where the kernel does not say.
@@ -68,9 +76,8 @@ pub(crate) fn page_faults(whole_process: bool) -> Option<u64> {
 /// clock_gettime(CLOCK_MONOTONIC) in nanoseconds.
 #[inline]
 pub(crate) fn monotonic() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: clock_gettime writes one timespec. Linux has this clock always, so that it does not fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    // Linux has this clock always, so that it does not fail.
+    let time = clock_gettime(ClockId::Monotonic);
     // Neither is negative, and 64 bits of nanoseconds are 584 years.
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }

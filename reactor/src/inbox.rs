@@ -15,6 +15,7 @@ const _: () = assert!(LANE_CAPACITY == 4 * crate::reactor::INBOX_BUDGET, "as sai
 
 /// Number of a reactor among those started together, from 0; not the number of its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct CoreIndex(pub u16);
 
 impl CoreIndex {

@@ -1,16 +1,17 @@
 //! What memory asked of the kernel: a polled-mode core whose memory is all there has no page faults.
 
-use core::ops::Sub;
-
 use crate::cpu;
 
-/// Page faults of a thread and of its process, those that memory answered and those that waited for a disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PageFaults {
-    /// Of the thread that looked.
-    pub thread: u64,
-    /// Of all threads of the process, those that have ended included.
-    pub process: u64,
+frwr_mempool::statistics! {
+    /// Page faults of a thread and of its process, those that memory answered and those that waited for a disk.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+    pub struct PageFaults {
+        /// Of the thread that looked.
+        pub thread: u64,
+        /// Of all threads of the process, those that have ended included.
+        pub process: u64,
+    }
 }
 
 impl PageFaults {
@@ -21,15 +22,6 @@ impl PageFaults {
         // The process first at the begin and at the end alike: its count may have one of another thread more or less.
         let process = cpu::page_faults(true)?;
         Some(Self { thread: cpu::page_faults(false)?, process })
-    }
-}
-
-impl Sub for PageFaults {
-    type Output = Self;
-
-    /// What came after `before`; none where that is later.
-    fn sub(self, before: Self) -> Self {
-        Self { thread: self.thread.saturating_sub(before.thread), process: self.process.saturating_sub(before.process) }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::inbox::CoreIndex;
 
 /// The longest of its kind, and when it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Longest {
     /// How long it was.
     pub duration: Duration,
@@ -39,6 +40,7 @@ pub const LONG_ITERATION: Duration = Duration::from_micros(5);
 
 /// What one reactor did since it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Statistics {
     /// Which reactor.
     pub core: CoreIndex,
@@ -81,6 +83,7 @@ impl Statistics {
 
 /// What one poller did since it was added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PollerStatistics {
     /// Its name.
     pub name: &'static str,

@@ -121,39 +121,42 @@ struct Core {
     gone: bool,
 }
 
-/// What Control has done and met; written by its thread only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ControlStatistics {
-    /// Commands given to the device.
-    pub commands: u64,
-    /// Commands that failed.
-    pub commands_failed: u64,
-    /// What the device said to the last of them.
-    pub command_error: Option<CommandError>,
-    /// Times that the device refused to destroy an MR object. Its connection ends and the object is tried again, at last behind its
-    /// queue pair; one that the device keeps then is counted by its engine (`Statistics::mrs_orphaned`).
-    pub frees_refused: u64,
-    /// Asynchronous events of the device.
-    pub async_events: u64,
-    /// Times that the device said that it is gone, or works no more. It stays so.
-    pub device_failures: u64,
-    /// Base registrations that the device refused: most often for the limit of locked memory (RLIMIT_MEMLOCK).
-    pub memories_refused: u64,
-    /// Connect requests handed to cores.
-    pub incoming: u64,
-    /// Connect requests rejected without asking a core, since it had [`crate::MAX_INCOMING`] to answer.
-    pub incoming_overflow: u64,
-    /// Protection domains that the device keeps now though no connection lives in them any more: something in them is still
-    /// registered (`Port::register_memory`). They are freed when that has gone, as is what follows when the device complies.
-    pub domains_kept: u64,
-    /// Queue pairs that the device refused to destroy and still has. Connections whose queue pair may still work wait for them
-    /// ([`crate::Event::QueuePairKept`]); all others have ended.
-    pub queue_pairs_kept: u64,
-    /// Base registrations that the device refused to end and still has.
-    pub memories_kept: u64,
-    /// Listeners that the device refused to end and still has. Their peers are turned away.
-    pub listeners_kept: u64,
+frwr_mempool::statistics! {
+    /// What Control has done and met; written by its thread only.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+    pub struct ControlStatistics {
+        /// Commands given to the device.
+        pub commands: u64,
+        /// Commands that failed.
+        pub commands_failed: u64,
+        /// What the device said to the last of them.
+        pub command_error: Option<CommandError> => Latest,
+        /// Times that the device refused to destroy an MR object. Its connection ends and the object is tried again, at last behind its
+        /// queue pair; one that the device keeps then is counted by its engine (`Statistics::mrs_orphaned`).
+        pub frees_refused: u64,
+        /// Asynchronous events of the device.
+        pub async_events: u64,
+        /// Times that the device said that it is gone, or works no more. It stays so.
+        pub device_failures: u64,
+        /// Base registrations that the device refused: most often for the limit of locked memory (RLIMIT_MEMLOCK).
+        pub memories_refused: u64,
+        /// Connect requests handed to cores.
+        pub incoming: u64,
+        /// Connect requests rejected without asking a core, since it had [`crate::MAX_INCOMING`] to answer.
+        pub incoming_overflow: u64,
+        /// Protection domains that the device keeps now though no connection lives in them any more: something in them is still
+        /// registered (`Port::register_memory`). They are freed when that has gone, as is what follows when the device complies.
+        pub domains_kept: u64 => Gauge,
+        /// Queue pairs that the device refused to destroy and still has. Connections whose queue pair may still work wait for them
+        /// ([`crate::Event::QueuePairKept`]); all others have ended.
+        pub queue_pairs_kept: u64 => Gauge,
+        /// Base registrations that the device refused to end and still has.
+        pub memories_kept: u64 => Gauge,
+        /// Listeners that the device refused to end and still has. Their peers are turned away.
+        pub listeners_kept: u64 => Gauge,
+    }
 }
 
 /// Control of one device. One thread at a time calls it, which may be another one than any engine's. It must be polled as long

@@ -220,6 +220,7 @@ pub enum Answer {
 /// Why a command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum CommandError {
     /// The device or the system has none left (`ENOMEM`, `ENOSPC`, `EMFILE`, `EAGAIN`).
     #[error("the device has none left ({0})")]

@@ -140,6 +140,7 @@ impl core::error::Error for Failure {}
 
 /// The number of a system error (errno(3)), as the system or a library said it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Errno(pub i32);
 
 impl Errno {

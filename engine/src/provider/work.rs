@@ -259,6 +259,7 @@ pub struct ReceiveRequest {
 
 /// Why a post was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum PostRefusal {
     /// The queue has no room (`ENOMEM`, `ENOSPC`).
     #[error("the queue is full")]
@@ -289,6 +290,7 @@ impl PostRefusal {
 /// A refused post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} ({errno}), behind {accepted} accepted work requests")]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PostError {
     /// Work requests accepted from the front of the chain; they will complete.
     pub accepted: usize,

@@ -94,6 +94,11 @@ pub enum RungError {
     /// The kernel has no pool of such pages.
     #[error("this kernel has no hugepage pool of that size; /sys/kernel/mm/hugepages lists those it has")]
     NoPool,
+    /// The system's default hugepage size cannot be found out.
+    #[error(
+        "the default hugepage size cannot be read from /proc/meminfo; mount /proc, and raise `ulimit -n` if it is reached"
+    )]
+    NoDefaultSize,
     /// The pool has too few pages that are neither in use nor promised.
     #[error("{} wanted, {free} free; reserve more with `echo {reserve} > {path}`", pages(*.wanted))]
     TooFewPages {

@@ -3,9 +3,11 @@
 use core::alloc::Layout;
 use core::any::Any;
 use core::ptr::NonNull;
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use memmap2::{MmapOptions, MmapRaw};
+use rustix::mm::{Advice, madvise};
 
 use super::error::{Errno, RungError};
 use super::pool::{self, Pool};
@@ -39,13 +41,29 @@ enum Owner {
     Foreign(Arc<dyn Any + Send + Sync>),
 }
 
-/// An allocation of hugepage-rs.
+/// An allocation of hugepage-rs: hugepages of the system's default size.
 struct HugeDefault {
     pointer: NonNull<u8>,
     layout: Layout,
 }
 
+impl HugeDefault {
+    /// Zeroed bytes, `len` of them: a multiple of `page_size`, the system's default, and not 0.
+    fn new(len: usize, page_size: usize) -> Result<Self, RungError> {
+        // All hugepages are aligned to their size. With an alignment hugepage-rs would have a second reason to refuse, and it tells none.
+        let layout = Layout::array::<u8>(len).map_err(|_| RungError::TooLarge { bytes: len, page_size })?;
+        // It reads /proc/meminfo once, and panics where it cannot, now and whenever it is called again. We have just read it; what is
+        // left is that the process ran out of file descriptors meanwhile.
+        // SAFETY: the layout's size is not zero, as the caller promises.
+        let pointer = catch_unwind(|| unsafe { hugepage_rs::alloc(layout) }).map_err(|_| RungError::NoDefaultSize)?;
+        // Null is a refusal of mmap, and nothing was called since.
+        let pointer = NonNull::new(pointer).ok_or_else(|| RungError::Map(Errno::last()))?;
+        Ok(Self { pointer, layout })
+    }
+}
+
 impl Drop for HugeDefault {
+    /// Gives the pages back to their pool. hugepage-rs does not look at what munmap says, which refuses no whole pages of a mapping.
     fn drop(&mut self) {
         // SAFETY: the pointer came from `hugepage_rs::alloc` with this layout, and is freed once, here.
         unsafe { hugepage_rs::dealloc(self.pointer.as_ptr(), self.layout) }
@@ -84,14 +102,14 @@ pub(super) fn try_rung(pages: PageSize, bytes: usize, node: Option<u32>) -> Resu
         bind(&mapped, node)?;
     }
     // A child that shares these pages would make the parent's next write copy them away from under the device.
-    advise(&mapped, libc::MADV_DONTFORK).map_err(|errno| RungError::Advise { advice: "MADV_DONTFORK", errno })?;
+    advise(&mapped, Advice::LinuxDontFork).map_err(|errno| RungError::Advise { advice: "MADV_DONTFORK", errno })?;
     // Hugepages of a pool are there; what the others need may not be, and the kernel would end the process by SIGKILL then.
     let _reserved = match pages {
         PageSize::TwoMebibytes | PageSize::OneGibibyte | PageSize::SystemDefault => None,
         PageSize::Transparent | PageSize::Plain => Some(reserve(mapped.len as u64)?),
     };
     // Unlike touching the pages, this reports a pool or node that has run dry instead of raising SIGBUS.
-    advise(&mapped, libc::MADV_POPULATE_WRITE).map_err(populate_error)?;
+    advise(&mapped, Advice::LinuxPopulateWrite).map_err(populate_error)?;
     Ok(mapped)
 }
 
@@ -119,15 +137,13 @@ fn map_huge(pages: PageSize, bytes: usize, node: Option<u32>) -> Result<Mapped, 
 }
 
 fn map_huge_default(bytes: usize, node: Option<u32>) -> Result<Mapped, RungError> {
-    let page_size = pool::default_page_size().ok_or(RungError::NoPool)?;
+    let page_size = pool::default_page_size()?;
     let len = round_up(bytes, page_size)?;
     check_pool(page_size, len, node)?;
-    let layout = Layout::from_size_align(len, page_size).map_err(|_| RungError::TooLarge { bytes: len, page_size })?;
-    // SAFETY: the layout's size is not zero: `round_up` gives at least one page.
-    let pointer = unsafe { hugepage_rs::alloc(layout) };
-    let pointer = NonNull::new(pointer).ok_or_else(|| RungError::Map(Errno::last()))?;
-    let mapping = Arc::new(Mapping { _owner: Owner::HugeDefault(HugeDefault { pointer, layout }) });
-    Ok(Mapped { mapping, base: pointer, len, kind: RegionKind::HugeDefault { page_size } })
+    let pages = HugeDefault::new(len, page_size)?;
+    let base = pages.pointer;
+    let mapping = Arc::new(Mapping { _owner: Owner::HugeDefault(pages) });
+    Ok(Mapped { mapping, base, len, kind: RegionKind::HugeDefault { page_size } })
 }
 
 fn map_transparent(bytes: usize) -> Result<Mapped, RungError> {
@@ -137,7 +153,7 @@ fn map_transparent(bytes: usize) -> Result<Mapped, RungError> {
     let padded = len.checked_add(page_size).ok_or(RungError::TooLarge { bytes, page_size })?;
     let map = MmapOptions::new().len(padded).map_anon().map_err(|error| RungError::Map(error.into()))?;
     let mapped = mapped(map.into(), len, page_size, RegionKind::Transparent)?;
-    advise(&mapped, libc::MADV_HUGEPAGE).map_err(|errno| RungError::Advise { advice: "MADV_HUGEPAGE", errno })?;
+    advise(&mapped, Advice::LinuxHugepage).map_err(|errno| RungError::Advise { advice: "MADV_HUGEPAGE", errno })?;
     Ok(mapped)
 }
 
@@ -178,9 +194,7 @@ fn round_up(bytes: usize, page_size: usize) -> Result<usize, RungError> {
 pub(super) fn base_page_size() -> usize {
     /// What every machine that Linux runs on can do, should the system not say.
     const SMALLEST_PAGE: usize = 4096;
-    // SAFETY: no memory is involved.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(size).ok().filter(|size| size.is_power_of_two()).unwrap_or(SMALLEST_PAGE)
+    Some(rustix::param::page_size()).filter(|size| size.is_power_of_two()).unwrap_or(SMALLEST_PAGE)
 }
 
 fn bind(mapped: &Mapped, node: u32) -> Result<(), RungError> {
@@ -210,10 +224,10 @@ fn nobody_binds(errno: Errno) -> bool {
     matches!(errno, Errno(libc::EPERM | libc::ENOSYS))
 }
 
-fn advise(mapped: &Mapped, advice: i32) -> Result<(), Errno> {
+fn advise(mapped: &Mapped, advice: Advice) -> Result<(), Errno> {
     // SAFETY: the range is this mapping's, nobody else has it yet, and none of the advices in use discards its bytes.
-    let result = unsafe { libc::madvise(mapped.base.as_ptr().cast(), mapped.len, advice) };
-    if result == 0 { Ok(()) } else { Err(Errno::last()) }
+    let done = unsafe { madvise(mapped.base.as_ptr().cast(), mapped.len, advice) };
+    done.map_err(|errno| Errno(errno.raw_os_error()))
 }
 
 #[cfg(test)]

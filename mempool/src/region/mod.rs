@@ -1,7 +1,8 @@
 //! One mapping, made by a ladder of page kinds and carved into blocks that never overlap.
 //!
-//! The ladder: hugepages of an explicit size, hugepages of the system's default size, ordinary pages with advice to use
-//! transparent hugepages, and plain pages where the user allows them. A region never falls silently: [`Region::kind`]
+//! The ladder: hugepages of the system's default size (by the crate hugepage-rs), hugepages of an explicit size, ordinary pages
+//! with advice to use transparent hugepages, and plain pages where the user allows them. Where the default is not 2 MiB, the
+//! larger pages that the length is a multiple of come first. A region never falls silently: [`Region::kind`]
 //! says which rung it got, and [`Region::failed_rungs`] why those above it failed. Pages are bound to the NUMA node
 //! and populated before the region is handed out, so that no page fault, and no SIGBUS of an exhausted pool, is left for
 //! the data path.
@@ -64,8 +65,8 @@ impl fmt::Display for PageSize {
 /// Which rungs may be tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PagePolicy {
-    /// From the top: 1 GiB (only for lengths that are a multiple of it), 2 MiB, system default, transparent, and plain
-    /// if allowed.
+    /// From the top: 1 GiB (only for lengths that are a multiple of it), system default, 2 MiB, transparent, and plain if
+    /// allowed. A system default other than 2 MiB comes behind it where it is smaller, or larger and the length no multiple of it.
     Ladder {
         /// Whether plain pages are better than none.
         allow_plain: bool,
@@ -131,7 +132,7 @@ impl fmt::Display for RegionKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Huge { page_size } => write!(formatter, "hugepages {}", Size(page_size)),
-            Self::HugeDefault { page_size } => write!(formatter, "hugepages {} (system default)", Size(page_size)),
+            Self::HugeDefault { page_size } => write!(formatter, "hugepages {}, default", Size(page_size)),
             Self::Transparent => formatter.write_str("transparent hugepages"),
             Self::Plain => formatter.write_str("plain pages"),
             Self::Foreign => formatter.write_str("foreign memory"),
@@ -315,13 +316,24 @@ impl fmt::Debug for Region {
 fn rungs(policy: PagePolicy, bytes: usize) -> [Option<PageSize>; 5] {
     match policy {
         PagePolicy::Exactly(pages) => [Some(pages), None, None, None, None],
-        PagePolicy::Ladder { allow_plain } => [
-            bytes.is_multiple_of(GIBIBYTE).then_some(PageSize::OneGibibyte),
-            Some(PageSize::TwoMebibytes),
-            Some(PageSize::SystemDefault),
-            Some(PageSize::Transparent),
-            allow_plain.then_some(PageSize::Plain),
-        ],
+        PagePolicy::Ladder { allow_plain } => {
+            let [first, second, third] = huge_rungs(bytes, pool::default_page_size().ok());
+            [first, second, third, Some(PageSize::Transparent), allow_plain.then_some(PageSize::Plain)]
+        }
+    }
+}
+
+/// Hugepages, the largest first that `bytes` are a multiple of: rounding up is populating and pinning. Of two rungs of one size the
+/// system's default is the first. The other stays behind it, since it comes by another way.
+fn huge_rungs(bytes: usize, default_size: Option<usize>) -> [Option<PageSize>; 3] {
+    const TWO_MEBIBYTES: usize = 2 * MEBIBYTE;
+    let large = bytes.is_multiple_of(GIBIBYTE).then_some(PageSize::OneGibibyte);
+    let (default, explicit) = (Some(PageSize::SystemDefault), Some(PageSize::TwoMebibytes));
+    match default_size {
+        Some(size) if size >= GIBIBYTE && bytes.is_multiple_of(size) => [default, large, explicit],
+        Some(TWO_MEBIBYTES) => [large, default, explicit],
+        Some(size) if size > TWO_MEBIBYTES && bytes.is_multiple_of(size) => [large, default, explicit],
+        _ => [large, explicit, default],
     }
 }
 
@@ -379,5 +391,38 @@ impl Block {
 impl fmt::Debug for Block {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Block").field("address", &self.base).field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{GIBIBYTE, MEBIBYTE, PageSize, huge_rungs};
+
+    #[test]
+    fn the_systems_default_is_the_first_hugepage_unless_it_is_smaller_or_rounds_up() {
+        use PageSize::{OneGibibyte as Large, SystemDefault as Default, TwoMebibytes as Two};
+        const MIB: usize = MEBIBYTE;
+        const GIB: usize = GIBIBYTE;
+        let cases: [(usize, Option<usize>, &[PageSize]); 13] = [
+            (1, Some(2 * MIB), &[Default, Two]),
+            (3 * MIB, Some(2 * MIB), &[Default, Two]),
+            (2 * GIB, Some(2 * MIB), &[Large, Default, Two]),
+            // What the kernel's command line can make of x86-64.
+            (3 * MIB, Some(GIB), &[Two, Default]),
+            (2 * GIB, Some(GIB), &[Default, Large, Two]),
+            // Ordinary pages of 16 KiB and of 64 KiB.
+            (33 * MIB, Some(32 * MIB), &[Two, Default]),
+            (64 * MIB, Some(32 * MIB), &[Default, Two]),
+            (64 * MIB, Some(512 * MIB), &[Two, Default]),
+            (512 * MIB, Some(512 * MIB), &[Default, Two]),
+            (GIB, Some(512 * MIB), &[Large, Default, Two]),
+            (2 * MIB, Some(64 << 10), &[Two, Default]),
+            (17 * GIB, Some(16 * GIB), &[Large, Two, Default]),
+            (2 * MIB, None, &[Two, Default]),
+        ];
+        for (bytes, default_size, expected) in cases {
+            let found: Vec<_> = huge_rungs(bytes, default_size).into_iter().flatten().collect();
+            assert_eq!(found, expected, "{bytes} bytes, pages of {default_size:?} by default");
+        }
     }
 }

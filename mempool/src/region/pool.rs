@@ -46,11 +46,12 @@ impl Pool {
     }
 }
 
-/// The system's default hugepage size in bytes, or `None` on a kernel without hugepages.
+/// The system's default hugepage size in bytes, or why there is none: a kernel without hugepages says nothing of one.
 ///
-/// hugepage-rs panics on such a kernel, so it is asked first.
-pub(super) fn default_page_size() -> Option<usize> {
-    parse_default_page_size(&fs::read_to_string("/proc/meminfo").ok()?)
+/// hugepage-rs panics on such a kernel, so this is asked first.
+pub(super) fn default_page_size() -> Result<usize, RungError> {
+    let meminfo = fs::read_to_string("/proc/meminfo").map_err(|_| RungError::NoDefaultSize)?;
+    parse_default_page_size(&meminfo).ok_or(RungError::NoPool)
 }
 
 fn parse_default_page_size(meminfo: &str) -> Option<usize> {

@@ -1,9 +1,11 @@
 //! Counters of a target.
 
 use frwr_engine::{Listening, provider::CommandError};
+use frwr_mempool::statistics::Figure;
 
 /// Whether a target listens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum TargetListening {
     /// It was not told to.
     #[default]
@@ -47,137 +49,104 @@ impl TargetListening {
     }
 }
 
-/// What a target has done since it was made, and what it has in hand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TargetStatistics {
-    /// Whether it listens.
-    pub listening: TargetListening,
-    /// Connect requests accepted.
-    pub accepted: u64,
-    /// Connect requests rejected.
-    pub rejected: u64,
-    /// Commands that arrived.
-    pub commands: u64,
-    /// Read commands that succeeded.
-    pub reads: u64,
-    /// Write commands that succeeded.
-    pub writes: u64,
-    /// Flush commands that succeeded.
-    pub flushes: u64,
-    /// Compare commands that found equal blocks.
-    pub compares: u64,
-    /// Write Zeroes commands that succeeded.
-    pub write_zeroes: u64,
-    /// Ranges deallocated.
-    pub deallocations: u64,
-    /// Asynchronous events told.
-    pub events: u64,
-    /// Commands aborted instead of executed.
-    pub aborted_commands: u64,
-    /// Operations that the medium failed.
-    pub media_errors: u64,
-    /// Operations that a storage refused because its way to the medium is broken.
-    pub broken_operations: u64,
-    /// Flushes of a shutdown, a host's or the target's own, that failed: what was answered before may be lost.
-    pub failed_commits: u64,
-    /// Bytes of the above reads.
-    pub bytes_read: u64,
-    /// Bytes of the above writes.
-    pub bytes_written: u64,
-    /// Commands answered with another status than success.
-    pub failed_commands: u64,
-    /// Responses with SEND_WITH_INV.
-    pub remote_invalidations: u64,
-    /// Responses to commands that named memory of the host, refused ones too, that were plain SENDs: the host kills its keys.
-    pub plain_responses: u64,
-    /// Times that a command found no free data buffer.
-    pub buffer_waits: u64,
-    /// Times that a command found no transfer slot or no place in the storage, or a Connect what it has to wait for; each poll
-    /// tries again.
-    pub stalls: u64,
-    /// What peers did that no correct one does ([`crate::controller::Incident`]).
-    pub incidents: u64,
-    /// Of these, those that nobody took in time.
-    pub incidents_dropped: u64,
-    /// Connections ended because the host broke the protocol.
-    pub protocol_errors: u64,
-    /// Controllers ended because their Keep Alive Timeout expired.
-    pub keep_alive_expirations: u64,
-    /// Connections ended because no Connect made them a queue in time.
-    pub connect_timeouts: u64,
-    /// Connections ended that had not become queues of a host, to make room for others.
-    pub made_room: u64,
-    /// Hosts that asked for no keep alive and were silent, whose devices were asked whether they are there.
-    pub probes: u64,
-    /// Controllers ended because neither their silent host nor its device answered.
-    pub silent_hosts: u64,
-    /// Reads whose data was spoiled on purpose.
-    pub corrupted_reads: u64,
-    /// Commands not answered yet, the Asynchronous Event Requests included that wait for ever.
-    pub commands_in_flight: u64,
-    /// Command slots in use now: commands in flight, and responses that the device has not reported as done.
-    pub slots_used: u64,
-    /// Commands of ended connections that the storage still has.
-    pub orphans: u64,
-    /// Data buffers.
-    pub buffers: u64,
-    /// Data buffers free now.
-    pub buffers_free: u64,
-    /// Queues that a host uses now.
-    pub queues: u64,
+impl Figure for TargetListening {
+    fn sum(self, other: Self) -> Self {
+        self.with(other)
+    }
+
+    /// It is a state, which has no difference.
+    fn since(self, _before: Self) -> Self {
+        self
+    }
 }
 
-/// Of several cores together.
-impl core::ops::Add for TargetStatistics {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            listening: self.listening.with(other.listening),
-            accepted: self.accepted + other.accepted,
-            rejected: self.rejected + other.rejected,
-            commands: self.commands + other.commands,
-            reads: self.reads + other.reads,
-            writes: self.writes + other.writes,
-            flushes: self.flushes + other.flushes,
-            compares: self.compares + other.compares,
-            write_zeroes: self.write_zeroes + other.write_zeroes,
-            deallocations: self.deallocations + other.deallocations,
-            events: self.events + other.events,
-            aborted_commands: self.aborted_commands + other.aborted_commands,
-            media_errors: self.media_errors + other.media_errors,
-            broken_operations: self.broken_operations + other.broken_operations,
-            failed_commits: self.failed_commits + other.failed_commits,
-            bytes_read: self.bytes_read + other.bytes_read,
-            bytes_written: self.bytes_written + other.bytes_written,
-            failed_commands: self.failed_commands + other.failed_commands,
-            remote_invalidations: self.remote_invalidations + other.remote_invalidations,
-            plain_responses: self.plain_responses + other.plain_responses,
-            buffer_waits: self.buffer_waits + other.buffer_waits,
-            stalls: self.stalls + other.stalls,
-            protocol_errors: self.protocol_errors + other.protocol_errors,
-            keep_alive_expirations: self.keep_alive_expirations + other.keep_alive_expirations,
-            connect_timeouts: self.connect_timeouts + other.connect_timeouts,
-            made_room: self.made_room + other.made_room,
-            probes: self.probes + other.probes,
-            silent_hosts: self.silent_hosts + other.silent_hosts,
-            corrupted_reads: self.corrupted_reads + other.corrupted_reads,
-            commands_in_flight: self.commands_in_flight + other.commands_in_flight,
-            slots_used: self.slots_used + other.slots_used,
-            orphans: self.orphans + other.orphans,
-            incidents: self.incidents + other.incidents,
-            incidents_dropped: self.incidents_dropped + other.incidents_dropped,
-            buffers: self.buffers + other.buffers,
-            buffers_free: self.buffers_free + other.buffers_free,
-            queues: self.queues + other.queues,
-        }
+frwr_mempool::statistics! {
+    /// What a target has done since it was made, and what it has in hand.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+    pub struct TargetStatistics {
+        /// Whether it listens.
+        pub listening: TargetListening => Gauge,
+        /// Connect requests accepted.
+        pub accepted: u64,
+        /// Connect requests rejected.
+        pub rejected: u64,
+        /// Commands that arrived.
+        pub commands: u64,
+        /// Read commands that succeeded.
+        pub reads: u64,
+        /// Write commands that succeeded.
+        pub writes: u64,
+        /// Flush commands that succeeded.
+        pub flushes: u64,
+        /// Compare commands that found equal blocks.
+        pub compares: u64,
+        /// Write Zeroes commands that succeeded.
+        pub write_zeroes: u64,
+        /// Ranges deallocated.
+        pub deallocations: u64,
+        /// Asynchronous events told.
+        pub events: u64,
+        /// Commands aborted instead of executed.
+        pub aborted_commands: u64,
+        /// Operations that the medium failed.
+        pub media_errors: u64,
+        /// Operations that a storage refused because its way to the medium is broken.
+        pub broken_operations: u64,
+        /// Flushes of a shutdown, a host's or the target's own, that failed: what was answered before may be lost.
+        pub failed_commits: u64,
+        /// Bytes of the above reads.
+        pub bytes_read: u64,
+        /// Bytes of the above writes.
+        pub bytes_written: u64,
+        /// Commands answered with another status than success.
+        pub failed_commands: u64,
+        /// Responses with SEND_WITH_INV.
+        pub remote_invalidations: u64,
+        /// Responses to commands that named memory of the host, refused ones too, that were plain SENDs: the host kills its keys.
+        pub plain_responses: u64,
+        /// Times that a command found no free data buffer.
+        pub buffer_waits: u64,
+        /// Times that a command found no transfer slot or no place in the storage, or a Connect what it has to wait for; each poll
+        /// tries again.
+        pub stalls: u64,
+        /// What peers did that no correct one does ([`crate::controller::Incident`]).
+        pub incidents: u64,
+        /// Of these, those that nobody took in time.
+        pub incidents_dropped: u64,
+        /// Connections ended because the host broke the protocol.
+        pub protocol_errors: u64,
+        /// Controllers ended because their Keep Alive Timeout expired.
+        pub keep_alive_expirations: u64,
+        /// Connections ended because no Connect made them a queue in time.
+        pub connect_timeouts: u64,
+        /// Connections ended that had not become queues of a host, to make room for others.
+        pub made_room: u64,
+        /// Hosts that asked for no keep alive and were silent, whose devices were asked whether they are there.
+        pub probes: u64,
+        /// Controllers ended because neither their silent host nor its device answered.
+        pub silent_hosts: u64,
+        /// Reads whose data was spoiled on purpose.
+        pub corrupted_reads: u64,
+        /// Commands not answered yet, the Asynchronous Event Requests included that wait for ever.
+        pub commands_in_flight: u64 => Gauge,
+        /// Command slots in use now: commands in flight, and responses that the device has not reported as done.
+        pub slots_used: u64 => Gauge,
+        /// Commands of ended connections that the storage still has.
+        pub orphans: u64 => Gauge,
+        /// Data buffers.
+        pub buffers: u64 => Gauge,
+        /// Data buffers free now.
+        pub buffers_free: u64 => Gauge,
+        /// Queues that a host uses now.
+        pub queues: u64 => Gauge,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::TargetListening;
+    use super::{TargetListening, TargetStatistics};
     use frwr_engine::{Listening, provider::CommandError};
 
     #[test]
@@ -187,5 +156,21 @@ mod tests {
         assert_eq!(failed.then(Listening::Began), TargetListening::Listens);
         let stopped = TargetListening::Asked.then(Listening::Began).then(Listening::Stopped);
         assert_eq!((stopped, stopped.then(Listening::Stopped)), (TargetListening::Stopped, TargetListening::Stopped));
+    }
+
+    #[test]
+    fn cores_together_listen_where_all_do_and_a_difference_has_what_is_there_now() {
+        let one = TargetStatistics {
+            listening: TargetListening::Listens,
+            reads: 5,
+            queues: 2,
+            ..TargetStatistics::default()
+        };
+        let other =
+            TargetStatistics { listening: TargetListening::Asked, reads: 7, queues: 1, ..TargetStatistics::default() };
+        let both =
+            TargetStatistics { listening: TargetListening::Asked, reads: 12, queues: 3, ..TargetStatistics::default() };
+        assert_eq!((one + other, other + one), (both, both));
+        assert_eq!(other - one, TargetStatistics { reads: 2, ..other });
     }
 }

@@ -176,46 +176,29 @@ impl Features {
     }
 }
 
-/// What a storage has done since it was made. Zero where it does not count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StorageStatistics {
-    /// Operations taken.
-    pub submitted: u64,
-    /// Operations completed, the failed ones included.
-    pub completed: u64,
-    /// Operations failed.
-    pub failed: u64,
-    /// Operations taken back.
-    pub cancelled: u64,
-    /// Calls of [`Storage::flush`] that found something to start.
-    pub flushes: u64,
-    /// System calls made for them: io_uring_enter, or waking the worker.
-    pub system_calls: u64,
-    /// Parts of operations that had to be started once more: short transfers, and what the kernel had no room for.
-    pub restarts: u64,
-    /// Why the kernel takes no operations any more: the errno of io_uring_enter. 0 where it does.
-    pub broken: i32,
-    /// What is wrong with the medium until it is opened again; the same on all cores.
-    pub fault: Option<MediumFault>,
-}
-
-/// Of several cores' ways to one namespace.
-impl core::ops::Add for StorageStatistics {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            submitted: self.submitted + other.submitted,
-            completed: self.completed + other.completed,
-            failed: self.failed + other.failed,
-            cancelled: self.cancelled + other.cancelled,
-            flushes: self.flushes + other.flushes,
-            system_calls: self.system_calls + other.system_calls,
-            restarts: self.restarts + other.restarts,
-            // An errno: of the first that is broken.
-            broken: if self.broken == 0 { other.broken } else { self.broken },
-            fault: self.fault.or(other.fault),
-        }
+frwr_mempool::statistics! {
+    /// What a storage has done since it was made. Zero where it does not count.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+    pub struct StorageStatistics {
+        /// Operations taken.
+        pub submitted: u64,
+        /// Operations completed, the failed ones included.
+        pub completed: u64,
+        /// Operations failed.
+        pub failed: u64,
+        /// Operations taken back.
+        pub cancelled: u64,
+        /// Calls of [`Storage::flush`] that found something to start.
+        pub flushes: u64,
+        /// System calls made for them: io_uring_enter, or waking the worker.
+        pub system_calls: u64,
+        /// Parts of operations that had to be started once more: short transfers, and what the kernel had no room for.
+        pub restarts: u64,
+        /// Why the kernel takes no operations any more: the errno of io_uring_enter. 0 where it does.
+        pub broken: i32 => First,
+        /// What is wrong with the medium until it is opened again; the same on all cores.
+        pub fault: Option<MediumFault> => First,
     }
 }
 

@@ -21,10 +21,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a port did since it was opened.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Counters {
-            $($(#[$doc])* pub $name: u64,)*
+        frwr_mempool::statistics! {
+            /// What a port did since it was opened.
+            #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+            #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+            pub struct Counters {
+                $($(#[$doc])* pub $name: u64,)*
+            }
         }
 
         /// The same, written by the core that owns the port and read by anybody.

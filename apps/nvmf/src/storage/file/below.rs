@@ -2,6 +2,7 @@
 //! device in its file. What sysfs does not say is not known.
 
 use super::identity::FileIdentity;
+use rustix::fs::{major, makedev, minor};
 use std::{
     fs,
     os::unix::fs::{FileTypeExt as _, MetadataExt as _},
@@ -59,7 +60,7 @@ fn all_below(medium: Medium, devices: &Path) -> Vec<Medium> {
     while let Some(medium) = found.get(next) {
         next += 1;
         if let Medium::Device(number) = *medium {
-            let folder = devices.join(format!("{}:{}", libc::major(number), libc::minor(number)));
+            let folder = devices.join(format!("{}:{}", major(number), minor(number)));
             for below in directly_below(&folder) {
                 if found.len() < MOST && !found.contains(&below) {
                     found.push(below);
@@ -88,7 +89,7 @@ fn directly_below(folder: &Path) -> Vec<Medium> {
 fn number(folder: &Path) -> Option<u64> {
     let text = fs::read_to_string(folder.join("dev")).ok()?;
     let (major, minor) = text.trim().split_once(':')?;
-    Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
+    Some(makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -119,7 +120,7 @@ mod tests {
     #[test]
     fn what_a_device_lies_in_is_found_through_partitions_and_mappings() {
         let folder = devices();
-        let device = |major, minor| Medium::Device(libc::makedev(major, minor));
+        let device = |major, minor| Medium::Device(makedev(major, minor));
         let below = |major, minor| all_below(device(major, minor), folder.path());
         assert_eq!(below(8, 2), [device(8, 2), device(8, 0), device(253, 0), device(8, 1)]);
         assert_eq!(below(253, 0), [device(253, 0), device(8, 1), device(8, 0)]);

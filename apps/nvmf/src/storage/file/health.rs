@@ -8,6 +8,7 @@ use std::sync::atomic::{
 
 /// What is wrong with a medium until it is opened again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum MediumFault {
     /// Somebody has made it shorter than its namespace. Every operation fails: what was behind the cut is gone, and a file would
     /// read as zeros there as soon as something is written behind it.

@@ -2,10 +2,14 @@
 
 use super::{
     health::Health,
-    sys::{Lock, length, lock},
-    task::Layout,
+    task::{Kind, Layout},
 };
-use std::{fs::File, io, ops::Deref};
+use rustix::fs::{AtFlags, FlockOperation, StatxFlags, flock, statx};
+use std::{
+    fs::File,
+    io::{self, Seek as _, SeekFrom},
+    ops::Deref,
+};
 
 /// Who else may have the file open and locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,14 +38,14 @@ impl LockedFile {
     /// Locks an open file. Where its file system has no locks, the error comes beside it.
     pub(super) fn new(file: File, sharing: Sharing) -> Result<(Self, Option<io::Error>), Taken> {
         let locked = match sharing {
-            Sharing::Exclusive => lock(&file, Lock::Exclusive),
-            Sharing::Readers => lock(&file, Lock::Shared),
+            Sharing::Exclusive => flock(&file, FlockOperation::NonBlockingLockExclusive),
+            Sharing::Readers => flock(&file, FlockOperation::NonBlockingLockShared),
             Sharing::Unlocked => Ok(()),
         };
         let error = match locked {
             Ok(()) => None,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(Taken),
-            Err(error) => Some(error),
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(Taken),
+            Err(error) => Some(error.into()),
         };
         Ok((Self { file, health: Health::default() }, error))
     }
@@ -74,6 +78,20 @@ impl Deref for LockedFile {
 impl Drop for LockedFile {
     fn drop(&mut self) {
         // The kernel may keep the file open for a while after its last ring has ended; the lock shall not wait for that.
-        let _ = lock(&self.file, Lock::None);
+        let _ = flock(&self.file, FlockOperation::NonBlockingUnlock);
+    }
+}
+
+/// Bytes of a medium now; `None` where nobody knows. A file's server is not asked (AT_STATX_DONT_SYNC), so this never waits for a
+/// network.
+fn length(mut file: &File, kind: Kind) -> Option<u64> {
+    // Devices have no length, but an end; where they are is used by nobody else.
+    if kind == Kind::Device {
+        return file.seek(SeekFrom::End(0)).ok();
+    }
+    match statx(file, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::SIZE) {
+        Ok(found) => Some(found.stx_size),
+        // Where statx(2) is refused.
+        Err(_) => file.metadata().ok().map(|metadata| metadata.len()),
     }
 }

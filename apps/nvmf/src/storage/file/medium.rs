@@ -5,7 +5,6 @@ use super::{
     Backing, MAX_STORAGE_DEPTH, RingStorage, ThreadStorage,
     health::MediumFault,
     lock::{LockedFile, Sharing},
-    sys::logical_block_bytes,
     task::{Kind, Layout},
 };
 use core::fmt;
@@ -382,6 +381,11 @@ fn check_kind(found: FileType, wanted: MediumKind) -> Result<(), (&'static str, 
             MediumKind::Device => "block device",
         },
     ))
+}
+
+/// Bytes of a device's logical block: what the ranges of fallocate(2) are multiples of. `None` where it does not say.
+fn logical_block_bytes(device: &File) -> Option<u32> {
+    rustix::fs::ioctl_blksszget(device).ok().filter(|bytes| bytes.is_power_of_two())
 }
 
 /// The least that an O_DIRECT file takes offsets, lengths and addresses in multiples of, found by trying: sysfs knows disks

@@ -4,16 +4,16 @@
 
 use super::{
     lock::LockedFile,
-    task::{Fallocate, Kind, MAX_REFUSALS, Step},
+    task::{Fallocate, MAX_REFUSALS, Step},
 };
 use core::ffi::c_void;
-use core::mem::MaybeUninit;
 use frwr_mempool::DeviceMemory;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
+use rustix::fs::{FallocateFlags, fallocate};
 use std::{
     fs::File,
-    io::{self, Seek as _, SeekFrom},
-    os::fd::AsRawFd as _,
+    io,
+    os::{fd::AsRawFd as _, unix::fs::FileExt as _},
     sync::Arc,
 };
 
@@ -144,7 +144,9 @@ impl Ring {
                 opcode::Write::new(fd, ZEROS.0.as_ptr(), bytes.min(ZERO_BYTES)).offset(at).build()
             }
             Step::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
-            Step::Fallocate { how, at, bytes } => opcode::Fallocate::new(fd, bytes).offset(at).mode(mode(how)).build(),
+            Step::Fallocate { how, at, bytes } => {
+                opcode::Fallocate::new(fd, bytes).offset(at).mode(mode(how).bits().cast_signed()).build()
+            }
         })
     }
 
@@ -229,97 +231,54 @@ fn try_out(ring: &mut IoUring) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::TimedOut, "a ring was set up, and its first entry did not end"))
 }
 
-/// What flock(2) is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lock {
-    Exclusive,
-    Shared,
-    None,
-}
-
-/// Takes or gives back the lock of an open file; never waits.
-pub(super) fn lock(file: &File, how: Lock) -> io::Result<()> {
-    let operation = match how {
-        Lock::Exclusive => libc::LOCK_EX,
-        Lock::Shared => libc::LOCK_SH,
-        Lock::None => libc::LOCK_UN,
-    };
-    // SAFETY: numbers only.
-    match unsafe { libc::flock(file.as_raw_fd(), operation | libc::LOCK_NB) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Bytes of a medium now; `None` where nobody knows. A file's server is not asked (AT_STATX_DONT_SYNC), so this never waits for a
-/// network.
-pub(super) fn length(mut file: &File, kind: Kind) -> Option<u64> {
-    // Devices have no length, but an end; where they are is used by nobody else.
-    if kind == Kind::Device {
-        return file.seek(SeekFrom::End(0)).ok();
-    }
-    let mut found = MaybeUninit::<libc::statx>::zeroed();
-    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
-    // SAFETY: an empty path that ends in a zero, and memory for the answer.
-    let done = unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, libc::STATX_SIZE, found.as_mut_ptr()) };
-    if done != 0 {
-        // Where statx(2) is refused.
-        return file.metadata().ok().map(|metadata| metadata.len());
-    }
-    // SAFETY: integers only, of which zeros are values; the kernel has filled them.
-    Some(unsafe { found.assume_init() }.stx_size)
-}
-
-/// Bytes of a device's logical block: what the ranges of fallocate(2) are multiples of. `None` where it does not say.
-pub(super) fn logical_block_bytes(device: &File) -> Option<u32> {
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: an integer for the answer (BLKSSZGET).
-    let done = unsafe { libc::ioctl(device.as_raw_fd(), libc::BLKSSZGET, &raw mut bytes) };
-    u32::try_from(bytes).ok().filter(|bytes| done == 0 && bytes.is_power_of_two())
-}
-
 /// As system calls take it. Nothing is ever accessed through it in this process.
 fn pointer(address: usize) -> *mut u8 {
     core::ptr::with_exposed_provenance_mut(address)
 }
 
-fn mode(how: Fallocate) -> i32 {
-    libc::FALLOC_FL_KEEP_SIZE
+fn mode(how: Fallocate) -> FallocateFlags {
+    FallocateFlags::KEEP_SIZE
         | match how {
-            Fallocate::ZeroRange => libc::FALLOC_FL_ZERO_RANGE,
-            Fallocate::PunchHole => libc::FALLOC_FL_PUNCH_HOLE,
+            Fallocate::ZeroRange => FallocateFlags::ZERO_RANGE,
+            Fallocate::PunchHole => FallocateFlags::PUNCH_HOLE,
         }
 }
 
 /// Carries a step out and waits for it: bytes moved, or a negated errno, as [`Ended::result`].
 pub(super) fn perform(file: &File, buffers: Option<&DeviceMemory>, step: Step) -> i32 {
-    let fd = file.as_raw_fd();
-    let slice = |buffer, bytes: u32| buffers?.slice(buffer, bytes as usize).ok();
-    let moved = match step {
-        Step::Read { at, buffer, bytes } => {
-            let Some(to) = slice(buffer, bytes) else { return -libc::EFAULT };
-            // SAFETY: `to` is mapped for the length of the call, and only ever accessed as memory that a device changes.
-            unsafe { libc::pread(fd, pointer(to.address() as usize).cast(), to.len(), at.cast_signed()) }
-        }
-        Step::Write { at, buffer, bytes } => {
-            let Some(from) = slice(buffer, bytes) else { return -libc::EFAULT };
-            // SAFETY: as above.
-            unsafe { libc::pwrite(fd, pointer(from.address() as usize).cast(), from.len(), at.cast_signed()) }
-        }
-        Step::WriteZeros { at, bytes } => {
-            let length = bytes.min(ZERO_BYTES) as usize;
-            // SAFETY: `length` bytes of static memory are read.
-            unsafe { libc::pwrite(fd, ZEROS.0.as_ptr().cast(), length, at.cast_signed()) }
-        }
-        Step::Sync => return file.sync_data().map_or_else(|error| -error.raw_os_error().unwrap_or(libc::EIO), |()| 0),
-        // SAFETY: numbers only.
-        Step::Fallocate { how, at, bytes } => unsafe {
-            libc::fallocate(fd, mode(how), at.cast_signed(), bytes.cast_signed()) as isize
-        },
+    let slice = |buffer, bytes: u32| {
+        buffers.and_then(|all| all.slice(buffer, bytes as usize).ok()).ok_or(io::Error::from_raw_os_error(libc::EFAULT))
     };
-    if moved < 0 {
-        return -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+    let done = match step {
+        Step::Read { at, buffer, bytes } => slice(buffer, bytes).and_then(|to| read(file, &to, at)),
+        Step::Write { at, buffer, bytes } => slice(buffer, bytes).and_then(|from| write(file, &from, at)),
+        Step::WriteZeros { at, bytes } => file.write_at(&ZEROS.0[..bytes.min(ZERO_BYTES) as usize], at),
+        Step::Sync => file.sync_data().map(|()| 0),
+        Step::Fallocate { how, at, bytes } => {
+            fallocate(file, mode(how), at, bytes).map(|()| 0).map_err(io::Error::from)
+        }
+    };
+    match done {
+        // Lengths have 32 bits, and one call moves at most 2 GiB - 4 KiB (read(2)).
+        Ok(moved) => i32::try_from(moved).unwrap_or(i32::MAX),
+        Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
     }
-    // Lengths have 32 bits, and one call moves at most 2 GiB - 4 KiB (read(2)).
-    i32::try_from(moved).unwrap_or(i32::MAX)
+}
+
+/// pread(2): no safe call takes memory that a device may change, since there is no slice of it.
+fn read(file: &File, to: &DeviceMemory, at: u64) -> io::Result<usize> {
+    let into = pointer(to.address() as usize).cast();
+    // SAFETY: `to` is mapped for the length of the call, and only ever accessed as memory that a device changes.
+    moved(unsafe { libc::pread(file.as_raw_fd(), into, to.len(), at.cast_signed()) })
+}
+
+/// pwrite(2), for the same reason.
+fn write(file: &File, from: &DeviceMemory, at: u64) -> io::Result<usize> {
+    let bytes = pointer(from.address() as usize).cast();
+    // SAFETY: `from` is mapped for the length of the call, and only ever accessed as memory that a device changes.
+    moved(unsafe { libc::pwrite(file.as_raw_fd(), bytes, from.len(), at.cast_signed()) })
+}
+
+fn moved(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
