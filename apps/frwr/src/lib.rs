@@ -5,6 +5,7 @@
 mod address;
 pub mod check;
 mod command_line;
+pub mod error;
 mod failures;
 pub mod job;
 pub mod latency;
@@ -15,3 +16,4 @@ pub mod signals;
 pub mod watch;
 
 pub use command_line::{CommandLine, Task, mistaken};
+pub use error::Error;

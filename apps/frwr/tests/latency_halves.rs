@@ -3,9 +3,10 @@
 
 mod latency_harness;
 
+use frwr::Error;
 use frwr::latency::{
-    ConnectData, Invalidation, KeyKind, LatencyError, LatencyOutcome, LatencyReport, Operation, PROTOCOL_VERSION,
-    Parameters, PeerDoes, Quantity, Refusal, measure, measure_both, serve,
+    ConnectData, Invalidation, KeyKind, LatencyOutcome, LatencyReport, Operation, PROTOCOL_VERSION, Parameters,
+    PeerDoes, Quantity, Refusal, measure, measure_both, serve,
 };
 use frwr_engine::{
     ConnectionOptions, Event, MAX_INCOMING, OpenFailure, ResponseRequest, Submission,
@@ -41,13 +42,13 @@ const PLAIN: Parameters = Parameters {
     connections: 1,
 };
 
-fn client(fabric: &SoftFabric, profile: &str, arguments: &[&str]) -> Result<LatencyReport, LatencyError> {
+fn client(fabric: &SoftFabric, profile: &str, arguments: &[&str]) -> Result<LatencyReport, Error> {
     let config = config(&[&["10.0.0.1", "--warm-up", "0"], arguments].concat());
     let stop = AtomicBool::new(false);
     measure(device(fabric, profile), ADDRESS.parse().unwrap(), &config, &machine(), &stop, &mut |line| panic!("{line}"))
 }
 
-fn ok(report: Result<LatencyReport, LatencyError>, requests: u64) -> LatencyReport {
+fn ok(report: Result<LatencyReport, Error>, requests: u64) -> LatencyReport {
     let report = report.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((report.requests(), report.histogram.len()), (requests, requests));
     report
@@ -427,7 +428,7 @@ fn a_depth_that_the_send_queue_is_too_short_for_is_a_warning() {
 /// A device that is removed: connections fail before the kernel tells of it.
 #[test]
 fn a_run_on_a_device_that_was_removed_says_so() {
-    let gone = |error: LatencyError| {
+    let gone = |error: Error| {
         let line = error.to_string();
         assert_eq!((error.name(), error.exit_code()), ("device_gone", 1), "{line}");
         assert!(line.contains("is gone") && !line.contains('\n'), "{line}");
@@ -462,7 +463,7 @@ fn a_run_on_a_device_that_was_removed_says_so() {
 }
 
 /// A peer that listens, and answers every connect request by rejecting it with these bytes.
-fn rejected_with(bytes: &'static [u8]) -> LatencyError {
+fn rejected_with(bytes: &'static [u8]) -> Error {
     let fabric = SoftFabric::new();
     let mut raw = Raw::new(&fabric, 1);
     raw.listen();

@@ -1,8 +1,8 @@
 //! `frwr serve --config` and its command line: what is understood, and what is refused with line and key.
 
 use clap::Parser as _;
-use frwr::runner::{MediumConfig, NamespaceConfig, RunError, ServeConfig, SubsystemConfig};
-use frwr::{CommandLine, Task};
+use frwr::runner::{MediumConfig, NamespaceConfig, ServeConfig, SubsystemConfig};
+use frwr::{CommandLine, Error, Task};
 use frwr_nvmf::controller::AllowedHosts;
 use frwr_nvmf::storage::{Backing, MediumKind};
 use frwr_support::storage_harness::disks::{LoopDevice, skipped};
@@ -29,13 +29,13 @@ impl Written {
     }
 }
 
-fn serve(arguments: &[&str]) -> Result<ServeConfig, RunError> {
+fn serve(arguments: &[&str]) -> Result<ServeConfig, Error> {
     let line = CommandLine::try_parse_from([&["frwr", "serve"], arguments].concat()).unwrap();
     let Some(Task::Serve(arguments)) = line.task else { panic!("not serve") };
     ServeConfig::new(arguments)
 }
 
-fn parsed(text: &str) -> Result<ServeConfig, RunError> {
+fn parsed(text: &str) -> Result<ServeConfig, Error> {
     serve(&["--config", Written::new(text).text()])
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     client::Extent,
-    error::LatencyError,
+    failure::{combination, excess},
     parameters::{
         Invalidation, KeyKind, MAX_ALL_CONNECTIONS, MAX_BATCH, MAX_CONNECTIONS, MAX_DEPTH, MAX_RANGES, MAX_SEGMENTS,
         MAX_SEND_BYTES, MAX_SIZE, Operation, Parameters, PeerDoes, SIZE_GRAIN,
@@ -12,10 +12,13 @@ use super::{
     schedule::Doorbells,
     silence::CLIENT_SILENCE,
 };
-use crate::address::{self, AddressError, Purpose};
 use crate::runner::{
     DeviceArguments, MAX_RUNTIME_SECONDS, Pages, RdmaDeviceConfig, RegistrationKind, bytes_with_unit, check_address,
     range, whole,
+};
+use crate::{
+    Error,
+    address::{self, AddressError, Purpose},
 };
 use clap::Parser;
 use core::{num::NonZeroU64, str::FromStr, time::Duration};
@@ -315,14 +318,19 @@ impl LatencyConfig {
     /// Checks arguments.
     ///
     /// # Errors
-    /// [`LatencyError`] names limit, value and remedy.
-    pub fn new(arguments: Arguments) -> Result<Self, LatencyError> {
+    /// [`Error`] names limit, value and remedy.
+    pub fn new(arguments: Arguments) -> Result<Self, Error> {
         let device = device(&arguments.device)?;
         let role = role(&arguments, &device)?;
         if role == Role::Server
             && let Some(option) = arguments.said_of_client.option()
         {
-            return Err(LatencyError::OfClient { option });
+            let whose =
+                "is the client's to decide, and without HOST this is the server, which does what clients ask for";
+            return Err(combination(
+                &option,
+                format!("{whose}; leave it out, or name HOST, or --one-process for both"),
+            ));
         }
         check_key(&arguments)?;
         let sizes = if arguments.all { all_sizes(&arguments) } else { arguments.size.0.clone() };
@@ -363,7 +371,7 @@ impl LatencyConfig {
             connections,
         };
         for &size in &sizes {
-            Parameters { size, ..parameters }.check().map_err(LatencyError::Excess)?;
+            Parameters { size, ..parameters }.check().map_err(excess)?;
         }
         let extent = match arguments.iterations {
             Some(iterations) => Extent::Requests(iterations.get()),
@@ -415,7 +423,7 @@ impl LatencyConfig {
     }
 
     /// What is measured, for so many cores.
-    pub(super) fn for_cores(&self, cores: usize, remote_invalidation: bool) -> Result<Parameters, LatencyError> {
+    pub(super) fn for_cores(&self, cores: usize, remote_invalidation: bool) -> Result<Parameters, Error> {
         // Both are bounded far below 2^16.
         let connections = (self.parameters.connections).saturating_mul(cores as u16);
         let invalidation = match (self.chosen, remote_invalidation) {
@@ -425,7 +433,7 @@ impl LatencyConfig {
         };
         let parameters = Parameters { connections, invalidation, ..self.parameters };
         range("connections of all cores", connections.into(), 1, MAX_ALL_CONNECTIONS.into())?;
-        parameters.check().map_err(LatencyError::Excess)?;
+        parameters.check().map_err(excess)?;
         Ok(parameters)
     }
 }
@@ -447,10 +455,6 @@ fn port_of_host(host: &str) -> Option<u16> {
     }
 }
 
-pub(super) fn combination(flag: &'static str, why: impl Into<String>) -> LatencyError {
-    LatencyError::Combination { flag, why: why.into() }
-}
-
 /// The key where nobody chose one.
 fn default_key(operation: Operation) -> KeyKind {
     match operation {
@@ -461,7 +465,7 @@ fn default_key(operation: Operation) -> KeyKind {
 }
 
 /// What keys an operation may have, and who may kill them.
-fn check_key(arguments: &Arguments) -> Result<(), LatencyError> {
+fn check_key(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { op, key, invalidate, batch, .. } = arguments;
     let is_request = *op == Operation::Request;
     match (op, key) {
@@ -532,7 +536,7 @@ fn is_soft(device: &DeviceArguments) -> bool {
     device.device.as_deref().is_none_or(|name| name == "soft" || name.starts_with("soft:"))
 }
 
-fn device(arguments: &DeviceArguments) -> Result<DeviceChoice, LatencyError> {
+fn device(arguments: &DeviceArguments) -> Result<DeviceChoice, Error> {
     if arguments.device.as_deref() == Some("") {
         return Err(combination("--device", "is empty; name soft, or an RDMA device (`frwr check` lists them)"));
     }
@@ -566,7 +570,7 @@ fn device(arguments: &DeviceArguments) -> Result<DeviceChoice, LatencyError> {
     Ok(DeviceChoice::Soft(profile))
 }
 
-fn role(arguments: &Arguments, device: &DeviceChoice) -> Result<Role, LatencyError> {
+fn role(arguments: &Arguments, device: &DeviceChoice) -> Result<Role, Error> {
     match (&arguments.host, device) {
         (Some(_), DeviceChoice::Soft(_)) => {
             let why = "is soft: the software NIC lives inside one process; leave HOST out, or name an RDMA device";
@@ -585,7 +589,7 @@ fn role(arguments: &Arguments, device: &DeviceChoice) -> Result<Role, LatencyErr
     }
 }
 
-fn placement(device: &DeviceArguments, role: &Role) -> Result<Option<Placement>, LatencyError> {
+fn placement(device: &DeviceArguments, role: &Role) -> Result<Option<Placement>, Error> {
     let placement = device.placement(MAX_REACTORS)?;
     let cores = placement.as_ref().map_or(1, crate::runner::reactors);
     if *role == Role::Both && cores > 1 && !cores.is_multiple_of(2) {

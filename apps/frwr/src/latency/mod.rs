@@ -10,7 +10,7 @@ mod command_line;
 mod cores;
 mod counters;
 mod desk;
-mod error;
+mod failure;
 mod files;
 mod layout;
 mod message;
@@ -35,7 +35,6 @@ mod sweep;
 mod warnings;
 
 pub use command_line::{Address, Arguments, DEFAULT_PORT, DeviceChoice, LatencyConfig, Role, Seconds, Sizes};
-pub use error::{Failure, LatencyError};
 pub use files::ResultFiles;
 pub use parameters::{
     ConnectData, DecodeError, Excess, Invalidation, KeyKind, MAX_ALL_CONNECTIONS, MAX_BATCH, MAX_BUFFER_BYTES,

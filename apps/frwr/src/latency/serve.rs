@@ -5,7 +5,6 @@ use super::{
     board::Board,
     command_line::LatencyConfig,
     desk::{Desk, News},
-    error::LatencyError,
     parameters::{Invalidation, KeyKind, Operation, PROTOCOL_VERSION, Parameters, PeerDoes, Refusal},
     run::{or_removed, registration},
     server::{ServerPlan, ServerSide},
@@ -13,9 +12,10 @@ use super::{
     warnings::about_cores,
 };
 use crate::{
+    Error,
     check::Machine,
     failures,
-    runner::{RunError, Trace, ended, finish_traces, for_target, leave, reactors},
+    runner::{Trace, cannot_listen, ended, finish_traces, for_target, leave, reactors},
     signals::Asked,
     watch::{Patrol, Watch},
 };
@@ -79,15 +79,15 @@ impl LatencyServerReport {
 /// than there is. `say` is told that it listens, and of each client.
 ///
 /// # Errors
-/// [`LatencyError`].
+/// [`Error`].
 pub fn serve<D: Device>(
-    open: &mut dyn FnMut() -> Result<D, LatencyError>,
+    open: &mut dyn FnMut() -> Result<D, Error>,
     address: SocketAddr,
     config: &LatencyConfig,
     machine: &Machine,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<LatencyServerReport, LatencyError>
+) -> Result<LatencyServerReport, Error>
 where
     D::Port: Send + 'static,
 {
@@ -100,7 +100,7 @@ where
         let wanted = match session.run(open()?, &mut report, &mut keys, say) {
             Ok(wanted) => wanted,
             // What one client asks for is too much here: the others get what there is.
-            Err(error) if capacity != FIRST && is_for_lack_of_room(&error) => {
+            Err(error) if capacity != FIRST && error.is_for_lack_of_room() => {
                 say(&format!("no room for what the client asks for: {error}"));
                 unaffordable = Some(capacity);
                 Some(FIRST)
@@ -115,11 +115,6 @@ where
             }
         }
     }
-}
-
-/// Less would do.
-fn is_for_lack_of_room(error: &LatencyError) -> bool {
-    matches!(error, LatencyError::Run(RunError::Launch { .. } | RunError::Port(_) | RunError::MemoryRefused { .. }))
 }
 
 /// A time with the same room.
@@ -144,7 +139,7 @@ impl Session<'_> {
         report: &mut LatencyServerReport,
         keys: &mut Option<Trace>,
         say: &mut dyn FnMut(&str),
-    ) -> Result<Option<Parameters>, LatencyError>
+    ) -> Result<Option<Parameters>, Error>
     where
         D::Port: Send + 'static,
     {
@@ -173,7 +168,7 @@ impl Session<'_> {
         let (watch, mut patrol) = (Watch::begin(), Patrol::default());
         let threads = match sides.launch(machine.topology.clone(), placement, &board, &desk, asked, say) {
             Ok(threads) => threads,
-            Err(error) => return Err(leave(error, control).into()),
+            Err(error) => return Err(leave(error, control)),
         };
         let cpus: Vec<_> = threads.cpus().collect();
         keys.iter_mut().for_each(|keys| keys.started(&cpus));
@@ -195,14 +190,14 @@ impl Session<'_> {
             });
         let of_cores = match ended(threads, driven) {
             Ok(of_cores) => of_cores,
-            Err(error) if error.leaves_a_core() => return Err(leave(error, control).into()),
-            Err(error) => return Err(or_removed(error.into(), &control)),
+            Err(error) if error.leaves_a_core() => return Err(leave(error, control)),
+            Err(error) => return Err(or_removed(error, &control)),
         };
         tell(&desk, say);
         let mut engines = Statistics::default();
         for ended in of_cores {
             let Finished { core, context, report: reactor } =
-                ended.map_err(|error| or_removed(RunError::from(error).into(), &control))?;
+                ended.map_err(|error| or_removed(error.into(), &control))?;
             engines = engines + context.engine();
             report.commands += context.server.as_ref().map_or(0, ServerSide::served);
             report.undrained.extend(reactor.undrained.iter().map(|name| format!("reactor {core}: {name}")));
@@ -211,7 +206,7 @@ impl Session<'_> {
         keys.iter_mut().try_for_each(|keys| keys.ended(engines.trace_records_dropped))?;
         report.clients += desk.clients();
         match desk.listening() {
-            None => Err(or_removed(RunError::Listen { address, reason: desk.cannot_listen() }.into(), &control)),
+            None => Err(or_removed(cannot_listen(address, desk.cannot_listen()), &control)),
             Some(_) => Ok(desk.wanted()),
         }
     }

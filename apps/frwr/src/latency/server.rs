@@ -16,7 +16,7 @@ use super::{
     silence::Vigil,
     slots::stamp,
 };
-use crate::runner::{SetupError, map};
+use crate::{Error, runner::map};
 use core::time::Duration;
 use frwr_engine::{
     AnnounceError, Chunk, ConnectionId, CoreLink, DisconnectCause, Engine, Event, FetchRequest, Message, OpenError,
@@ -178,13 +178,7 @@ pub(super) struct ServerSide<P: Port> {
 
 impl<P: Port> ServerSide<P> {
     /// Makes everything on the calling core, and begins to listen.
-    pub(super) fn new(
-        port: P,
-        link: CoreLink,
-        plan: ServerPlan,
-        node: Option<u32>,
-        desk: Desk,
-    ) -> Result<Self, SetupError> {
+    pub(super) fn new(port: P, link: CoreLink, plan: ServerPlan, node: Option<u32>, desk: Desk) -> Result<Self, Error> {
         let options = plan::server(&plan.capacity, plan.connections, &plan.capabilities);
         let data_bytes = plan::data_bytes(&plan.capacity, plan.connections);
         let bytes = Engine::<P>::region_bytes(&options, &plan.capabilities)? + data_bytes + SLACK;
@@ -192,9 +186,9 @@ impl<P: Port> ServerSide<P> {
         let message = vec![0; options.message_bytes as usize].into();
         let mut engine = Engine::new(port, link, &mut region, options, &plan.capabilities)?;
         let data = region.carve(data_bytes, PAGE)?.into_device_memory();
-        let memory = engine.add_memory(data.clone()).map_err(|error| SetupError::Namespace(error.to_string()))?;
+        let memory = engine.add_memory(data.clone()).map_err(Error::setup)?;
         // Control's lane is empty: it takes the first messages.
-        engine.listen(plan.address).map_err(|error| SetupError::Namespace(error.to_string()))?;
+        engine.listen(plan.address).map_err(Error::setup)?;
         Ok(Self {
             engine,
             desk,

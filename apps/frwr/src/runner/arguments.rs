@@ -1,7 +1,9 @@
 //! What the loop, `serve` and `load` are told in the same words, and how it is checked.
 
-use super::error::RunError;
-use crate::address::{self, Purpose};
+use crate::{
+    Error,
+    address::{self, Purpose},
+};
 use clap::{Args, ValueEnum};
 use frwr_mempool::region::{PagePolicy, PageSize};
 use frwr_nvmf::controller::MAX_BUFFER_BYTES;
@@ -97,21 +99,24 @@ impl Pages {
 
 impl CommonArguments {
     /// Checks the numbers; blocks have `most` bytes at most.
-    pub(super) fn check(&self, most: u32) -> Result<(), RunError> {
+    pub(super) fn check(&self, most: u32) -> Result<(), Error> {
         check_block_size(self.block_size, most)
     }
 }
 
-pub(super) fn check_block_size(value: u32, most: u32) -> Result<(), RunError> {
+pub(super) fn check_block_size(value: u32, most: u32) -> Result<(), Error> {
     if !value.is_power_of_two() || !(MIN_BLOCK_BYTES..=most).contains(&value) {
-        return Err(RunError::BlockSize { value, least: MIN_BLOCK_BYTES, most });
+        let text = format!(
+            "--block-size is {value}: must be a power of two from {MIN_BLOCK_BYTES} to {most}; 4096 suits most"
+        );
+        return Err(Error::usage("block_size", text));
     }
     Ok(())
 }
 
 impl JobArguments {
     /// Checks the numbers.
-    pub(super) fn check(&self) -> Result<(), RunError> {
+    pub(super) fn check(&self) -> Result<(), Error> {
         range("--queue-depth", self.queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
         range("--runtime", self.runtime, 0, MAX_RUNTIME_SECONDS)?;
         range("--read-share", self.read_share.unwrap_or(0).into(), 0, 100)
@@ -157,8 +162,8 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Refuses an address that no connection can use.
-pub(crate) fn check_address(flag: &'static str, address: SocketAddr, purpose: Purpose) -> Result<(), RunError> {
-    address::check(address, purpose).map_err(|error| RunError::Address { flag, address, reason: error.to_string() })
+pub(crate) fn check_address(flag: &str, address: SocketAddr, purpose: Purpose) -> Result<(), Error> {
+    address::check(address, purpose).map_err(|reason| Error::usage("address", format!("{flag} is {address}: {reason}")))
 }
 
 /// A parser of whole numbers. What does not even fit the type is told the limits here, everything else by [`range`].
@@ -169,6 +174,10 @@ pub(crate) fn whole<T: TryFrom<u64>>(least: u64, most: u64) -> impl Fn(&str) -> 
     }
 }
 
-pub(crate) fn range(flag: &'static str, value: u64, least: u64, most: u64) -> Result<(), RunError> {
-    if (least..=most).contains(&value) { Ok(()) } else { Err(RunError::Range { flag, value, least, most }) }
+pub(crate) fn range(flag: &str, value: u64, least: u64, most: u64) -> Result<(), Error> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    let text = format!("{flag} is {value}: must be from {least} to {most}; choose a value inside");
+    Err(Error::usage("out_of_range", text))
 }

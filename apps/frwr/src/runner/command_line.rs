@@ -2,14 +2,15 @@
 
 use super::{
     arguments::{CommonArguments, JobArguments},
-    error::RunError,
+    device_arguments::core_list,
 };
+use crate::Error;
 use clap::{Args, ValueEnum};
 use core::time::Duration;
 use frwr_engine::provider::soft::SoftProfile;
 use frwr_mempool::region::PagePolicy;
 use frwr_nvmf::storage::MAX_BLOCK_BYTES;
-use frwr_reactor::{CoreList, Placement};
+use frwr_reactor::Placement;
 use std::path::PathBuf;
 
 /// Share of reads in a mixed load unless another one is asked for, in percent.
@@ -107,14 +108,17 @@ impl Config {
     /// Checks arguments.
     ///
     /// # Errors
-    /// [`RunError`] names limit, value and remedy.
-    pub fn new(arguments: Arguments) -> Result<Self, RunError> {
+    /// [`Error`] names limit, value and remedy.
+    pub fn new(arguments: Arguments) -> Result<Self, Error> {
         let Arguments { file, device, cores, common, job, inject } = arguments;
         job.check()?;
         common.check(MAX_BLOCK_BYTES)?;
         let file = match file {
             Some(file) => file,
-            None => std::env::current_exe().map_err(|source| RunError::OwnExecutable { source })?,
+            None => std::env::current_exe().map_err(|source| {
+                let text = format!("the path of this executable is unknown ({source}); name a file to move");
+                Error::failed("own_executable", text)
+            })?,
         };
         Ok(Self {
             file,
@@ -135,8 +139,14 @@ impl Config {
     }
 }
 
-fn profile(device: &str) -> Result<SoftProfile, RunError> {
-    let unknown = || RunError::Device { value: device.to_owned() };
+fn profile(device: &str) -> Result<SoftProfile, Error> {
+    let unknown = || {
+        let text = format!(
+            "--device is {device:?}: must be soft or soft:PROFILE with PROFILE one of reg_mr, window, umr, umr:fixed-key, rxe; \
+             RDMA devices are used by `frwr serve` and `frwr load`"
+        );
+        Error::usage("unknown_device", text)
+    };
     match device.split_once(':') {
         None if device == "soft" => Ok(SoftProfile::RegMr),
         Some(("soft", name)) => name.parse().map_err(|_| unknown()),
@@ -144,13 +154,16 @@ fn profile(device: &str) -> Result<SoftProfile, RunError> {
     }
 }
 
-fn placement(list: &str) -> Result<Placement, RunError> {
+fn placement(list: &str) -> Result<Placement, Error> {
     if list == "unpinned" {
         return Ok(Placement::Unpinned { reactors: 2 });
     }
-    let cores: CoreList = list.parse().map_err(|source| RunError::CoreList { source })?;
-    match cores.cores().len() {
-        1 | 2 => Ok(Placement::Cores(cores.cores().to_vec())),
-        count => Err(RunError::CoreCount { value: count }),
+    let cores = core_list(list)?;
+    match cores.len() {
+        1 | 2 => Ok(Placement::Cores(cores)),
+        count => {
+            let text = "the job uses 1 or 2, one for the target and one for the host; name two";
+            Err(Error::usage("core_count", format!("--cores names {count} cores: {text}")))
+        }
     }
 }

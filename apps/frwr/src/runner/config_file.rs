@@ -5,14 +5,13 @@ use super::{
         MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, Pages, address, bytes_with_unit, check_address, check_block_size, range,
     },
     device_arguments::{DeviceArguments, RegistrationKind},
-    error::RunError,
     namespaces::{MediumConfig, NamespaceConfig, SubsystemConfig, served_twice},
     serve_command::{
         DEFAULT_HOSTS, DEFAULT_IN_CAPSULE, DEFAULT_IO_QUEUES, DEFAULT_MAX_SILENCE, DEFAULT_MAX_TRANSFER,
         DEFAULT_QUEUE_DEPTH, ServeConfig, check_max_transfer, check_queues, check_shared_receives, check_subsystem,
     },
 };
-use crate::address::Purpose;
+use crate::{Error, address::Purpose};
 use clap::ValueEnum as _;
 use core::time::Duration;
 use frwr_engine::provider::ConnectionParameters;
@@ -134,15 +133,20 @@ const SIZE_HELP: &str = "must be a number of bytes, or one with K, M, G or T beh
 /// Reads and checks a file.
 ///
 /// # Errors
-/// [`RunError::ConfigFile`] where it cannot be read, [`RunError::Config`] with its line.
-pub(super) fn read(path: &Path) -> Result<ServeConfig, RunError> {
-    let unreadable = |source| RunError::ConfigFile { path: path.to_owned(), source };
+/// It cannot be read, or says something that cannot be, which is told with its line.
+pub(super) fn read(path: &Path) -> Result<ServeConfig, Error> {
+    let unreadable = |source: io::Error| {
+        let text = format!("--config: {path:?} cannot be read ({source}); name a readable file in TOML");
+        Error::failed("config_file", text)
+    };
     // A pipe has no size before it was read, and what writes to it may never end.
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(unreadable)?;
     file.take(MAX_CONFIG_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > MAX_CONFIG_BYTES {
-        return Err(RunError::ConfigTooLong { path: path.to_owned(), most: MAX_CONFIG_BYTES });
+        let remedy = "name a file in TOML, as docs/config.md says";
+        let text = format!("--config: {path:?} has more than {MAX_CONFIG_BYTES} bytes; {remedy}");
+        return Err(Error::usage("config_file", text));
     }
     range("the size of --config", bytes.len() as u64, 1, MAX_CONFIG_BYTES)?;
     let text =
@@ -150,7 +154,7 @@ pub(super) fn read(path: &Path) -> Result<ServeConfig, RunError> {
     parse(path, &text)
 }
 
-fn parse(path: &Path, text: &str) -> Result<ServeConfig, RunError> {
+fn parse(path: &Path, text: &str) -> Result<ServeConfig, Error> {
     let source = Source { path, text };
     let tables: Tables = toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(1, |span| source.line(span.start));
@@ -198,7 +202,7 @@ fn for_people(message: &str) -> String {
 }
 
 /// What is outside of subsystems, checked by the rules of the command line.
-fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConfig, RunError> {
+fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConfig, Error> {
     let defaults = ConnectionParameters::default();
     let device = DeviceArguments {
         device: Some(tables.device.clone()),
@@ -216,7 +220,10 @@ fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConf
         cores: tables.cores.clone(),
     };
     let pages = tables.pages.as_deref().unwrap_or("auto");
-    let pages = Pages::from_str(pages, false).map_err(|_| RunError::Pages { value: pages.to_owned() })?;
+    let pages = Pages::from_str(pages, false).map_err(|_| {
+        let remedy = "must be auto, 2M, 1G, system, transparent or plain; leave it out for auto";
+        Error::usage("pages", format!("--pages is {pages:?}: {remedy}"))
+    })?;
     let queue_depth = tables.queue_depth.unwrap_or(DEFAULT_QUEUE_DEPTH);
     let hosts = tables.hosts.unwrap_or(DEFAULT_HOSTS);
     let io_queues = tables.io_queues.unwrap_or(DEFAULT_IO_QUEUES);
@@ -264,7 +271,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn subsystem(&self, table: &Spanned<SubsystemTable>) -> Result<SubsystemConfig, RunError> {
+    fn subsystem(&self, table: &Spanned<SubsystemTable>) -> Result<SubsystemConfig, Error> {
         let line = self.line(table.span().start);
         let SubsystemTable { nqn, allowed_hosts, serial, namespace } = table.as_ref();
         let name = |key: &str, text: &str| {
@@ -290,7 +297,7 @@ impl Source<'_> {
         })
     }
 
-    fn namespace(&self, table: &Spanned<NamespaceTable>) -> Result<NamespaceConfig, RunError> {
+    fn namespace(&self, table: &Spanned<NamespaceTable>) -> Result<NamespaceConfig, Error> {
         let line = self.line(table.span().start);
         let table = table.as_ref();
         let block_bytes = table.block_size.unwrap_or(DEFAULT_BLOCK_BYTES);
@@ -321,23 +328,23 @@ impl Source<'_> {
         Ok(NamespaceConfig { medium, block_bytes, read_only: table.read_only.unwrap_or(false) })
     }
 
-    fn counted(&self, key: &str, least: usize, count: usize, most: usize) -> Result<(), RunError> {
+    fn counted(&self, key: &str, least: usize, count: usize, most: usize) -> Result<(), Error> {
         self.counted_at(1, key, least, count, most)
     }
 
-    fn counted_at(&self, line: usize, key: &str, least: usize, count: usize, most: usize) -> Result<(), RunError> {
+    fn counted_at(&self, line: usize, key: &str, least: usize, count: usize, most: usize) -> Result<(), Error> {
         if (least..=most).contains(&count) {
             return Ok(());
         }
         Err(self.error(line, &format!("{key}: there are {count}: must be from {least} to {most}; add or remove some")))
     }
 
-    fn error(&self, line: usize, reason: &str) -> RunError {
-        RunError::Config { path: self.path.to_owned(), line, reason: reason.to_owned() }
+    fn error(&self, line: usize, reason: &str) -> Error {
+        Error::usage("config", format!("{}:{line}: {reason}", self.path.display()))
     }
 
     /// An error of the command line, in the words of the file: `--queue-depth` is `queue_depth` here.
-    fn of_key(&self, from: usize, error: RunError) -> RunError {
+    fn of_key(&self, from: usize, error: Error) -> Error {
         let text = error.to_string();
         let Some(flag) = text.split([' ', ':']).find_map(|word| word.strip_prefix("--")) else {
             return self.error(from, &text);

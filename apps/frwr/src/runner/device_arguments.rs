@@ -1,12 +1,10 @@
 //! Which RDMA device `serve` and `load` use, and how.
 
-use super::{
-    arguments::{range, whole},
-    error::RunError,
-};
+use super::arguments::{range, whole};
+use crate::Error;
 use clap::{Args, ValueEnum};
 use frwr_engine::provider::ConnectionParameters;
-use frwr_reactor::{CoreList, Placement};
+use frwr_reactor::{CoreList, CoreListError, CpuId, Placement};
 
 /// Path MTUs of InfiniBand and RoCE, in bytes (IBTA 1.4, table 45).
 const MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
@@ -106,17 +104,22 @@ pub struct RdmaDeviceConfig {
 
 impl DeviceArguments {
     /// The device.
-    pub(crate) fn device(&self) -> Result<RdmaDeviceConfig, RunError> {
+    pub(crate) fn device(&self) -> Result<RdmaDeviceConfig, Error> {
         // Required by `load`, and by `serve` without --config.
         let device = self.device.clone().unwrap_or_default();
         if device.is_empty() || device == "soft" || device.starts_with("soft:") {
-            return Err(RunError::SoftDevice { value: device });
+            let text = format!(
+                "--device is {device:?}: the software NIC lives inside one process; name an RDMA device (`frwr check` lists \
+                 them), or run `frwr FILE` without serve or load"
+            );
+            return Err(Error::usage("soft_device", text));
         }
         range("--ib-port", self.ib_port.into(), 1, u8::MAX.into())?;
         range("--ack-timeout", self.ack_timeout.unwrap_or(0).into(), 0, MAX_ACK_TIMEOUT.into())?;
         range("--inline-size", self.inline_size.unwrap_or(0).into(), 0, MAX_INLINE_SIZE.into())?;
         if let Some(value) = self.mtu.filter(|mtu| !MTUS.contains(mtu)) {
-            return Err(RunError::Mtu { value });
+            let text = format!("--mtu is {value}: must be 256, 512, 1024, 2048 or 4096; leave it out for the port's");
+            return Err(Error::usage("mtu", text));
         }
         let Self { gid_index, mtu, traffic_class, ack_timeout, inline_size, registration, .. } = *self;
         let (port, thread_domains) = (self.ib_port, !self.no_thread_domains);
@@ -134,7 +137,7 @@ impl DeviceArguments {
     }
 
     /// What its connections negotiate.
-    pub(crate) fn parameters(&self) -> Result<ConnectionParameters, RunError> {
+    pub(crate) fn parameters(&self) -> Result<ConnectionParameters, Error> {
         range("--retry-count", self.retry_count.into(), 0, MAX_RETRIES.into())?;
         range("--rnr-retry-count", self.rnr_retry_count.into(), 0, MAX_RETRIES.into())?;
         let (retry_count, rnr_retry_count) = (self.retry_count, self.rnr_retry_count);
@@ -142,20 +145,35 @@ impl DeviceArguments {
     }
 
     /// Where the reactors go, `most` at most; `None` lets the machine decide.
-    pub(crate) fn placement(&self, most: usize) -> Result<Option<Placement>, RunError> {
+    pub(crate) fn placement(&self, most: usize) -> Result<Option<Placement>, Error> {
         let Some(list) = self.cores.as_deref() else { return Ok(None) };
         let (placement, value) = match unpinned(list) {
             Some(reactors) => (Placement::Unpinned { reactors }, reactors),
             None => {
-                let cores: CoreList = list.parse().map_err(|source| RunError::CoreList { source })?;
-                (Placement::Cores(cores.cores().to_vec()), cores.cores().len())
+                let cores = core_list(list)?;
+                let count = cores.len();
+                (Placement::Cores(cores), count)
             }
         };
         if !(1..=most).contains(&value) {
-            return Err(RunError::Cores { value, most });
+            let text = format!("--cores names {value} cores: must be 1 to {most}; name as many");
+            return Err(Error::usage("core_count", text));
         }
         Ok(Some(placement))
     }
+}
+
+/// Numbers of cores.
+pub(super) fn core_list(list: &str) -> Result<Vec<CpuId>, Error> {
+    let wrong = |error: CoreListError| {
+        // Where somebody wrote a word, it may have been meant for the one that there is.
+        let or_unpinned = match error {
+            CoreListError::NotANumber { .. } | CoreListError::Empty => ", or `unpinned`",
+            _ => "",
+        };
+        Error::usage("core_list", format!("--cores: {error}{or_unpinned}"))
+    };
+    Ok(list.parse::<CoreList>().map_err(wrong)?.cores().to_vec())
 }
 
 /// A parser; which numbers there are is known to [`DeviceArguments::device`].

@@ -4,7 +4,6 @@
 use super::{
     command_line::{Config, Inject},
     depth::Depth,
-    error::RunError,
     load_file::{LoadedFile, load},
     main_loop::{MainLoop, ended, leave},
     media_watch::MediaWatch,
@@ -15,8 +14,8 @@ use super::{
     start::{Beginning, Sides, for_both, launch, open, reactors},
     trace::{self, OF_KEYS, OF_PORT, RING_RECORDS, Trace, check_path},
 };
-use crate::signals::Asked;
 use crate::watch::{Lookout, with_neighbours};
+use crate::{Error, signals::Asked};
 use core::num::NonZeroU64;
 use frwr_engine::{
     control::Control,
@@ -36,8 +35,8 @@ const SKIP_EVERY: u64 = 40;
 /// Runs the main job. `say` gets the lines of progress; `asked` may end the run early.
 ///
 /// # Errors
-/// [`RunError`]; a run that found something wrong returns its report.
-pub fn run(config: &Config, asked: &dyn Asked, say: &mut dyn FnMut(&str)) -> Result<RunReport, RunError> {
+/// [`Error`]; a run that found something wrong returns its report.
+pub fn run(config: &Config, asked: &dyn Asked, say: &mut dyn FnMut(&str)) -> Result<RunReport, Error> {
     let moved = ("the file to move", Some(config.file.as_path()));
     check_path(OF_PORT, config.trace.as_deref(), &[moved])?;
     check_path(OF_KEYS, config.trace_keys.as_deref(), &[moved, (OF_PORT, config.trace.as_deref())])?;
@@ -72,7 +71,7 @@ struct Move<'a> {
 
 impl Move<'_> {
     /// `tracing`: where records go, and the taps of the host's device.
-    fn run<H: Device>(self, target: SoftDevice, host: H, tracing: Option<(&Path, Taps)>) -> Result<RunReport, RunError>
+    fn run<H: Device>(self, target: SoftDevice, host: H, tracing: Option<(&Path, Taps)>) -> Result<RunReport, Error>
     where
         H::Port: Send + 'static,
     {

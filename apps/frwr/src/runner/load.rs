@@ -2,7 +2,6 @@
 
 use super::{
     depth::Depth,
-    error::RunError,
     load_command::LoadConfig,
     load_file::{LoadedFile, load as load_file},
     main_loop::{MainLoop, ended, leave, removed},
@@ -15,6 +14,7 @@ use super::{
     trace::{self, OF_KEYS, OF_PORT, RING_RECORDS, Trace, check_path},
 };
 use crate::{
+    Error,
     result_file::ResultFile,
     signals::Asked,
     watch::{Lookout, with_neighbours},
@@ -27,19 +27,19 @@ use frwr_engine::{
     },
 };
 use frwr_reactor::Topology;
-use std::path::Path;
+use std::{io, path::Path};
 
 /// Moves a namespace, or a file, over `device` from or to a target, and keeps a load going. `say` gets the lines of
 /// progress; `asked` may end the run early.
 ///
 /// # Errors
-/// [`RunError`]; a run that found something wrong returns its report.
+/// [`Error`]; a run that found something wrong returns its report.
 pub fn load<D: Device>(
     device: D,
     config: &LoadConfig,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<RunReport, RunError>
+) -> Result<RunReport, Error>
 where
     D::Port: Send + 'static,
 {
@@ -62,7 +62,7 @@ fn load_on<D: Device>(
     tracing: Option<(&Path, Taps)>,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<RunReport, RunError>
+) -> Result<RunReport, Error>
 where
     D::Port: Send + 'static,
 {
@@ -162,12 +162,17 @@ struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    fn new(path: &'a Path) -> Result<Self, RunError> {
-        let file = ResultFile::open(path).map_err(|source| RunError::Output { path: path.to_owned(), source })?;
+    fn new(path: &'a Path) -> Result<Self, Error> {
+        let file = ResultFile::open(path).map_err(|source| unwritable(path, &source))?;
         Ok(Self { file, path })
     }
 
-    fn write(self, bytes: &[u8]) -> Result<(), RunError> {
-        self.file.replace(bytes).map_err(|source| RunError::Output { path: self.path.to_owned(), source })
+    fn write(self, bytes: &[u8]) -> Result<(), Error> {
+        self.file.replace(bytes).map_err(|source| unwritable(self.path, &source))
     }
+}
+
+fn unwritable(path: &Path, source: &io::Error) -> Error {
+    let text = format!("--output: {path:?} cannot be written ({source}); name a file in a writable folder");
+    Error::failed("output_file", text)
 }

@@ -6,10 +6,9 @@ use super::{
     },
     command_line::DEFAULT_READ_SHARE,
     device_arguments::{DeviceArguments, RdmaDeviceConfig},
-    error::RunError,
     start::reactors,
 };
-use crate::address::Purpose;
+use crate::{Error, address::Purpose};
 use clap::Args;
 use core::time::Duration;
 use frwr_engine::provider::ConnectionParameters;
@@ -153,8 +152,8 @@ impl LoadConfig {
     /// Checks arguments.
     ///
     /// # Errors
-    /// [`RunError`] names limit, value and remedy.
-    pub fn new(arguments: LoadArguments) -> Result<Self, RunError> {
+    /// [`Error`] names limit, value and remedy.
+    pub fn new(arguments: LoadArguments) -> Result<Self, Error> {
         let LoadArguments { device, connect, file, output, bytes, expect_sha256, common, job, .. } = arguments;
         let (reconnects, io_timeout) = (arguments.reconnects, arguments.io_timeout);
         let (subsystem, host_nqn) = (arguments.subsystem, arguments.host_nqn);
@@ -164,7 +163,9 @@ impl LoadConfig {
         let placement = device.placement(MAX_CORES)?;
         let cores = placement.as_ref().map_or(1, reactors);
         if job.trace.is_some() && cores > 1 {
-            return Err(RunError::TraceCores { value: cores });
+            let text =
+                format!("--trace follows one core, and --cores names {cores}; name one core, or leave --trace out");
+            return Err(Error::usage("trace_cores", text));
         }
         range("--nsid", namespace.into(), 1, MAX_NAMESPACE.into())?;
         range("--queues", arguments.queues.into(), 1, MAX_QUEUES.into())?;
@@ -207,19 +208,25 @@ impl LoadConfig {
 }
 
 /// Writing blocks that are to stay what they were makes no sense.
-fn read_share(asked: Option<u8>, writes: bool) -> Result<u8, RunError> {
+fn read_share(asked: Option<u8>, writes: bool) -> Result<u8, Error> {
     match asked {
-        Some(value) if !writes && value < 100 => Err(RunError::ReadShare { value }),
+        Some(value) if !writes && value < 100 => {
+            let remedy = "must be 100 where the namespace is only read; give --file FILE to write";
+            Err(Error::usage("read_share", format!("--read-share is {value}: {remedy}")))
+        }
         Some(value) => Ok(value),
         None => Ok(if writes { DEFAULT_READ_SHARE } else { 100 }),
     }
 }
 
 /// 64 hexadecimal digits.
-fn digest(text: &str) -> Result<[u8; 32], RunError> {
+fn digest(text: &str) -> Result<[u8; 32], Error> {
     let mut digest = [0; 32];
     let whole = text.len() == 2 * digest.len() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let wrong = || RunError::ExpectedDigest { value: text.to_owned() };
+    let wrong = || {
+        let remedy = "must be 64 hexadecimal digits; `sha256sum FILE` prints them";
+        Error::usage("expected_digest", format!("--expect-sha256 is {text:?}: {remedy}"))
+    };
     if !whole {
         return Err(wrong());
     }

@@ -2,12 +2,13 @@
 
 use super::{
     cores::Core,
-    error::RunError,
     host_side::HostSide,
     load_file::hex,
+    remedy::no_session,
     report::{Compared, CoreReport, RunReport},
     target_side::TargetSide,
 };
+use crate::Error;
 use core::time::Duration;
 use frwr_engine::{control::ControlStatistics, provider::Port};
 use frwr_reactor::{Finished, RunningError};
@@ -35,7 +36,7 @@ pub(super) struct Subject {
 }
 
 impl<T: Port, H: Port> Outcome<T, H> {
-    pub(super) fn collect(ended: Vec<Result<Finished<Core<T, H>>, RunningError>>) -> Result<Self, RunError> {
+    pub(super) fn collect(ended: Vec<Result<Finished<Core<T, H>>, RunningError>>) -> Result<Self, Error> {
         let mut outcome = Self { targets: Vec::new(), hosts: Vec::new(), cores: Vec::new(), undrained: Vec::new() };
         for finished in ended {
             let Finished { core, context, report } = finished?;
@@ -68,20 +69,15 @@ impl<T: Port, H: Port> Outcome<T, H> {
         self,
         subject: Subject,
         control: ControlStatistics,
-    ) -> Result<(RunReport, HostSide<H>), RunError> {
+    ) -> Result<(RunReport, HostSide<H>), Error> {
         let mut hosts = self.hosts.into_iter();
-        let host = hosts.next().ok_or(RunError::Lost)?;
+        let host = hosts.next().ok_or_else(Error::lost)?;
         let others: Vec<HostSide<H>> = hosts.collect();
         if let Some(reason) = host.refusal() {
-            return Err(RunError::Unsuitable { reason: reason.to_owned() });
+            return Err(Error::failed("namespace", reason));
         }
         if let Some((attempts, failure)) = host.never_connected() {
-            return Err(RunError::NoSession {
-                address: subject.address,
-                attempts,
-                failure,
-                tries: "raise --reconnects",
-            });
+            return Err(no_session(subject.address, attempts, &failure, "raise --reconnects"));
         }
         let digest = host.job().and_then(|job| job.digest());
         let all = || core::iter::once(&host).chain(&others);

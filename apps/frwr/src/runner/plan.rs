@@ -2,7 +2,6 @@
 
 use super::{
     command_line::{Config, Inject},
-    error::RunError,
     host_side::HostPlan,
     job_plan::{JobPlan, Source},
     load_command::LoadConfig,
@@ -11,6 +10,7 @@ use super::{
     serve_command::ServeConfig,
     target_side::TargetPlan,
 };
+use crate::Error;
 use core::{num::NonZeroU64, time::Duration};
 use frwr_engine::{ReceiveQueues, provider::Capabilities};
 use frwr_nvmf::{
@@ -30,17 +30,17 @@ const HOST: &str = "nqn.2026-11.invalid.frwr:host";
 /// told as such.
 pub(super) const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 
-fn name(text: &str) -> Result<Nqn, RunError> {
-    Nqn::new(text).map_err(|error| RunError::Name(error.to_string()))
+fn name(text: &str) -> Result<Nqn, Error> {
+    Nqn::new(text).map_err(|error| Error::failed("name", format!("no NVMe qualified name: {error}")))
 }
 
 /// The subsystem of a command line, which `load` connects to.
-pub(super) fn default_subsystem() -> Result<Nqn, RunError> {
+pub(super) fn default_subsystem() -> Result<Nqn, Error> {
     name(SUBSYSTEM)
 }
 
 /// The discovery service's name, and the host's.
-pub(super) fn discovery_names(host: Option<&str>) -> Result<(Nqn, Nqn), RunError> {
+pub(super) fn discovery_names(host: Option<&str>) -> Result<(Nqn, Nqn), Error> {
     Ok((name(DISCOVERY_SUBSYSTEM)?, name(host.unwrap_or(HOST))?))
 }
 
@@ -81,7 +81,7 @@ pub(super) fn entries(queue_depth: u32) -> u16 {
     (queue_depth as u16 + 1).max(ADMIN_QUEUE_ENTRIES)
 }
 
-pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabilities) -> Result<TargetPlan, RunError> {
+pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabilities) -> Result<TargetPlan, Error> {
     let blocks = blocks(config.block_bytes, file);
     let mut options = TargetOptions::new(loop_address(), name(SUBSYSTEM)?);
     options.queue_entries = entries(config.queue_depth);
@@ -90,7 +90,7 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
     let corrupt_every = NonZeroU64::new(CORRUPT_EVERY.min(blocks));
     options.corrupt_reads = corrupt_every.filter(|_| config.inject == Some(Inject::CorruptData));
     let geometry = Geometry::new(blocks, config.block_bytes);
-    let geometry = geometry.map_err(|error| RunError::Unsuitable { reason: error.to_string() })?;
+    let geometry = geometry.map_err(|error| Error::failed("namespace", error.to_string()))?;
     let namespaces = vec![NamespacePlan::Memory { geometry, content: None, read_only: false }];
     let (name, serial) = (options.subsystem, SerialNumber::of_subsystem(&options.subsystem));
     let subsystems = vec![SubsystemPlan { name, hosts: AllowedHosts::Any, serial, namespaces }];
@@ -105,7 +105,7 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
     })
 }
 
-pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabilities) -> Result<HostPlan, RunError> {
+pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabilities) -> Result<HostPlan, Error> {
     let mut options = HostOptions::new(loop_address(), name(SUBSYSTEM)?, name(HOST)?);
     options.queue_depth = config.queue_depth as u16;
     options.remote_invalidation = config.remote_invalidate;
@@ -129,7 +129,7 @@ pub(super) fn served(
     config: &ServeConfig,
     of_cores: Vec<Vec<SubsystemPlan>>,
     capabilities: &Capabilities,
-) -> Result<Vec<TargetPlan>, RunError> {
+) -> Result<Vec<TargetPlan>, Error> {
     // Not looked at where subsystems are given, as here.
     let mut options = TargetOptions::new(config.listen, default_subsystem()?);
     options.io_queues = config.io_queues;
@@ -171,7 +171,7 @@ pub(super) fn loaded(
     cores: usize,
     file: Option<&LoadedFile>,
     capabilities: &Capabilities,
-) -> Result<HostPlan, RunError> {
+) -> Result<HostPlan, Error> {
     let subsystem = name(config.subsystem.as_deref().unwrap_or(SUBSYSTEM))?;
     let host = name(config.host_nqn.as_deref().unwrap_or(HOST))?;
     let mut options = HostOptions::new(config.connect, subsystem, host);

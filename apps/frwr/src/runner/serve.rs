@@ -2,7 +2,6 @@
 
 use super::{
     depth::Depth,
-    error::RunError,
     incident_log,
     main_loop::{MainLoop, ended, leave},
     media_watch::MediaWatch,
@@ -11,6 +10,7 @@ use super::{
     plan,
     present::{self, Present, Served},
     progress::{Doing, IoCounters, Progress},
+    remedy::cannot_listen,
     serve_command::ServeConfig,
     serve_report::ServeReport,
     start::{Beginning, Sides, for_target, launch, open, reactors},
@@ -18,6 +18,7 @@ use super::{
     trace::{self, OF_KEYS, Trace, check_path},
 };
 use crate::{
+    Error,
     signals::Asked,
     watch::{Lookout, with_neighbours},
 };
@@ -33,20 +34,20 @@ const PLAIN_REPLIES: &str =
 /// digests of files that were read into memory, then that the target listens, then what is moved in a second where something is.
 ///
 /// # Errors
-/// [`RunError`].
+/// [`Error`].
 pub fn serve<D: Device>(
     device: D,
     config: &ServeConfig,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<ServeReport, RunError>
+) -> Result<ServeReport, Error>
 where
     D::Port: Send + 'static,
 {
     serve_on(device, config, asked, say).map_err(|error| {
         let ServeConfig { queue_depth, io_queues, hosts, .. } = config;
         let asked = format!("--queue-depth {queue_depth} --io-queues {io_queues} --hosts {hosts}");
-        error.of_options(&config.device.device, asked, "--queue-depth, --io-queues or --hosts, or have more --cores")
+        error.of_options(&config.device.device, &asked, "--queue-depth, --io-queues or --hosts, or have more --cores")
     })
 }
 
@@ -55,7 +56,7 @@ fn serve_on<D: Device>(
     config: &ServeConfig,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<ServeReport, RunError>
+) -> Result<ServeReport, Error>
 where
     D::Port: Send + 'static,
 {
@@ -138,10 +139,10 @@ where
             TargetListening::Failed(reason) => Some(reason),
             _ => None,
         });
-        return Err(RunError::Listen { address: listen, reason });
+        return Err(cannot_listen(listen, reason));
     }
     if targets.is_empty() {
-        return Err(RunError::Lost);
+        return Err(Error::lost());
     }
     let reactors = cores.into_iter().map(|core| core.reactor).collect();
     let snapshots = targets.iter().map(TargetSide::snapshot).collect();
@@ -156,7 +157,7 @@ fn buffers_of(bytes: usize, each: u32) -> String {
 }
 
 /// That a trace of keys does not go to what is served.
-fn check_trace(config: &ServeConfig) -> Result<(), RunError> {
+fn check_trace(config: &ServeConfig) -> Result<(), Error> {
     let media = config.subsystems.iter().flat_map(SubsystemConfig::files);
     let media: Vec<_> = media.map(|path| ("what a namespace lives in", Some(path))).collect();
     check_path(OF_KEYS, config.trace_keys.as_deref(), &media)
@@ -170,10 +171,10 @@ fn prepare(
     media: &mut MediaWatch,
     say: &mut dyn FnMut(&str),
     reports: &mut Vec<NamespaceReport>,
-) -> Result<Vec<Vec<SubsystemPlan>>, RunError> {
+) -> Result<Vec<Vec<SubsystemPlan>>, Error> {
     // For configurations that no file has passed.
     if let Some((_, reason)) = served_twice(config.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces)) {
-        return Err(RunError::Unsuitable { reason });
+        return Err(Error::failed("namespace", reason));
     }
     let home = placement.resolve(topology, false).ok().and_then(|seats| seats.cores().first().copied().flatten());
     let users = Users {

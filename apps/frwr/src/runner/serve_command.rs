@@ -6,12 +6,11 @@ use super::{
     },
     config_file,
     device_arguments::{DeviceArguments, RdmaDeviceConfig, RegistrationKind},
-    error::RunError,
     namespaces::{NamespaceBacking, NamespaceConfig, SubsystemConfig},
     plan::{connections, default_subsystem, entries},
     start::reactors,
 };
-use crate::address::Purpose;
+use crate::{Error, address::Purpose};
 use clap::Args;
 use core::{str::FromStr, time::Duration};
 use frwr_engine::provider::ConnectionParameters;
@@ -22,7 +21,7 @@ use frwr_nvmf::{
         MAX_IN_CAPSULE_BYTES,
     },
     storage::MAX_BLOCK_BYTES,
-    wire::{DISCOVERY_SUBSYSTEM, Nqn, NqnError, SGL_DESCRIPTOR_BYTES, SerialNumber},
+    wire::{DISCOVERY_SUBSYSTEM, Nqn, SGL_DESCRIPTOR_BYTES, SerialNumber},
 };
 use frwr_reactor::Placement;
 use serde_json::{Value, json};
@@ -229,12 +228,14 @@ impl ServeConfig {
     /// Checks arguments.
     ///
     /// # Errors
-    /// [`RunError`] names limit, value and remedy.
-    pub fn new(arguments: ServeArguments) -> Result<Self, RunError> {
+    /// [`Error`] names limit, value and remedy.
+    pub fn new(arguments: ServeArguments) -> Result<Self, Error> {
         let ServeArguments { config, check_config, common, runtime, .. } = &arguments;
         range("--runtime", runtime.unwrap_or(0), 0, MAX_RUNTIME_SECONDS)?;
         if arguments.device.registration != RegistrationKind::Auto {
-            return Err(RunError::TargetRegistration);
+            let text = "--registration: a target opens no memory to its hosts, so there is nothing that it would register by \
+                        windows or by lists; leave it out, it is for load";
+            return Err(Error::usage("target_registration", text));
         }
         let (check_only, json, runtime) = (*check_config, common.json, runtime.map(Duration::from_secs));
         let trace_keys = common.trace_keys.clone();
@@ -245,7 +246,7 @@ impl ServeConfig {
         Ok(Self { json, check_only, trace_keys, runtime: runtime.or(config.runtime), ..config })
     }
 
-    fn of_command_line(arguments: ServeArguments) -> Result<Self, RunError> {
+    fn of_command_line(arguments: ServeArguments) -> Result<Self, Error> {
         let nqn = arguments.subsystem.as_deref().map_or_else(default_subsystem, |text| name("--subsystem", text))?;
         check_subsystem(&nqn)?;
         let allowed = arguments.allow_host.iter().map(|host| name("--allow-host", host));
@@ -256,7 +257,7 @@ impl ServeConfig {
         let ServeArguments { device, listen, namespace, common, queue_depth, hosts, .. } = arguments;
         common.check(MAX_BLOCK_BYTES)?;
         // The command line requires both.
-        let (listen, namespace) = listen.zip(namespace).ok_or(RunError::Lost)?;
+        let (listen, namespace) = listen.zip(namespace).ok_or_else(Error::lost)?;
         range("--queue-depth", queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
         check_queues(hosts, io_queues, in_capsule, data_blocks)?;
         let placement = device.placement(MAX_CORES.into())?;
@@ -329,21 +330,31 @@ impl ServeConfig {
 }
 
 /// What of hosts, queues and capsules has limits, each and together.
-pub(super) fn check_queues(hosts: u16, io_queues: u16, in_capsule: u32, data_blocks: u8) -> Result<(), RunError> {
+pub(super) fn check_queues(hosts: u16, io_queues: u16, in_capsule: u32, data_blocks: u8) -> Result<(), Error> {
     range("--hosts", hosts.into(), 1, MAX_HOSTS.into())?;
     range("--io-queues", io_queues.into(), 1, MAX_SERVED_IO_QUEUES.into())?;
     let queues = connections(hosts, io_queues);
     if queues > MAX_CONNECTIONS {
-        return Err(RunError::Queues { io_queues, hosts, queues });
+        let text = format!(
+            "--io-queues is {io_queues} for each of {hosts} hosts: with their admin queues, those of a host that comes back, and \
+             those of discovery and of who is not let in yet, {queues} queues, must be {MAX_CONNECTIONS} at most; lower one of \
+             the two"
+        );
+        return Err(Error::usage("queues", text));
     }
     range("--in-capsule", in_capsule.into(), 0, MAX_IN_CAPSULE_BYTES.into())?;
     if !in_capsule.is_multiple_of(16) {
-        return Err(RunError::InCapsuleBytes { value: in_capsule });
+        let text = format!("--in-capsule is {in_capsule}: must be a multiple of 16; choose the next one");
+        return Err(Error::usage("in_capsule_bytes", text));
     }
     range("--data-blocks", data_blocks.into(), 1, MAX_DATA_BLOCKS.into())?;
     let wanted = u32::from(data_blocks) * SGL_DESCRIPTOR_BYTES as u32;
     if data_blocks > 1 && wanted > in_capsule {
-        return Err(RunError::DataBlocks { value: data_blocks, wanted, in_capsule });
+        let text = format!(
+            "--data-blocks is {data_blocks}: their descriptors need {wanted} bytes of data in the capsule, which takes \
+             {in_capsule}; raise that, or lower this"
+        );
+        return Err(Error::usage("data_blocks", text));
     }
     Ok(())
 }
@@ -354,7 +365,7 @@ pub(super) fn check_shared_receives(
     queue_depth: u32,
     io_queues: u16,
     placement: Option<&Placement>,
-) -> Result<(), RunError> {
+) -> Result<(), Error> {
     let Some(value) = shared else { return Ok(()) };
     range("--shared-receives", value.into(), 1, MAX_SHARED_RECEIVES.into())?;
     let cores = placement.map_or(1, reactors);
@@ -362,27 +373,33 @@ pub(super) fn check_shared_receives(
     let (entries, io_queues) = (entries(queue_depth), usize::from(io_queues).div_ceil(cores.max(1)) as u16);
     let wanted = u32::from(ADMIN_QUEUE_ENTRIES) + u32::from(entries) * u32::from(io_queues);
     if value < wanted {
-        return Err(RunError::SharedReceives { value, wanted, admin: ADMIN_QUEUE_ENTRIES, entries, io_queues });
+        let text = format!(
+            "--shared-receives is {value}: the queues that one host has on a core need {wanted}, {ADMIN_QUEUE_ENTRIES} for its \
+             admin queue and {entries} for each of {io_queues}; raise it, or lower the number of I/O queues or the queue depth"
+        );
+        return Err(Error::usage("shared_receives", text));
     }
     Ok(())
 }
 
 /// Every block size that a namespace may have, and what one data block can describe.
-pub(super) fn check_max_transfer(value: u64) -> Result<(), RunError> {
+pub(super) fn check_max_transfer(value: u64) -> Result<(), Error> {
     let (least, most) = (MAX_BLOCK_BYTES, MAX_BUFFER_BYTES);
     if !value.is_power_of_two() || !(u64::from(least)..=most.into()).contains(&value) {
-        return Err(RunError::MaxTransfer { value, least, most });
+        let remedy = "choose the next one, such as 128K or 1M";
+        let text = format!("--max-transfer is {value}: must be a power of two from {least} to {most}; {remedy}");
+        return Err(Error::usage("max_transfer", text));
     }
     Ok(())
 }
 
 /// One that is not the discovery service's, which each target has beside its subsystems.
-pub(super) fn check_subsystem(nqn: &Nqn) -> Result<(), RunError> {
+pub(super) fn check_subsystem(nqn: &Nqn) -> Result<(), Error> {
     if nqn.as_str() != DISCOVERY_SUBSYSTEM {
         return Ok(());
     }
-    let reason = "the discovery service, which is there anyway, has this name; choose another".to_owned();
-    Err(RunError::Nqn { flag: "--subsystem", value: nqn.as_str().to_owned(), reason })
+    let reason = "the discovery service, which is there anyway, has this name; choose another";
+    Err(Error::usage("nqn", format!("--subsystem is {:?}: {reason}", nqn.as_str())))
 }
 
 fn subsystem_json(subsystem: &SubsystemConfig) -> Value {
@@ -398,7 +415,6 @@ fn subsystem_json(subsystem: &SubsystemConfig) -> Value {
     })
 }
 
-fn name(flag: &'static str, text: &str) -> Result<Nqn, RunError> {
-    let refused = |error: NqnError| RunError::Nqn { flag, value: text.to_owned(), reason: error.to_string() };
-    Nqn::new(text).map_err(refused)
+fn name(flag: &'static str, text: &str) -> Result<Nqn, Error> {
+    Nqn::new(text).map_err(|reason| Error::usage("nqn", format!("{flag} is {text:?}: {reason}")))
 }
