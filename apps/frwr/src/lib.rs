@@ -9,6 +9,7 @@ pub mod error;
 mod failures;
 pub mod job;
 pub mod latency;
+pub mod options;
 pub mod output;
 pub mod result_file;
 pub mod runner;

@@ -44,7 +44,7 @@ fn done(CommandLine { task, arguments }: CommandLine, json: bool) -> Output {
 }
 
 fn served(json: bool, config: &ServeConfig) -> Result<Output, Error> {
-    if config.check_only {
+    if config.arguments.check_config {
         let understood = config.describe();
         return Ok(success(if json { understood.to_string() } else { format!("{understood:#}") }));
     }
@@ -60,7 +60,7 @@ fn discovered(json: bool, config: &DiscoverConfig) -> Result<Output, Error> {
 fn measured(arguments: latency::Arguments) -> Result<Output, Error> {
     let config = LatencyConfig::new(arguments)?;
     let outcome = latency::run(&config, &Signals::catch()?, &mut say)?;
-    Ok(outcome.output(config.json))
+    Ok(outcome.output(config.output.json))
 }
 
 fn checked(arguments: &check::Arguments) -> Result<Output, Error> {

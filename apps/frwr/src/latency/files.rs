@@ -23,8 +23,8 @@ impl<'a> ResultFiles<'a> {
     /// # Errors
     /// One cannot be written.
     pub fn open(config: &'a LatencyConfig) -> Result<Self, Error> {
-        let results = [("--csv", &config.csv), ("--hgrm", &config.hgrm), ("--svg", &config.svg)];
-        let wanted = [results[0], results[1], results[2], (TRACE_KEYS, &config.trace_keys)];
+        let results = [("--csv", &config.client.csv), ("--hgrm", &config.client.hgrm), ("--svg", &config.client.svg)];
+        let wanted = [results[0], results[1], results[2], (TRACE_KEYS, &config.output.trace_keys)];
         let mut files: Vec<(&'static str, &Path, ResultFile)> = Vec::new();
         for (flag, path) in wanted {
             let Some(path) = path else { continue };

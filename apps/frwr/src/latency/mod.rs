@@ -34,7 +34,9 @@ mod summary;
 mod sweep;
 mod warnings;
 
-pub use command_line::{Address, Arguments, DEFAULT_PORT, DeviceChoice, LatencyConfig, Role, Seconds, Sizes};
+pub use command_line::{
+    Address, Arguments, ClientArguments, DEFAULT_PORT, DeviceChoice, LatencyConfig, Role, Seconds, Sizes,
+};
 pub use files::ResultFiles;
 pub use parameters::{
     ConnectData, DecodeError, Excess, Invalidation, KeyKind, MAX_ALL_CONNECTIONS, MAX_BATCH, MAX_BUFFER_BYTES,

@@ -14,8 +14,9 @@ use crate::{
     Error,
     address::{self, Purpose},
     check::Machine,
+    options::DeviceArguments,
     output::{Output, success},
-    runner::{DeviceRole, RdmaDeviceConfig, open_rdma},
+    runner::{DeviceRole, open_rdma},
     signals::Asked,
     watch::with_neighbours,
 };
@@ -78,7 +79,7 @@ pub fn run(config: &LatencyConfig, asked: &dyn Asked, say: &mut dyn FnMut(&str))
         let of_size = config.with_size(size);
         match measure_size(&of_size, &machine, asked, say).map_err(|error| in_our_words(error, &of_size)) {
             // All sizes that there are were asked for: those of them that can be.
-            Err(error) if config.reaching && error.is_beyond_a_key() => {
+            Err(error) if config.client.all && error.is_beyond_a_key() => {
                 say(&format!("--all: {} bytes are left out: {error}", of_size.parameters.size));
             }
             // Interrupted before its first request: those before it have figures.
@@ -119,7 +120,7 @@ fn sweep(mut reports: Vec<(usize, LatencyReport)>, config: &LatencyConfig) -> La
 /// The engine names its own options where it cannot be made: those of the command line that they come from are said too.
 fn in_our_words(error: Error, config: &LatencyConfig) -> Error {
     let device = match &config.device {
-        DeviceChoice::Rdma(device) => device.device.clone(),
+        DeviceChoice::Rdma(device) => device.name().to_owned(),
         DeviceChoice::Soft(profile) => format!("soft:{profile}"),
     };
     let Parameters { size, depth, connections, batch, .. } = config.parameters;
@@ -164,13 +165,13 @@ fn measure_size(
 }
 
 /// Where to listen: what was said, or the first IPv4 address among the device's GIDs.
-fn own_address(config: &LatencyConfig, device: &RdmaDeviceConfig, machine: &Machine) -> Result<SocketAddr, Error> {
+fn own_address(config: &LatencyConfig, device: &DeviceArguments, machine: &Machine) -> Result<SocketAddr, Error> {
     if let Some(address) = config.listen {
         return Ok(address);
     }
-    let found = machine.rdma_devices.iter().find(|found| found.name == device.device);
+    let found = machine.rdma_devices.iter().find(|found| found.name == device.name());
     let ports = found.map_or(&[][..], |found| &found.ports);
-    let gids = ports.iter().filter(|port| port.number == device.port).flat_map(|port| &port.gids);
+    let gids = ports.iter().filter(|port| port.number == device.ib_port).flat_map(|port| &port.gids);
     let wanted = gids.filter(|gid| device.gid_index.is_none_or(|index| gid.index == index));
     let address = wanted.filter_map(|gid| gid.address.to_ipv4_mapped()).next();
     match address {
@@ -179,7 +180,7 @@ fn own_address(config: &LatencyConfig, device: &RdmaDeviceConfig, machine: &Mach
         None => {
             open_rdma(device, DeviceRole::Responder)?;
             let text = "set one on its network interface, or give --listen ADDRESS";
-            Err(Error::failed("address", format!("device {} has no IPv4 address to listen at; {text}", device.device)))
+            Err(Error::failed("address", format!("device {} has no IPv4 address to listen at; {text}", device.name())))
         }
     }
 }

@@ -57,7 +57,7 @@ where
     let capabilities = *client.capabilities();
     let parameters = config.for_cores(halves, capabilities.remote_invalidation)?;
     let (mut sides, desk) = (Sides::new(), Desk::new(parameters));
-    let mut keys = config.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
+    let mut keys = config.output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     let (mut server, mut client) = (Control::new(server), Control::new(client));
     server.tell_when_crowded(crowded());
     let plan = ServerPlan {
@@ -66,7 +66,7 @@ where
         connections: parameters.connections.div_ceil(halves as u16) + 1,
         address,
         negotiated: config.negotiated,
-        pages: config.pages,
+        pages: config.memory.pages.policy(),
         capabilities: *server.device().capabilities(),
         moves_data_in_polls: matches!(config.device, DeviceChoice::Soft(_)),
         silence: None,
@@ -121,7 +121,7 @@ where
     let capabilities = *device.capabilities();
     let parameters = config.for_cores(cores, capabilities.remote_invalidation)?;
     let (mut sides, desk) = (Sides::new(), Desk::new(parameters));
-    let mut keys = config.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
+    let mut keys = config.output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     let mut control = Control::new(device);
     let run = Run { config, parameters, address, capabilities, machine, placement };
     run.clients(&mut sides, &mut control, cores, None, &mut keys)?;
@@ -179,11 +179,11 @@ impl Run<'_> {
                 private_data: data.encode(),
                 negotiated: self.config.negotiated,
                 extent: share(self.config.extent, core as u64, cores as u64),
-                warm_up: self.config.warm_up,
-                rate: self.config.rate,
-                rounds: self.config.rounds,
+                warm_up: self.config.client.warm_up.0,
+                rate: self.config.client.rate,
+                rounds: self.config.client.rounds,
                 patient: servers.is_some(),
-                pages: self.config.pages,
+                pages: self.config.memory.pages.policy(),
                 capabilities: self.capabilities,
             };
             sides.add_client(control, plan, servers.unwrap_or(0) + core, keys.as_mut())?;
@@ -235,10 +235,7 @@ impl Run<'_> {
     }
 
     fn rdma_device(&self) -> Option<&str> {
-        match &self.config.device {
-            DeviceChoice::Rdma(device) => Some(&device.device),
-            DeviceChoice::Soft(_) => None,
-        }
+        self.config.rdma_device()
     }
 
     fn report(
@@ -254,7 +251,7 @@ impl Run<'_> {
             sum
         });
         let device = match &self.config.device {
-            DeviceChoice::Rdma(device) => device.device.clone(),
+            DeviceChoice::Rdma(device) => device.name().to_owned(),
             DeviceChoice::Soft(profile) => format!("soft:{profile}"),
         };
         let found = self.machine.rdma_devices.iter().find(|found| Some(found.name.as_str()) == self.rdma_device());
@@ -267,9 +264,9 @@ impl Run<'_> {
             address: self.address,
             parameters: self.parameters,
             connections: self.config.parameters.connections,
-            warm_up: self.config.warm_up,
-            rate: self.config.rate,
-            rounds: self.config.rounds,
+            warm_up: self.config.client.warm_up.0,
+            rate: self.config.client.rate,
+            rounds: self.config.client.rounds,
             interrupted,
             cores,
             warnings,

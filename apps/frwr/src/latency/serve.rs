@@ -93,7 +93,7 @@ where
 {
     let (mut report, mut capacity, mut unaffordable, mut first) = (LatencyServerReport::default(), FIRST, None, true);
     let askers = Askers::new(Clock::system());
-    let mut keys = config.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
+    let mut keys = config.output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     loop {
         let session =
             Session { address, config, machine, asked, capacity, unaffordable, askers: askers.clone(), first };
@@ -153,7 +153,7 @@ impl Session<'_> {
             connections: capacity.connections.div_ceil(cores as u16) + 1,
             address,
             negotiated: config.negotiated,
-            pages: config.pages,
+            pages: config.memory.pages.policy(),
             capabilities,
             // A server that is alone on its cores polls all the time.
             moves_data_in_polls: false,

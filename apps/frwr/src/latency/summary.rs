@@ -1,13 +1,13 @@
 //! A histogram in perftest's columns.
 
 use super::parameters::Operation;
-use crate::runner::MAX_RUNTIME_SECONDS;
+use crate::options::RUNTIME;
 use core::time::Duration;
 use hdrhistogram::{CreationError, Histogram};
 
 /// The longest time that a histogram tells in full: twice as long as the longest run, since at a rate that is not kept requests wait
 /// for almost all of it.
-const LONGEST: Duration = Duration::from_secs(2 * MAX_RUNTIME_SECONDS);
+const LONGEST: Duration = Duration::from_secs(2 * RUNTIME.most());
 /// Digits that are right.
 const DIGITS: u8 = 3;
 

@@ -1,20 +1,14 @@
 //! The whole job as a person asks for it.
 
-use super::{
-    arguments::{CommonArguments, JobArguments},
-    device_arguments::core_list,
+use crate::{
+    Error,
+    options::{JobArguments, core_list},
 };
-use crate::Error;
 use clap::{Args, ValueEnum};
-use core::time::Duration;
 use frwr_engine::provider::soft::SoftProfile;
-use frwr_mempool::region::PagePolicy;
 use frwr_nvmf::storage::MAX_BLOCK_BYTES;
 use frwr_reactor::Placement;
 use std::path::PathBuf;
-
-/// Share of reads in a mixed load unless another one is asked for, in percent.
-pub(super) const DEFAULT_READ_SHARE: u8 = 70;
 
 /// The whole job, in one process.
 #[derive(Clone, Debug, Args)]
@@ -28,9 +22,6 @@ pub struct Arguments {
     /// leaves both to the kernel. Default: two physical cores if there are, else one.
     #[arg(long, value_name = "LIST")]
     pub cores: Option<String>,
-    /// What every run takes.
-    #[command(flatten)]
-    pub common: CommonArguments,
     /// What the host does.
     #[command(flatten)]
     pub job: JobArguments,
@@ -80,28 +71,10 @@ pub struct Config {
     pub profile: SoftProfile,
     /// Where the reactors go; `None` lets the machine decide.
     pub placement: Option<Placement>,
-    /// Requests in flight.
-    pub queue_depth: u32,
-    /// Bytes per block.
-    pub block_bytes: u32,
-    /// How long the mixed load goes on.
-    pub runtime: Duration,
-    /// Percent.
-    pub read_share: u8,
-    /// Machine-readable output.
-    pub json: bool,
-    /// Where records go.
-    pub trace: Option<PathBuf>,
-    /// Where the lives of keys go.
-    pub trace_keys: Option<PathBuf>,
-    /// The target invalidates keys.
-    pub remote_invalidate: bool,
-    /// Kind of memory.
-    pub pages: PagePolicy,
+    /// What the host does.
+    pub job: JobArguments,
     /// What to break.
     pub inject: Option<Inject>,
-    /// Seed of everything.
-    pub seed: u64,
 }
 
 impl Config {
@@ -110,9 +83,8 @@ impl Config {
     /// # Errors
     /// [`Error`] names limit, value and remedy.
     pub fn new(arguments: Arguments) -> Result<Self, Error> {
-        let Arguments { file, device, cores, common, job, inject } = arguments;
-        job.check()?;
-        common.check(MAX_BLOCK_BYTES)?;
+        let Arguments { file, device, cores, job, inject } = arguments;
+        job.check(MAX_BLOCK_BYTES)?;
         let file = match file {
             Some(file) => file,
             None => std::env::current_exe().map_err(|source| {
@@ -120,22 +92,8 @@ impl Config {
                 Error::failed("own_executable", text)
             })?,
         };
-        Ok(Self {
-            file,
-            profile: profile(&device)?,
-            placement: cores.as_deref().map(placement).transpose()?,
-            queue_depth: job.queue_depth,
-            block_bytes: common.block_size,
-            runtime: Duration::from_secs(job.runtime),
-            read_share: job.read_share.unwrap_or(DEFAULT_READ_SHARE),
-            json: common.json,
-            trace: job.trace,
-            trace_keys: common.trace_keys,
-            remote_invalidate: !common.no_remote_invalidate,
-            pages: common.pages.policy(),
-            inject,
-            seed: job.seed,
-        })
+        let placement = cores.as_deref().map(placement).transpose()?;
+        Ok(Self { file, profile: profile(&device)?, placement, job, inject })
     }
 }
 

@@ -1,22 +1,21 @@
 //! `frwr discover`: what a discovery service lists.
 
 use super::{
-    arguments::{Pages, address, check_address},
-    device_arguments::{DeviceArguments, RdmaDeviceConfig},
     main_loop::{Refusals, removed},
     plan,
     remedy::no_session,
     start::open,
     target_side::map,
 };
-use crate::{Error, address::Purpose, signals::Asked};
+use crate::{
+    Error,
+    address::Purpose,
+    options::{DeviceArguments, Pages, address, check_address},
+    signals::Asked,
+};
 use clap::Args;
 use core::time::Duration;
-use frwr_engine::{
-    Engine,
-    control::Control,
-    provider::{ConnectionParameters, Device},
-};
+use frwr_engine::{Engine, control::Control, provider::Device};
 use frwr_nvmf::host::{Discovered, Host, HostOptions};
 use frwr_reactor::Clock;
 use serde_json::{Value, json};
@@ -51,9 +50,7 @@ pub struct DiscoverArguments {
 #[derive(Clone, Debug)]
 pub struct DiscoverConfig {
     /// The device.
-    pub device: RdmaDeviceConfig,
-    /// What connections negotiate.
-    pub parameters: ConnectionParameters,
+    pub device: DeviceArguments,
     /// Where the service listens.
     pub connect: SocketAddr,
     /// The host's name.
@@ -68,7 +65,8 @@ impl DiscoverConfig {
     pub fn new(arguments: DiscoverArguments) -> Result<Self, Error> {
         let DiscoverArguments { device, connect, host_nqn, .. } = arguments;
         check_address("--connect", connect, Purpose::Connect)?;
-        Ok(Self { parameters: device.parameters()?, device: device.device()?, connect, host_nqn })
+        device.check()?;
+        Ok(Self { device, connect, host_nqn })
     }
 }
 
@@ -144,7 +142,7 @@ fn discovery_options(config: &DiscoverConfig) -> Result<HostOptions, Error> {
     options.queue_depth = 1;
     options.max_attempts = ATTEMPTS;
     options.step_timeout = plan::STEP_TIMEOUT;
-    options.parameters = config.parameters;
+    options.parameters = config.device.parameters();
     Ok(options)
 }
 

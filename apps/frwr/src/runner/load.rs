@@ -2,7 +2,7 @@
 
 use super::{
     depth::Depth,
-    load_command::LoadConfig,
+    load_command::{LoadArguments, LoadConfig},
     load_file::{LoadedFile, load as load_file},
     main_loop::{MainLoop, ended, leave, removed},
     media_watch::MediaWatch,
@@ -43,11 +43,12 @@ pub fn load<D: Device>(
 where
     D::Port: Send + 'static,
 {
-    let others = [("--file", config.file.as_deref()), ("--output", config.output.as_deref())];
-    check_path(OF_PORT, config.trace.as_deref(), &others)?;
-    let others = [others[0], others[1], (OF_PORT, config.trace.as_deref())];
-    check_path(OF_KEYS, config.trace_keys.as_deref(), &others)?;
-    match &config.trace {
+    let LoadArguments { file, output, job, .. } = &config.arguments;
+    let others = [("--file", file.as_deref()), ("--output", output.as_deref())];
+    check_path(OF_PORT, job.trace.as_deref(), &others)?;
+    let others = [others[0], others[1], (OF_PORT, job.trace.as_deref())];
+    check_path(OF_KEYS, job.output.trace_keys.as_deref(), &others)?;
+    match &job.trace {
         None => load_on(device, config, None, asked, say),
         Some(path) => {
             let (device, taps) = Recorded::new(device, RING_RECORDS);
@@ -66,20 +67,20 @@ fn load_on<D: Device>(
 where
     D::Port: Send + 'static,
 {
-    let file = config.file.as_deref().map(load_file).transpose()?;
-    let output = config.output.as_deref().map(Output::new).transpose()?;
+    let LoadArguments { job, queues, file, output, .. } = &config.arguments;
+    let file = file.as_deref().map(load_file).transpose()?;
+    let output = output.as_deref().map(Output::new).transpose()?;
     let topology = with_neighbours(Topology::of_machine());
     let placement = config.placement.clone().unwrap_or_else(|| for_host(&topology));
     let cores = reactors(&placement);
     let plan = plan::loaded(config, cores, file.as_ref(), device.capabilities())?;
-    let queues = u32::from(config.queues);
     let depth = Depth::of_requests(plan.options.queue_depth.into(), &plan.options.engine(), &plan.capabilities);
     if let Some(line) = depth.line("--queue-depth", "requests of a connection") {
         say(&line);
     }
-    let effective = config.queue_depth.min(depth.effective * queues);
+    let effective = job.queue_depth.min(depth.effective * u32::from(*queues));
     let mut control = Control::new(device);
-    let mut keys = config.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
+    let mut keys = job.output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     let mut hosts = Vec::with_capacity(cores);
     for member in 0..cores {
         let plan = plan.of_member(member);
@@ -142,16 +143,17 @@ fn subject(config: &LoadConfig, file: Option<&LoadedFile>, effective_queue_depth
         (None, Some(_)) => Compared::Digest,
         (None, None) => Compared::Itself,
     };
-    let name = config.file.as_ref().map(|file| file.display().to_string());
+    let LoadArguments { device, file: path, connect, job, .. } = &config.arguments;
+    let name = path.as_ref().map(|path| path.display().to_string());
     Subject {
-        device: config.device.device.clone(),
-        file: name.unwrap_or_else(|| format!("the namespace of {}", config.connect)),
+        device: device.name().to_owned(),
+        file: name.unwrap_or_else(|| format!("the namespace of {connect}")),
         compared,
-        block_bytes: config.block_bytes,
-        queue_depth: config.queue_depth,
+        block_bytes: job.block.block_size,
+        queue_depth: job.queue_depth,
         effective_queue_depth,
-        read_share: config.read_share,
-        address: config.connect,
+        read_share: job.read_share(file.is_some()),
+        address: *connect,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The file to move: read whole, with errors that say what a person can do.
 
-use super::arguments::MAX_FILE_BYTES;
+use super::job_plan::Source;
 use crate::Error;
 use frwr_mempool::limits::Limits;
 use sha2::{Digest, Sha256};
@@ -10,6 +10,9 @@ use std::{
     path::Path,
     sync::Arc,
 };
+
+/// Largest file or namespace: the job keeps it up to three times, as it was, as the namespace and as it came back.
+pub(super) const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// How often the bytes of a file are in memory: as it was, as it came back, and as the namespace where that is in this process.
 const FILE_COPIES: u64 = 3;
@@ -38,6 +41,13 @@ pub(super) fn enough_memory(wanted: u64) -> Result<(), Error> {
 pub(super) struct LoadedFile {
     pub(super) bytes: Arc<[u8]>,
     pub(super) digest: [u8; 32],
+}
+
+impl LoadedFile {
+    /// It as what is to be moved.
+    pub(super) fn source(&self) -> Source {
+        Source::File { bytes: Arc::clone(&self.bytes), digest: self.digest }
+    }
 }
 
 /// Reads a file.
