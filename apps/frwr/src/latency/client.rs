@@ -7,7 +7,7 @@ use super::{
     counters::Counters,
     failure,
     layout::{Layout, PAGE},
-    parameters::{KeyKind, Operation, Parameters},
+    parameters::{KeyKind, Parameters},
     plan,
     schedule::{Doorbells, Schedule},
     silence::Pings,
@@ -211,7 +211,7 @@ impl<P: Port> ClientSide<P> {
         let slots = Slots::new(plan.connections, depth, &layout);
         let pieces = slots.offsets().flat_map(|offset| layout.pieces(memory, offset)).collect();
         let histogram = histogram().map_err(|error| Error::setup(format!("no latency histogram: {error:?}")))?;
-        let keys = if operation == Operation::Register { slots.len() as usize * usize::from(batch) } else { 0 };
+        let keys = if operation.makes_keys_alone() { slots.len() as usize * usize::from(batch) } else { 0 };
         let time = clock.now();
         Ok(Self {
             engine,
@@ -321,7 +321,7 @@ impl<P: Port> ClientSide<P> {
 
     /// What the server wrote since the last poll: it is in memory, and no event.
     fn answers(&mut self, now: Duration) -> u32 {
-        if self.plan.parameters.operation != Operation::Pingpong || self.outstanding == 0 {
+        if !self.plan.parameters.operation.rallies() || self.outstanding == 0 {
             return 0;
         }
         let found = self.look_for_answers();
@@ -348,7 +348,7 @@ impl<P: Port> ClientSide<P> {
 
     /// Until when it does nothing by itself; [`Duration::ZERO`] where it may do something at any time.
     fn rest(&self) -> Duration {
-        if self.plan.parameters.operation == Operation::Pingpong && self.outstanding > 0 {
+        if self.plan.parameters.operation.rallies() && self.outstanding > 0 {
             return Duration::ZERO;
         }
         let end = match self.phase {
@@ -602,7 +602,7 @@ impl<P: Port> ClientSide<P> {
             if rounds == Some(Doorbells::Each) {
                 self.engine.flush();
             }
-            if self.plan.parameters.key == KeyKind::Memory && self.plan.parameters.operation == Operation::Register {
+            if self.plan.parameters.registers_by_call() {
                 // It is over already: others have their turn.
                 break;
             }
@@ -626,7 +626,7 @@ impl<P: Port> ClientSide<P> {
         }
         self.faults = PageFaults::so_far().zip(self.faults_before).map(|(all, before)| all - before);
         self.counters = Counters::from(self.engine.statistics()) - self.before - self.pings.take_cost();
-        if self.plan.parameters.operation == Operation::Write {
+        if self.plan.parameters.operation.reads_back() {
             let used = self.slots.in_turn().filter(|&slot| self.slots.get(slot).is_some_and(|slot| slot.sequence > 0));
             self.unchecked = used.collect();
             self.heard = self.time;

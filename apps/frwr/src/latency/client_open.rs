@@ -4,7 +4,7 @@ use super::{
     client::{ClientSide, Phase},
     failure,
     message::{HEADER_BYTES, Header, Kind, MAX_COMMAND_BYTES, NOWHERE, RANGE_BYTES, name_grants, ranges},
-    parameters::{KeyKind, Operation, PeerDoes, Refusal},
+    parameters::{KeyKind, PeerDoes, Refusal},
     plan,
 };
 use crate::Error;
@@ -88,16 +88,6 @@ impl<P: Port> ClientSide<P> {
         match self.plan.parameters.peer_does {
             PeerDoes::Write => Access::RemoteWrite,
             PeerDoes::Read => Access::RemoteRead,
-        }
-    }
-
-    /// A key of the client's own is open for the whole run.
-    fn has_key(&self) -> bool {
-        let parameters = &self.plan.parameters;
-        match parameters.operation {
-            Operation::Request => parameters.key == KeyKind::Static,
-            Operation::Pingpong => true,
-            _ => false,
         }
     }
 
@@ -211,7 +201,7 @@ impl<P: Port> ClientSide<P> {
         }
         let takes_remote = self.plan.parameters.operation.is_transfer();
         // Bounded by MAX_BUFFER_BYTES.
-        let (bytes, has_key) = (self.layout.connection_bytes() as u32, self.has_key());
+        let (bytes, has_key) = (self.layout.connection_bytes() as u32, self.plan.parameters.has_key_for_run());
         let layout = self.layout;
         let (now, pings) = (self.time, self.plan.core == 0);
         let Some((at, link)) = self.link_at(connection) else { return Ok(()) };
@@ -280,7 +270,7 @@ impl<P: Port> ClientSide<P> {
         // The cookie is ours.
         let Some(link) = self.links.get_mut(at) else { return };
         (link.grant, link.state) = (Some(grant), State::Open);
-        if self.plan.parameters.operation == Operation::Pingpong {
+        if self.plan.parameters.operation.rallies() {
             self.name_memory(at, grant);
         }
     }

@@ -4,7 +4,8 @@ use super::{
     client::ClientSide,
     failure,
     message::{HEADER_BYTES, Header, Kind, REPLY_BYTES, command_bytes, name_ranges, word},
-    parameters::{Invalidation, KeyKind, Operation, PeerDoes},
+    operation::Operation,
+    parameters::{KeyKind, PeerDoes},
     slots::{Rally, Slot, stamp},
 };
 use crate::Error;
@@ -38,7 +39,7 @@ impl<P: Port> ClientSide<P> {
     pub(super) fn begin(&mut self, slot: u32, start: Duration, most: u64) -> Result<u64, Error> {
         let Some(place) = self.take_slot(slot, start) else { return Ok(0) };
         let begun = match self.plan.parameters.operation {
-            Operation::Register if self.plan.parameters.key == KeyKind::Memory => {
+            Operation::Register if self.plan.parameters.registers_by_call() => {
                 return self.register_memories(&place, slot, most);
             }
             Operation::Register => self.begin_batch(&place, slot, most)?,
@@ -130,7 +131,7 @@ impl<P: Port> ClientSide<P> {
             message: &self.message[..length],
             inline: &[],
             chunks,
-            invite_invalidation: parameters.key == KeyKind::Request && parameters.invalidation == Invalidation::Remote,
+            invite_invalidation: parameters.is_killed_by_reply(),
             iova_cookie: slot,
             cookie: slot.into(),
         };
@@ -197,7 +198,7 @@ impl<P: Port> ClientSide<P> {
     }
 
     fn begin_transfer(&mut self, place: &Place, slot: u32) -> Result<u64, Error> {
-        let writes = self.plan.parameters.operation == Operation::Write;
+        let writes = self.plan.parameters.operation.writes();
         // The server's memory never changes: ours does, so that what did not arrive is seen.
         self.mark(place.offset, if writes { stamp(place.number, place.sequence) } else { 0 });
         self.transfer(place, slot.into(), writes)
@@ -292,14 +293,14 @@ impl<P: Port> ClientSide<P> {
             self.outstanding = self.outstanding.saturating_sub(1);
             return self.expect(offset, stamp(found.number, found.sequence));
         }
-        if self.plan.parameters.operation == Operation::Pingpong {
+        if self.plan.parameters.operation.rallies() {
             match found.rally {
                 Rally::Answered(seen) => self.end_rally(slot, seen),
                 _ => self.set_rally(slot, Rally::Written),
             }
             return Ok(());
         }
-        if self.plan.parameters.operation == Operation::Read {
+        if !self.plan.parameters.operation.writes() {
             self.expect(offset, stamp(found.number, 0))?;
         }
         self.count(found.start, 1);
@@ -369,7 +370,7 @@ impl<P: Port> ClientSide<P> {
     fn look_at(&mut self, slot: &Slot, received: &Received) -> Result<(), Error> {
         let parameters = self.plan.parameters;
         let mark = stamp(slot.number, slot.sequence);
-        if parameters.operation == Operation::Send {
+        if parameters.operation.is_message_alone() {
             let size = parameters.size;
             let mut last = mark.to_le_bytes();
             self.same(received.length().into(), size.into())?;

@@ -3,9 +3,10 @@
 use super::{
     client::Extent,
     failure::{combination, excess},
+    operation::Operation,
     parameters::{
         Invalidation, KeyKind, MAX_ALL_CONNECTIONS, MAX_BATCH, MAX_CONNECTIONS, MAX_DEPTH, MAX_RANGES, MAX_SEGMENTS,
-        MAX_SEND_BYTES, MAX_SIZE, Operation, Parameters, PeerDoes, SIZE_GRAIN,
+        MAX_SIZE, Parameters, PeerDoes, SIZE_GRAIN,
     },
     perftest::OfPerftest,
     said::SaidOfClient,
@@ -361,7 +362,8 @@ impl LatencyConfig {
         }
         let parameters = Parameters {
             operation: op,
-            key: key.unwrap_or(default_key(op)),
+            // Where it has none that is the server's.
+            key: key.or(op.keys().first().copied()).unwrap_or(KeyKind::Static),
             invalidation: client.invalidate.unwrap_or(Invalidation::Local),
             peer_does: peer,
             size: sizes.iter().copied().max().unwrap_or_default(),
@@ -434,7 +436,7 @@ impl LatencyConfig {
 /// What `--all` names: powers of two, as far as the operation and the pieces permit any.
 fn all_sizes(client: &ClientArguments) -> Vec<u32> {
     let ClientArguments { op, segments, ranges, .. } = client;
-    let most = if *op == Operation::Send { MAX_SEND_BYTES } else { LARGEST_OF_ALL };
+    let most = op.max_size().min(LARGEST_OF_ALL);
     let least = SIZE_GRAIN * u32::from(*segments).max((*ranges).into()).next_power_of_two();
     let powers = (SIZE_GRAIN.ilog2()..=most.ilog2()).map(|power| 1 << power);
     powers.filter(|size| *size >= least).collect()
@@ -448,71 +450,50 @@ fn port_of_host(host: &str) -> Option<u16> {
     }
 }
 
-/// The key where nobody chose one.
-fn default_key(operation: Operation) -> KeyKind {
-    match operation {
-        Operation::Request | Operation::Register => KeyKind::Request,
-        // The server's.
-        Operation::Write | Operation::Read | Operation::Send | Operation::Pingpong => KeyKind::Static,
-    }
-}
-
 impl ClientArguments {
     /// What keys an operation may have, and who may kill them.
     fn check(&self) -> Result<(), Error> {
         let Self { op, key, invalidate, batch, .. } = self;
-        let is_request = *op == Operation::Request;
-        match (op, key) {
-            (Operation::Request, _)
-            | (_, None)
-            | (Operation::Register, Some(KeyKind::Request | KeyKind::Memory))
-            | (Operation::Write | Operation::Read | Operation::Pingpong, Some(KeyKind::Static | KeyKind::Memory)) => {}
-            (Operation::Register, Some(KeyKind::Static)) => {
-                return Err(combination(
-                    "--key static",
-                    "makes no key again and again; --op register takes request or memory",
-                ));
+        let unusual = key.filter(|key| !op.keys().contains(key));
+        if let Some(key) = unusual {
+            let flag = format!("--key {}", key.name());
+            if op.makes_keys_alone() {
+                let why = format!("makes no key again and again; --op {} takes request or memory", op.name());
+                return Err(combination(&flag, why));
             }
-            (_, Some(key)) => {
-                let why = format!("does not go with --op {}: no key of its requests; leave --key out", op.name());
-                let flag = match key {
-                    KeyKind::Request => "--key request",
-                    KeyKind::Static => "--key static",
-                    KeyKind::Memory => "--key memory",
-                };
-                return Err(combination(flag, why));
-            }
+            let why = format!("does not go with --op {}: no key of its requests; leave --key out", op.name());
+            return Err(combination(&flag, why));
         }
-        let per_request = is_request && key.is_none_or(|key| key == KeyKind::Request);
+        let per_request = op.asks_for_rdma() && key.is_none_or(|key| key == KeyKind::Request);
         if *invalidate == Some(Invalidation::Remote) && !per_request {
             let why = "needs a reply to a request that has a key: --op request --key request";
             return Err(combination("--invalidate remote", why));
         }
-        if *invalidate == Some(Invalidation::Local) && !per_request && *op != Operation::Register {
+        if *invalidate == Some(Invalidation::Local) && !per_request && !op.makes_keys_alone() {
             let why = "kills the keys of requests, and these have none of their own: --op request --key request; leave it out";
             return Err(combination("--invalidate local", why));
         }
-        if self.peer == PeerDoes::Read && !is_request {
+        if self.peer == PeerDoes::Read && !op.asks_for_rdma() {
             let why = format!("goes with --op request; leave it out, or measure --op {} alone", op.name());
             return Err(combination("--peer read", why));
         }
-        if self.segments > 1 && !op.takes_segments() {
+        if self.segments > 1 && op.max_segments() == 1 {
             return Err(combination(
                 "--segments",
                 "goes with all but --op send and pingpong: what goes to and fro is one piece; leave it out",
             ));
         }
-        if self.ranges > 1 && !op.takes_ranges() {
+        if self.ranges > 1 && op.max_ranges() == 1 {
             let why = "goes with --op write and read: only these name the server's memory themselves; --segments is for pieces of our own";
             return Err(combination("--ranges", why));
         }
-        if *batch > 1 && *op != Operation::Register {
+        if *batch > 1 && !op.makes_keys_alone() {
             return Err(combination("--batch", "goes with --op register only; --depth is for requests in flight"));
         }
         if *batch > 1 && self.rate.is_some() {
             return Err(combination("--rate", "counts keys one by one; leave --batch out, or --rate"));
         }
-        if *op == Operation::Register && self.rounds.is_some() {
+        if op.makes_keys_alone() && self.rounds.is_some() {
             return Err(combination(
                 "--rounds",
                 "goes with requests: a batch of --op register is a round already; leave it out",

@@ -3,7 +3,7 @@
 use super::{
     client::Measured,
     counters::{Counters, ratio},
-    parameters::{Invalidation, KeyKind, Operation, Parameters, PeerDoes},
+    parameters::{KeyKind, Parameters},
     schedule::Doorbells,
     summary::{Scale, Summary},
 };
@@ -100,7 +100,7 @@ impl LatencyReport {
     #[must_use]
     pub fn scale(&self) -> Scale {
         // Half of a time that a request waited for its turn would be half of something else.
-        if self.rate.is_some() { Scale::RoundTrip } else { Scale::of(self.parameters.operation) }
+        if self.rate.is_some() { Scale::RoundTrip } else { self.parameters.operation.scale() }
     }
 
     /// From the first core's beginning to the last one's end.
@@ -150,25 +150,6 @@ impl LatencyReport {
         }
     }
 
-    /// Whose key it was: `none` where a request has none.
-    fn key(&self) -> &'static str {
-        if self.parameters.operation == Operation::Send { "none" } else { self.parameters.key.name() }
-    }
-
-    /// What the server did with the memory; `None` where it does nothing by itself.
-    fn peer(&self) -> Option<&'static str> {
-        (self.parameters.operation == Operation::Request).then(|| self.parameters.peer_does.name())
-    }
-
-    /// Who killed it: `none` where nobody did, request by request.
-    fn invalidation(&self) -> &'static str {
-        match (self.parameters.operation, self.parameters.key) {
-            (Operation::Request, KeyKind::Request) => self.parameters.invalidation.name(),
-            (Operation::Register, KeyKind::Request) => Invalidation::Local.name(),
-            _ => "none",
-        }
-    }
-
     fn late(&self) -> u64 {
         self.cores.iter().map(|core| core.measured.late).sum()
     }
@@ -210,9 +191,9 @@ impl LatencyReport {
         let warnings: Vec<_> = shortcomings.iter().map(|warning| warning.text.clone()).collect();
         let mut object = json!({
             "op": operation.name(),
-            "key": self.key(),
-            "invalidate": self.invalidation(),
-            "peer": self.peer(),
+            "key": self.parameters.key_name(),
+            "invalidate": self.parameters.invalidation_name(),
+            "peer": self.parameters.peer_name(),
             "device": self.device,
             "driver": self.driver,
             "registration": self.registration,
@@ -291,8 +272,7 @@ impl LatencyReport {
     }
 
     pub(super) fn mebibytes(&self, rate: f64) -> f64 {
-        let bytes = if self.parameters.operation == Operation::Register { 0 } else { self.parameters.size };
-        rate * f64::from(bytes) / f64::from(1 << 20)
+        rate * f64::from(self.parameters.operation.moved_bytes(self.parameters.size)) / f64::from(1 << 20)
     }
 
     /// In the unit of links and of perftest's --report_gbits: 10^9 bits.
@@ -341,26 +321,8 @@ impl LatencyReport {
     }
 
     pub(super) fn title(&self) -> String {
-        let keys = match (self.parameters.operation, self.parameters.key) {
-            (Operation::Send, _) => "no key".to_owned(),
-            (Operation::Write | Operation::Read, KeyKind::Memory) => {
-                "one key of the server's for the run, by ibv_reg_mr".to_owned()
-            }
-            (Operation::Write | Operation::Read, _) => "one key of the server's for the run".to_owned(),
-            (Operation::Pingpong, KeyKind::Memory) => "one key of either side's for the run, by ibv_reg_mr".to_owned(),
-            (Operation::Pingpong, _) => "one key of either side's for the run".to_owned(),
-            (_, KeyKind::Request) if self.invalidation() == "remote" => {
-                "a key per request, killed by the server's reply".to_owned()
-            }
-            (_, KeyKind::Request) => "a key per request, killed by LOCAL_INV".to_owned(),
-            (_, KeyKind::Static) => "one key for the run".to_owned(),
-            (_, KeyKind::Memory) => "ibv_reg_mr and ibv_dereg_mr per request".to_owned(),
-        };
-        let peer = match (self.parameters.operation, self.parameters.peer_does) {
-            (Operation::Request, PeerDoes::Write) => ", the server writes",
-            (Operation::Request, PeerDoes::Read) => ", the server reads",
-            _ => "",
-        };
+        let keys = self.parameters.keys_in_words();
+        let peer = self.parameters.peer_name().map_or_else(String::new, |does| format!(", the server {does}s"));
         let (operation, device) = (self.parameters.operation.name(), &self.device);
         format!("frwr latency {operation} on {device} ({}): {keys}{peer}", self.registration.replace('_', " "))
     }
@@ -368,15 +330,11 @@ impl LatencyReport {
     /// How it was measured, with `sizes` as said, in so many seconds of requests that count; `of_which` stands between these and the
     /// warm-up.
     pub(super) fn settings(&self, sizes: &str, seconds: f64, of_which: &str) -> String {
-        let Parameters { operation, segments, ranges, depth, batch, .. } = self.parameters;
+        let Parameters { operation, segments, depth, batch, .. } = self.parameters;
         let pieces = if segments > 1 { format!(" in {segments} pieces") } else { String::new() };
-        let to_and_from = match operation {
-            Operation::Write if ranges > 1 => format!(" to {ranges} ranges of the server's memory"),
-            Operation::Read if ranges > 1 => format!(" from {ranges} ranges of the server's memory"),
-            _ => String::new(),
-        };
+        let to_and_from = self.parameters.ranges_in_words();
         let batches =
-            if operation == Operation::Register { format!(", {batch} keys behind a doorbell") } else { String::new() };
+            if operation.makes_keys_alone() { format!(", {batch} keys behind a doorbell") } else { String::new() };
         let rate = self.rate.map_or(String::new(), |rate| format!(", {rate} requests/s meant to begin"));
         let rounds = match self.rounds {
             None => "",
@@ -394,21 +352,7 @@ impl LatencyReport {
     }
 
     pub(super) fn write_latency_head(&self, out: &mut String) -> core::fmt::Result {
-        let from_to = match self.parameters.operation {
-            Operation::Request => "round trip: from submission to the dead key",
-            Operation::Register => "round trip: from making the key to its death",
-            Operation::Send if self.rate.is_some() => "round trip: from submission to the message that comes back",
-            Operation::Pingpong if self.rate.is_some() => "round trip: from submission to the WRITE that comes back",
-            Operation::Send | Operation::Pingpong => "half of the round trip, as perftest shows it",
-            Operation::Write | Operation::Read => "round trip: from submission to completion",
-        };
-        let from_to = if self.rate.is_some() {
-            from_to
-                .replace("submission", "when it was meant to begin")
-                .replace("making the key", "when it was meant to be made")
-        } else {
-            from_to.to_owned()
-        };
+        let from_to = self.parameters.operation.figures(self.rate.is_some());
         let whose = if self.device.starts_with("soft:") { " (the software NIC's, not a network's)" } else { "" };
         writeln!(out, "\nlatency in us, {from_to}{whose}")?;
         let names = ["t_min", "t_typical", "t_avg", "t_stdev", "99%", "99.9%", "t_max"];
@@ -478,7 +422,7 @@ impl LatencyReport {
             per_request(counters.send_completions),
             per_request(counters.receive_completions),
         )?;
-        let makes_keys = matches!(self.parameters.operation, Operation::Request | Operation::Register);
+        let makes_keys = self.parameters.operation.asks_for_rdma() || self.parameters.operation.makes_keys_alone();
         if makes_keys && self.parameters.key == KeyKind::Memory {
             writeln!(out, "keys: {requests} made by ibv_reg_mr, and killed by ibv_dereg_mr")?;
         } else {
@@ -523,8 +467,8 @@ impl LatencyReport {
         let what = format!(
             "{},{},{},{},{},{size},{depth},{segments},{batch},{}",
             operation.name(),
-            self.key(),
-            self.invalidation(),
+            self.parameters.key_name(),
+            self.parameters.invalidation_name(),
             self.device,
             self.registration,
             self.connections
@@ -532,7 +476,7 @@ impl LatencyReport {
         // Empty where requests began when others ended.
         let rate = self.rate.map_or_else(String::new, |rate| rate.to_string());
         let how = format!("{},{rate},{}", self.scale().name(), self.rounds.map_or("", Doorbells::name));
-        let (peer, warm_up) = (self.peer().unwrap_or_default(), self.warm_up.as_secs_f64());
+        let (peer, warm_up) = (self.parameters.peer_name().unwrap_or_default(), self.warm_up.as_secs_f64());
         let mut row = |core: &str, seconds: f64, histogram: &Histogram<u64>, counters: &Counters, kept: [u64; 2]| {
             // Empty of no request: zeros would look like figures.
             let told = |(_, value): (_, f64)| if histogram.is_empty() { String::new() } else { format!("{value:.3}") };

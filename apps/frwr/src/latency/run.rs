@@ -7,7 +7,7 @@ use super::{
     desk::Desk,
     failure::unreachable,
     pace::Pace,
-    parameters::{ConnectData, Operation, Parameters},
+    parameters::{ConnectData, Parameters},
     plan::depth,
     report::{LatencyCoreReport, LatencyReport},
     serve::crowded,
@@ -230,8 +230,7 @@ impl Run<'_> {
 
     /// What is said while it goes on; keys alone move no bytes.
     fn pace(&self) -> Pace {
-        let moves_none = self.parameters.operation == Operation::Register;
-        Pace::new(if moves_none { 0 } else { self.parameters.size })
+        Pace::new(self.parameters.operation.moved_bytes(self.parameters.size))
     }
 
     fn rdma_device(&self) -> Option<&str> {

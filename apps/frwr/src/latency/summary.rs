@@ -1,6 +1,5 @@
 //! A histogram in perftest's columns.
 
-use super::parameters::Operation;
 use crate::options::RUNTIME;
 use core::time::Duration;
 use hdrhistogram::{CreationError, Histogram};
@@ -26,12 +25,6 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// Of an operation.
-    #[must_use]
-    pub fn of(operation: Operation) -> Self {
-        if matches!(operation, Operation::Send | Operation::Pingpong) { Self::HalfRoundTrip } else { Self::RoundTrip }
-    }
-
     /// For JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
