@@ -11,6 +11,7 @@ pub mod job;
 pub mod latency;
 pub mod options;
 pub mod output;
+pub mod report;
 pub mod result_file;
 pub mod runner;
 pub mod signals;

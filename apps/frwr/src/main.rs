@@ -4,10 +4,10 @@ use clap::Parser as _;
 use frwr::{
     CommandLine, Error, Task,
     check::{self, Machine, self_test},
-    error::FAILED,
     latency::{self, LatencyConfig},
     mistaken,
     output::{Output, on_own_stack, success},
+    report::Report as _,
     runner::{Config, DiscoverConfig, LoadConfig, RunReport, ServeConfig},
     runner::{discover_on_rdma, discovered_json, discovered_table, load_on_rdma, run, serve_on_rdma},
     signals::{Signals, catch_harmless},
@@ -49,7 +49,7 @@ fn served(json: bool, config: &ServeConfig) -> Result<Output, Error> {
         return Ok(success(if json { understood.to_string() } else { format!("{understood:#}") }));
     }
     let report = serve_on_rdma(config, &Signals::catch()?, &mut say)?;
-    Ok(judged(report.passed(), if json { report.json().to_string() } else { report.table() }))
+    Ok(report.output(json))
 }
 
 fn discovered(json: bool, config: &DiscoverConfig) -> Result<Output, Error> {
@@ -70,14 +70,8 @@ fn checked(arguments: &check::Arguments) -> Result<Output, Error> {
 
 /// What a host's run came to.
 fn moved(json: bool, report: &RunReport) -> Output {
-    let told = judged(report.passed(), if json { report.json().to_string() } else { report.table() });
     let stderr = report.caught.as_ref().map_or_else(String::new, |caught| format!("caught: {caught}\n"));
-    Output { stderr, ..told }
-}
-
-/// A report, and whether nothing was wrong.
-fn judged(passed: bool, text: String) -> Output {
-    Output { exit_code: if passed { 0 } else { FAILED }, ..success(text) }
+    Output { stderr, ..report.output(json) }
 }
 
 /// Progress goes to standard error.

@@ -8,6 +8,7 @@ use frwr::latency::{
     ConnectData, Invalidation, KeyKind, LatencyOutcome, LatencyReport, Operation, PROTOCOL_VERSION, Parameters,
     PeerDoes, Quantity, Refusal, measure, measure_both, serve,
 };
+use frwr::report::Report as _;
 use frwr_engine::{
     ConnectionOptions, Event, MAX_INCOMING, OpenFailure, ResponseRequest, Submission,
     provider::{
@@ -601,7 +602,7 @@ fn a_server_whose_device_never_destroys_a_queue_pair_says_so_and_names_what_has_
     assert_eq!(said.iter().filter(|line| line.starts_with("the device refuses")).count(), 1, "told once: {said:?}");
     assert!(!said.iter().any(|line| line.starts_with("client has ended")), "its client's end is not told: {said:?}");
     assert_eq!((report.clients, report.undrained.clone()), (1, vec!["reactor 0: server".to_owned()]));
-    assert!(!report.passed() && report.text().ends_with("\nnot drained: reactor 0: server\n"), "{}", report.text());
+    assert!(!report.passed() && report.table().ends_with("\nnot drained: reactor 0: server\n"), "{}", report.table());
     // What the program makes of it.
     let outcome = LatencyOutcome::Served(report);
     let (told, json) = (outcome.output(false), outcome.output(true));

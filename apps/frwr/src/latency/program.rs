@@ -16,6 +16,7 @@ use crate::{
     check::Machine,
     options::DeviceArguments,
     output::{Output, success},
+    report::Report as _,
     runner::{DeviceRole, open_rdma},
     signals::Asked,
     watch::with_neighbours,
@@ -35,25 +36,19 @@ pub enum LatencyOutcome {
     Served(LatencyServerReport),
 }
 
-/// Exit code of a server whose connections did not all end in time.
-const UNDRAINED: u8 = 1;
-
 impl LatencyOutcome {
     /// What the program prints, and how it ends.
     #[must_use]
     pub fn output(&self, json: bool) -> Output {
         match self {
-            Self::Measured(report) => success(if json { report.json().to_string() } else { report.table() }),
+            Self::Measured(report) => report.output(json),
             Self::Partly(report, error) => {
                 let mut object = report.json();
                 (object["error"], object["message"]) = (error.name().into(), error.to_string().into());
                 let told = success(if json { object.to_string() } else { report.table() });
                 Output { stdout: told.stdout, ..error.output(false) }
             }
-            Self::Served(report) => {
-                let told = success(if json { report.json().to_string() } else { report.text() });
-                Output { exit_code: if report.passed() { 0 } else { UNDRAINED }, ..told }
-            }
+            Self::Served(report) => report.output(json),
         }
     }
 }

@@ -7,10 +7,14 @@ use super::{
     schedule::Doorbells,
     summary::{Scale, Summary},
 };
-use crate::check::{Shortcoming, shortcomings_json};
+use crate::{
+    check::Shortcoming,
+    report::{ReactorFigures, Report, counts, object, value},
+};
 use core::{fmt::Write as _, time::Duration};
 use frwr_reactor::{LONG_ITERATION, Statistics};
 use hdrhistogram::Histogram;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
@@ -28,8 +32,8 @@ pub struct LatencyCoreReport {
     pub reactor: Statistics,
 }
 
-/// The whole measurement.
-#[derive(Clone, Debug)]
+/// The whole measurement. What is skipped is computed with, and told by other names.
+#[derive(Clone, Debug, Serialize)]
 pub struct LatencyReport {
     /// The device.
     pub device: String,
@@ -38,12 +42,15 @@ pub struct LatencyReport {
     /// What its keys cover: page_lists, lists or windows.
     pub registration: &'static str,
     /// Where the server is.
+    #[serde(rename = "server")]
     pub address: SocketAddr,
     /// What was measured; connections are those of all cores.
+    #[serde(skip)]
     pub parameters: Parameters,
     /// Connections of each core.
     pub connections: u16,
     /// What was not counted in front.
+    #[serde(skip)]
     pub warm_up: Duration,
     /// Requests per second that were meant to begin.
     pub rate: Option<u64>,
@@ -52,10 +59,13 @@ pub struct LatencyReport {
     /// Somebody ended it early.
     pub interrupted: bool,
     /// Latencies of all cores, in nanoseconds of the clock.
+    #[serde(skip)]
     pub histogram: Histogram<u64>,
     /// Per core of the client.
+    #[serde(skip)]
     pub cores: Vec<LatencyCoreReport>,
     /// What may have ruined it.
+    #[serde(skip)]
     pub warnings: Vec<Shortcoming>,
     /// What did not drain in time at the end, of all cores of the process.
     pub undrained: Vec<String>,
@@ -66,6 +76,10 @@ impl LatencyCoreReport {
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.measured.histogram.len()
+    }
+
+    fn figures(&self) -> ReactorFigures {
+        ReactorFigures::of(&self.reactor)
     }
 
     /// From the beginning of the measurement to its end, in seconds.
@@ -87,6 +101,60 @@ fn rounded(seconds: f64) -> f64 {
 
 fn per_second(requests: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { requests as f64 / seconds } else { 0.0 }
+}
+
+impl Report for LatencyReport {
+    fn json(&self) -> Value {
+        let (counters, requests, rate) = (self.counters(), self.requests(), self.rate());
+        let Parameters { operation, size, segments, ranges, depth, batch, .. } = self.parameters;
+        let shortcomings = self.all_warnings();
+        let asked = json!({
+            "op": operation.name(),
+            "key": self.parameters.key_name(),
+            "invalidate": self.parameters.invalidation_name(),
+            "peer": self.parameters.peer_name(),
+            "size": size,
+            "depth": depth,
+            "segments": segments,
+            "ranges": ranges,
+            "batch": batch,
+            "warm_up": self.warm_up.as_secs_f64(),
+        });
+        let of_engine = counts!(counters =>
+            registrations, lists_registered, local_invalidations, remote_invalidations, requests_waited,
+        );
+        let computed = json!({
+            "cores": self.cores.len(),
+            "rate_missed": self.missed(),
+            "rate_late": self.late(),
+            "requests": requests,
+            "seconds": self.seconds(),
+            "requests_per_second": rate,
+            "mib_per_second": self.mebibytes(rate),
+            "gbit_per_second": self.gigabits(rate),
+            "latency_is": self.scale().name(),
+            "latency_us": self.latency_json(&self.histogram),
+            "doorbells_per_request": ratio(counters.doorbells, requests),
+            "work_requests_per_request": ratio(counters.work_requests, requests),
+            "completions_per_request": ratio(counters.completions(), requests),
+            "send_completions_per_request": ratio(counters.send_completions, requests),
+            "receive_posts_per_request": ratio(counters.receive_doorbells, requests),
+            "per_core": self.cores.iter().map(|core| self.core_json(core)).collect::<Vec<_>>(),
+            "warnings": shortcomings.iter().map(|warning| &warning.text).collect::<Vec<_>>(),
+            "shortcomings": shortcomings,
+            "hardware": self.hardware(),
+            "page_faults": self.page_faults(),
+            "page_faults_of_process": self.page_faults_of_process(),
+        });
+        object([value(self), asked, counters.shares_json(), of_engine, computed])
+    }
+
+    fn table(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write_table(&mut text);
+        text
+    }
 }
 
 impl LatencyReport {
@@ -182,66 +250,6 @@ impl LatencyReport {
         })
     }
 
-    /// One object.
-    #[must_use]
-    pub fn json(&self) -> Value {
-        let (counters, requests, seconds) = (self.counters(), self.requests(), self.seconds());
-        let Parameters { operation, size, segments, ranges, depth, batch, .. } = self.parameters;
-        let shortcomings = self.all_warnings();
-        let warnings: Vec<_> = shortcomings.iter().map(|warning| warning.text.clone()).collect();
-        let mut object = json!({
-            "op": operation.name(),
-            "key": self.parameters.key_name(),
-            "invalidate": self.parameters.invalidation_name(),
-            "peer": self.parameters.peer_name(),
-            "device": self.device,
-            "driver": self.driver,
-            "registration": self.registration,
-            "server": self.address.to_string(),
-            "size": size,
-            "depth": depth,
-            "segments": segments,
-            "batch": batch,
-            "connections": self.connections,
-            "cores": self.cores.len(),
-            "warm_up": self.warm_up.as_secs_f64(),
-            "rate": self.rate,
-            "rate_missed": self.missed(),
-            "rounds": self.rounds.map(Doorbells::name),
-            "interrupted": self.interrupted,
-            "requests": requests,
-            "seconds": seconds,
-            "requests_per_second": per_second(requests, seconds),
-            "mib_per_second": self.mebibytes(per_second(requests, seconds)),
-            "latency_is": self.scale().name(),
-            "latency_us": self.latency_json(&self.histogram),
-            "doorbells_per_request": ratio(counters.doorbells, requests),
-            "work_requests_per_request": ratio(counters.work_requests, requests),
-            "completions_per_request": ratio(counters.completions(), requests),
-            "send_completions_per_request": ratio(counters.send_completions, requests),
-            "receive_posts_per_request": ratio(counters.receive_doorbells, requests),
-            "work_requests_per_doorbell": counters.work_requests_per_doorbell(),
-            "completions_per_poll": counters.completions_per_poll(),
-            "empty_poll_share": counters.empty_poll_share(),
-            "registrations": counters.registrations,
-            "lists_registered": counters.lists_registered,
-            "local_invalidations": counters.local_invalidations,
-            "remote_invalidations": counters.remote_invalidations,
-            "requests_waited": counters.requests_waited,
-            "per_core": self.cores.iter().map(|core| self.core_json(core)).collect::<Vec<_>>(),
-            "warnings": warnings,
-            "hardware": self.hardware(),
-        });
-        object["shortcomings"] = json!(shortcomings_json(&shortcomings));
-        object["gbit_per_second"] = json!(self.gigabits(per_second(requests, seconds)));
-        object["rate_late"] = json!(self.late());
-        object["undrained"] = json!(self.undrained);
-        object["ranges"] = json!(ranges);
-        object["page_faults"] = json!(self.page_faults());
-        object["page_faults_of_process"] = json!(self.page_faults_of_process());
-        object
-    }
-
     fn latency_json(&self, histogram: &Histogram<u64>) -> Value {
         let summary = Summary::of(histogram, self.scale());
         // Zeros would look like figures.
@@ -252,23 +260,16 @@ impl LatencyReport {
     }
 
     fn core_json(&self, core: &LatencyCoreReport) -> Value {
-        let counters = &core.measured.counters;
-        json!({
-            "core": core.reactor.cpu.map(|cpu| cpu.get()),
+        let computed = json!({
             "requests": core.requests(),
             "requests_per_second": core.rate(),
             "latency_us": self.latency_json(&core.measured.histogram),
-            "busy_share": core.reactor.busy_share(),
-            "longest_iteration_us": core.reactor.longest_iteration.duration.as_secs_f64() * 1e6,
-            "iterations": core.reactor.iterations,
             "long_iterations": core.reactor.long_iterations,
             "long_iteration_us": LONG_ITERATION.as_secs_f64() * 1e6,
-            "completions_per_poll": counters.completions_per_poll(),
-            "work_requests_per_doorbell": counters.work_requests_per_doorbell(),
-            "empty_poll_share": counters.empty_poll_share(),
             "page_faults": core.measured.page_faults.map(|faults| faults.thread),
             "memory": core.measured.memory.kind.to_string(),
-        })
+        });
+        object([value(core.figures()), core.measured.counters.shares_json(), computed])
     }
 
     pub(super) fn mebibytes(&self, rate: f64) -> f64 {
@@ -278,15 +279,6 @@ impl LatencyReport {
     /// In the unit of links and of perftest's --report_gbits: 10^9 bits.
     pub(super) fn gigabits(&self, rate: f64) -> f64 {
         self.mebibytes(rate) * f64::from(8 << 20) / 1e9
-    }
-
-    /// The tables.
-    #[must_use]
-    pub fn table(&self) -> String {
-        let mut text = String::new();
-        // Writing to a string cannot fail.
-        let _ = self.write_table(&mut text);
-        text
     }
 
     fn write_table(&self, out: &mut String) -> core::fmt::Result {
@@ -373,8 +365,8 @@ impl LatencyReport {
         )?;
         for core in &self.cores {
             let (summary, counters) = (Summary::of(&core.measured.histogram, self.scale()), core.measured.counters);
-            let name = core.reactor.cpu.map_or_else(|| "-".to_owned(), |cpu| cpu.to_string());
-            self.write_row(out, &name, core.rate(), &summary, core.reactor.busy_share(), &counters)?;
+            let figures = core.figures();
+            self.write_row(out, &figures.core(), core.rate(), &summary, figures.busy_share, &counters)?;
         }
         if self.cores.len() > 1 {
             let summary = Summary::of(&self.histogram, self.scale());

@@ -16,6 +16,7 @@ use crate::{
     Error,
     check::Machine,
     failures,
+    report::{Report, value},
     runner::{Trace, cannot_listen, ended, finish_traces, for_target, leave, reactors},
     signals::Asked,
     watch::{Patrol, Watch},
@@ -26,7 +27,8 @@ use frwr_engine::{
     provider::{Device, PrivateData},
 };
 use frwr_reactor::{Clock, Finished};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::net::SocketAddr;
 
 /// What there is room for before the first client says what it wants: what it asks for by default, and some more.
@@ -44,7 +46,7 @@ const FIRST: Parameters = Parameters {
 };
 
 /// What a server did until it was stopped.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LatencyServerReport {
     /// Clients that were served.
     pub clients: u64,
@@ -54,22 +56,16 @@ pub struct LatencyServerReport {
     pub undrained: Vec<String>,
 }
 
-impl LatencyServerReport {
-    /// One object.
-    #[must_use]
-    pub fn json(&self) -> Value {
-        json!({ "clients": self.clients, "commands": self.commands, "undrained": self.undrained })
-    }
-
-    /// Everything ended in order: exit code 0.
-    #[must_use]
-    pub fn passed(&self) -> bool {
+impl Report for LatencyServerReport {
+    fn passed(&self) -> bool {
         self.undrained.is_empty()
     }
 
-    /// One line, and one for each core that did not drain.
-    #[must_use]
-    pub fn text(&self) -> String {
+    fn json(&self) -> Value {
+        value(self)
+    }
+
+    fn table(&self) -> String {
         let mut text = format!("{} client(s) served, {} command(s) answered\n", self.clients, self.commands);
         self.undrained.iter().for_each(|who| text += &format!("not drained: {who}\n"));
         text

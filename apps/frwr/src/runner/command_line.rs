@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use frwr_engine::provider::soft::SoftProfile;
 use frwr_nvmf::storage::MAX_BLOCK_BYTES;
 use frwr_reactor::Placement;
+use serde::Serialize;
 use std::path::PathBuf;
 
 /// The whole job, in one process.
@@ -31,7 +32,8 @@ pub struct Arguments {
 }
 
 /// What to break.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Inject {
     /// The target spoils data: the run must fail.
     CorruptData,

@@ -7,10 +7,10 @@ use super::{
     load_file::{LoadedFile, load},
     main_loop::{MainLoop, ended, leave},
     media_watch::MediaWatch,
-    outcome::{Outcome, Subject},
+    outcome::Outcome,
     plan,
     progress::Progress,
-    report::{Compared, Injected, RunReport},
+    report::{Compared, Injected, RunReport, Subject},
     start::{Beginning, Sides, for_both, launch, open, reactors},
     trace::{self, OF_KEYS, OF_PORT, RING_RECORDS, Trace, check_path},
 };

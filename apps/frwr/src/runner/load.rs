@@ -6,10 +6,10 @@ use super::{
     load_file::{LoadedFile, load as load_file},
     main_loop::{MainLoop, ended, leave, removed},
     media_watch::MediaWatch,
-    outcome::{Outcome, Subject},
+    outcome::Outcome,
     plan,
     progress::Progress,
-    report::{Compared, RunReport},
+    report::{Compared, RunReport, Subject},
     start::{Beginning, Sides, for_host, launch, open, reactors},
     trace::{self, OF_KEYS, OF_PORT, RING_RECORDS, Trace, check_path},
 };

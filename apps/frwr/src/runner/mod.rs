@@ -45,10 +45,10 @@ pub use namespaces::{MediumConfig, NamespaceBacking, NamespaceConfig, NamespaceR
 pub(crate) use rdma::{DeviceRole, open as open_rdma};
 pub use rdma::{discover_on_rdma, load_on_rdma, serve_on_rdma};
 pub(crate) use remedy::cannot_listen;
-pub use report::{Compared, CoreReport, Injected, MemoryReport, RunReport};
+pub use report::{Compared, CoreReport, Injected, MemoryReport, RunReport, Subject};
 pub use serve::serve;
 pub use serve_command::{ServeArguments, ServeConfig, SharedReceives, SubsystemArguments, TargetArguments};
-pub use serve_report::ServeReport;
+pub use serve_report::{ServeReport, ServedTarget};
 pub(crate) use start::{for_both, for_host, for_target, open, reactors};
 pub(crate) use start_watch::launch_watched;
 pub(crate) use target_side::map;

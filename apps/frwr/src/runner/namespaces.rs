@@ -13,6 +13,7 @@ use frwr_nvmf::{
     storage::{AnyStorage, Backing, Below, FileMedium, FileOptions, Geometry, MediumKind},
     wire::{Nqn, SerialNumber},
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::{
     path::{Path, PathBuf},
@@ -232,7 +233,7 @@ pub(super) enum NamespacePlan {
 }
 
 /// What the report says of a namespace.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct NamespaceReport {
     /// Path, or `memory`.
     pub name: String,

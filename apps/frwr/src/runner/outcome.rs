@@ -5,7 +5,7 @@ use super::{
     host_side::HostSide,
     load_file::hex,
     remedy::no_session,
-    report::{Compared, CoreReport, RunReport},
+    report::{CoreReport, RunReport, Subject},
     target_side::TargetSide,
 };
 use crate::Error;
@@ -13,7 +13,6 @@ use core::time::Duration;
 use frwr_engine::{control::ControlStatistics, provider::Port};
 use frwr_reactor::{Finished, RunningError};
 use hdrhistogram::Histogram;
-use std::net::SocketAddr;
 
 /// The ended cores: what they carried, in their order, and figures of all.
 pub(super) struct Outcome<T: Port, H: Port> {
@@ -21,18 +20,6 @@ pub(super) struct Outcome<T: Port, H: Port> {
     pub(super) hosts: Vec<HostSide<H>>,
     pub(super) cores: Vec<CoreReport>,
     pub(super) undrained: Vec<String>,
-}
-
-/// What a run was about, for its report.
-pub(super) struct Subject {
-    pub(super) device: String,
-    pub(super) file: String,
-    pub(super) compared: Compared,
-    pub(super) block_bytes: u32,
-    pub(super) queue_depth: u32,
-    pub(super) effective_queue_depth: u32,
-    pub(super) read_share: u8,
-    pub(super) address: SocketAddr,
 }
 
 impl<T: Port, H: Port> Outcome<T, H> {
@@ -82,15 +69,9 @@ impl<T: Port, H: Port> Outcome<T, H> {
         let digest = host.job().and_then(|job| job.digest());
         let all = || core::iter::once(&host).chain(&others);
         let report = RunReport {
-            device: subject.device,
-            file: subject.file,
+            subject,
             file_bytes: host.job().map_or(0, |job| job.read_back().len() as u64),
             sha256: digest.as_ref().map(hex),
-            compared: subject.compared,
-            block_bytes: subject.block_bytes,
-            queue_depth: subject.queue_depth,
-            effective_queue_depth: subject.effective_queue_depth,
-            read_share: subject.read_share,
             verified: host.job().is_some_and(|job| job.verified()),
             interrupted: all().any(HostSide::interrupted),
             caught: all().find_map(HostSide::caught),

@@ -8,11 +8,11 @@ use super::{
     namespaces::{NamespaceReport, SubsystemConfig, SubsystemPlan, Users, served_twice},
     outcome::Outcome,
     plan,
-    present::{self, Present, Served},
+    present::{self, Present},
     progress::{Doing, IoCounters, Progress},
     remedy::cannot_listen,
     serve_command::{ServeArguments, ServeConfig, TargetArguments},
-    serve_report::ServeReport,
+    serve_report::{ServeReport, ServedTarget},
     start::{Beginning, Sides, for_target, launch, open, reactors},
     target_side::TargetSide,
     trace::{self, OF_KEYS, Trace, check_path},
@@ -108,7 +108,7 @@ where
     traces.iter_mut().for_each(|trace| trace.started(&threads.cpus().collect::<Vec<_>>()));
     reports.iter().for_each(|report| say(&report.line()));
     let (listen, all) = (config.listen, reports.iter().map(NamespaceReport::size).collect::<Vec<_>>().join("; "));
-    let served = Served {
+    let served = ServedTarget {
         device: of_device.name().to_owned(),
         queue_depth: target.queue_depth,
         effective_queue_depth: depth.map_or(target.queue_depth, |depth| depth.effective),
