@@ -66,7 +66,7 @@ pub struct DeviceArguments {
     /// What memory is opened by: windows, lists (ConnectX, feature mlx5, never run on hardware), or auto for lists where the
     /// device has them with keys that rotate, else windows.
     #[arg(long, value_name = "KIND", default_value = "auto")]
-    #[serde(skip_serializing)]
+    #[serde(skip)]
     pub registration: RegistrationKind,
     /// Cores of the reactors, such as 1 or 0,2-3, or `unpinned`, or `unpinned:N` for N of them; queues are spread over them.
     /// Default: the first physical core for `serve` and the second, if there is one, for `load`, so that both on one machine
@@ -96,8 +96,7 @@ impl Default for DeviceArguments {
 }
 
 /// What memory is opened to peers by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum RegistrationKind {
     /// Lists where the device has them with keys that rotate, else windows.
     #[default]

@@ -40,7 +40,9 @@ struct Tables {
 
 /// All keys at its top.
 fn keys() -> Vec<String> {
-    let target = names::<DeviceArguments>().chain(names::<TargetArguments>());
+    // A target opens no memory to its hosts.
+    let device = names::<DeviceArguments>().filter(|name| name.as_str() != "registration");
+    let target = device.chain(names::<TargetArguments>());
     let all = target.chain(names::<MemoryArguments>()).chain(names::<InvalidationArguments>());
     all.map(|name| name.to_string()).chain(["subsystem".to_owned()]).collect()
 }
