@@ -1,15 +1,12 @@
 //! What a person can ask of `frwr`, and what is said of what nobody can.
 
 use crate::{
-    check, latency,
-    output::{Output, failure, success, usage_line},
+    Error, check, latency,
+    output::{Output, success, usage_line},
     runner::{Arguments, DiscoverArguments, LoadArguments, ServeArguments},
 };
 use clap::{CommandFactory as _, Parser, Subcommand};
 use std::ffi::OsString;
-
-/// Exit code of wrong arguments.
-const USAGE: u8 = 2;
 
 /// Moves a file through registered requests between a storage target and a host, each on its own core.
 ///
@@ -75,5 +72,5 @@ pub fn mistaken(arguments: &[OsString], error: clap::Error) -> Output {
         Some(half @ ("serve" | "load" | "discover")) => usage_line(&format!("frwr {half}"), &error),
         _ => usage_line("frwr", &error),
     };
-    failure(json, USAGE, "usage", &message)
+    Error::usage("usage", message).output(json)
 }

@@ -5,13 +5,17 @@
 mod address;
 pub mod check;
 mod command_line;
+pub mod error;
 mod failures;
 pub mod job;
 pub mod latency;
+pub mod options;
 pub mod output;
+pub mod report;
 pub mod result_file;
 pub mod runner;
 pub mod signals;
 pub mod watch;
 
 pub use command_line::{CommandLine, Task, mistaken};
+pub use error::Error;

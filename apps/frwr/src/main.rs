@@ -2,19 +2,17 @@
 
 use clap::Parser as _;
 use frwr::{
-    CommandLine, Task,
+    CommandLine, Error, Task,
     check::{self, Machine, self_test},
-    latency::{self, LatencyConfig, LatencyError},
+    latency::{self, LatencyConfig},
     mistaken,
-    output::{Output, failure, on_own_stack, success},
-    runner::{Config, DiscoverConfig, LoadConfig, RunError, RunReport, ServeConfig},
+    output::{Output, on_own_stack, success},
+    report::Report as _,
+    runner::{Config, DiscoverConfig, LoadConfig, RunReport, ServeConfig},
     runner::{discover_on_rdma, discovered_json, discovered_table, load_on_rdma, run, serve_on_rdma},
     signals::{Signals, catch_harmless},
 };
 use std::{ffi::OsString, io::Write as _, process::ExitCode};
-
-/// Exit code of a run that found something wrong.
-const FOUND: u8 = 1;
 
 fn main() -> ExitCode {
     on_own_stack(program)
@@ -32,63 +30,48 @@ fn program() -> ExitCode {
     output.print()
 }
 
-fn done(command_line: CommandLine, json: bool) -> Output {
-    let CommandLine { task, arguments } = command_line;
-    let of_run = |error: RunError| failure(json, error.exit_code(), error.name(), &error.to_string());
-    let of_latency = |error: LatencyError| failure(json, error.exit_code(), error.name(), &error.to_string());
-    match task {
-        None => Config::new(arguments)
-            .and_then(|config| Ok(moved(json, &run(&config, &Signals::catch()?, &mut say)?)))
-            .unwrap_or_else(of_run),
-        Some(Task::Serve(arguments)) => {
-            ServeConfig::new(arguments).and_then(|config| served(json, &config)).unwrap_or_else(of_run)
-        }
+fn done(CommandLine { task, arguments }: CommandLine, json: bool) -> Output {
+    let done = match task {
+        None => Config::new(arguments).and_then(|config| Ok(moved(json, &run(&config, &Signals::catch()?, &mut say)?))),
+        Some(Task::Serve(arguments)) => ServeConfig::new(arguments).and_then(|config| served(json, &config)),
         Some(Task::Load(arguments)) => LoadConfig::new(arguments)
-            .and_then(|config| Ok(moved(json, &load_on_rdma(&config, &Signals::catch()?, &mut say)?)))
-            .unwrap_or_else(of_run),
-        Some(Task::Discover(arguments)) => {
-            DiscoverConfig::new(arguments).and_then(|config| discovered(json, &config)).unwrap_or_else(of_run)
-        }
-        Some(Task::Latency(arguments)) => measured(*arguments).unwrap_or_else(of_latency),
-        Some(Task::Check(arguments)) => checked(&arguments).unwrap_or_else(of_run),
-    }
+            .and_then(|config| Ok(moved(json, &load_on_rdma(&config, &Signals::catch()?, &mut say)?))),
+        Some(Task::Discover(arguments)) => DiscoverConfig::new(arguments).and_then(|config| discovered(json, &config)),
+        Some(Task::Latency(arguments)) => measured(*arguments),
+        Some(Task::Check(arguments)) => checked(&arguments),
+    };
+    done.unwrap_or_else(|error| error.output(json))
 }
 
-fn served(json: bool, config: &ServeConfig) -> Result<Output, RunError> {
-    if config.check_only {
+fn served(json: bool, config: &ServeConfig) -> Result<Output, Error> {
+    if config.arguments.check_config {
         let understood = config.describe();
         return Ok(success(if json { understood.to_string() } else { format!("{understood:#}") }));
     }
     let report = serve_on_rdma(config, &Signals::catch()?, &mut say)?;
-    Ok(judged(report.passed(), if json { report.json().to_string() } else { report.table() }))
+    Ok(report.output(json))
 }
 
-fn discovered(json: bool, config: &DiscoverConfig) -> Result<Output, RunError> {
+fn discovered(json: bool, config: &DiscoverConfig) -> Result<Output, Error> {
     let found = discover_on_rdma(config, &Signals::catch()?, &mut say)?;
     Ok(success(if json { discovered_json(&found).to_string() } else { discovered_table(&found) }))
 }
 
-fn measured(arguments: latency::Arguments) -> Result<Output, LatencyError> {
+fn measured(arguments: latency::Arguments) -> Result<Output, Error> {
     let config = LatencyConfig::new(arguments)?;
     let outcome = latency::run(&config, &Signals::catch()?, &mut say)?;
-    Ok(outcome.output(config.json))
+    Ok(outcome.output(config.output.json))
 }
 
-fn checked(arguments: &check::Arguments) -> Result<Output, RunError> {
+fn checked(arguments: &check::Arguments) -> Result<Output, Error> {
     catch_harmless()?;
     Ok(check::run(arguments, Machine::this, self_test))
 }
 
 /// What a host's run came to.
 fn moved(json: bool, report: &RunReport) -> Output {
-    let told = judged(report.passed(), if json { report.json().to_string() } else { report.table() });
     let stderr = report.caught.as_ref().map_or_else(String::new, |caught| format!("caught: {caught}\n"));
-    Output { stderr, ..told }
-}
-
-/// A report, and whether nothing was wrong.
-fn judged(passed: bool, text: String) -> Output {
-    Output { exit_code: if passed { 0 } else { FOUND }, ..success(text) }
+    Output { stderr, ..report.output(json) }
 }
 
 /// Progress goes to standard error.

@@ -1,15 +1,14 @@
 //! What the program prints: results and errors, for people and for programs.
 
-use crate::signals::catch_harmless;
-use serde_json::json;
+use crate::{
+    error::{Error, FAILED},
+    signals::catch_harmless,
+};
 use std::{
     io::{self, ErrorKind, Write},
     process::ExitCode,
     thread::{self, JoinHandle},
 };
-
-/// Exit code where results could not be told.
-const UNTOLD: u8 = 1;
 
 /// Bytes of a program's stack: what systems commonly give one.
 const STACK: usize = 8 << 20;
@@ -24,7 +23,7 @@ pub fn on_own_stack(program: fn() -> ExitCode) -> ExitCode {
         Err(error) => {
             let message =
                 format!("no thread ({error}); check the process limit (ulimit -u), and that of memory (ulimit -v)");
-            failure(false, UNTOLD, "thread", &message).print()
+            Error::failed("thread", message).output(false).print()
         }
     }
 }
@@ -58,7 +57,7 @@ impl Output {
                     stderr,
                     "error: standard output cannot be written ({error}); make room, or send it to another file"
                 );
-                ExitCode::from(self.exit_code.max(UNTOLD))
+                ExitCode::from(self.exit_code.max(FAILED))
             }
         }
     }
@@ -87,13 +86,6 @@ pub fn success(mut text: String) -> Output {
 pub fn in_line(name: &str) -> String {
     let escaped = |letter: char| if letter.is_control() { letter.escape_default().to_string() } else { letter.into() };
     name.chars().map(escaped).collect()
-}
-
-/// What went wrong: a line on standard error, and with `json` an object on standard output.
-#[must_use]
-pub fn failure(json: bool, exit_code: u8, name: &str, message: &str) -> Output {
-    let stdout = if json { format!("{}\n", json!({ "error": name, "message": message })) } else { String::new() };
-    Output { stdout, stderr: format!("error: {}\n", in_line(message)), exit_code }
 }
 
 /// What clap says behind what is wrong.

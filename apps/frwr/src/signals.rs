@@ -11,7 +11,7 @@
 //! Of these, what was ignored when the program was started stays so (nohup's SIGHUP), but for SIGINT and SIGTERM: shells
 //! ignore the first for what scripts start in the background, which are to be stopped all the same.
 
-use crate::runner::RunError;
+use crate::Error;
 use core::{ffi::c_int, time::Duration};
 use libc::{
     SIGALRM, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGPWR, SIGQUIT, SIGSTKFLT, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU,
@@ -85,10 +85,10 @@ impl Signals {
     /// Catches them from now on. To be called once, before there are reactors.
     ///
     /// # Errors
-    /// [`RunError::Signal`].
-    pub fn catch() -> Result<Self, RunError> {
+    /// The system does not let it.
+    pub fn catch() -> Result<Self, Error> {
         let signals = Self { stop: Arc::default(), report: Arc::default() };
-        signals.register().map_err(RunError::Signal)?;
+        signals.register().map_err(uncaught)?;
         Ok(signals)
     }
 
@@ -136,10 +136,14 @@ impl Asked for Signals {
 /// and the others end it as they end every program.
 ///
 /// # Errors
-/// [`RunError::Signal`].
-pub fn catch_harmless() -> Result<(), RunError> {
+/// The system does not let it.
+pub fn catch_harmless() -> Result<(), Error> {
     let ignored = Ignored::at_start();
-    catch_nothing(&HARMLESS, &ignored).and_then(|()| catch_nothing(&REPORTING, &ignored)).map_err(RunError::Signal)
+    catch_nothing(&HARMLESS, &ignored).and_then(|()| catch_nothing(&REPORTING, &ignored)).map_err(uncaught)
+}
+
+fn uncaught(error: io::Error) -> Error {
+    Error::failed("signal", format!("signals cannot be caught: {error}"))
 }
 
 /// Nobody looks at the flag.

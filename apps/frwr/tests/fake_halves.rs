@@ -5,6 +5,7 @@
 mod halves_harness;
 
 use clap::Parser as _;
+use frwr::report::Report as _;
 use frwr::runner::{DiscoverConfig, ServeConfig, discover, serve};
 use frwr::{CommandLine, Task};
 use frwr_engine::provider::verbs::{Registration, Role, VerbsDevice, VerbsOptions};

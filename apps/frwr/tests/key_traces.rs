@@ -6,6 +6,7 @@ mod latency_harness;
 
 use clap::Parser as _;
 use folder::Folder;
+use frwr::report::Report as _;
 use frwr::{
     CommandLine, Task,
     latency::measure,

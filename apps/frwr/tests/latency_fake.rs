@@ -2,6 +2,7 @@
 #![cfg(feature = "verbs")]
 
 use clap::Parser as _;
+use frwr::report::Report as _;
 use frwr::{
     check::Machine,
     latency::{Arguments, LatencyConfig, LatencyReport, measure_both},

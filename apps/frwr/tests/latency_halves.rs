@@ -3,10 +3,12 @@
 
 mod latency_harness;
 
+use frwr::Error;
 use frwr::latency::{
-    ConnectData, Invalidation, KeyKind, LatencyError, LatencyOutcome, LatencyReport, Operation, PROTOCOL_VERSION,
-    Parameters, PeerDoes, Quantity, Refusal, measure, measure_both, serve,
+    ConnectData, Invalidation, KeyKind, LatencyOutcome, LatencyReport, Operation, PROTOCOL_VERSION, Parameters,
+    PeerDoes, Quantity, Refusal, measure, measure_both, serve,
 };
+use frwr::report::Report as _;
 use frwr_engine::{
     ConnectionOptions, Event, MAX_INCOMING, OpenFailure, ResponseRequest, Submission,
     provider::{
@@ -41,13 +43,13 @@ const PLAIN: Parameters = Parameters {
     connections: 1,
 };
 
-fn client(fabric: &SoftFabric, profile: &str, arguments: &[&str]) -> Result<LatencyReport, LatencyError> {
+fn client(fabric: &SoftFabric, profile: &str, arguments: &[&str]) -> Result<LatencyReport, Error> {
     let config = config(&[&["10.0.0.1", "--warm-up", "0"], arguments].concat());
     let stop = AtomicBool::new(false);
     measure(device(fabric, profile), ADDRESS.parse().unwrap(), &config, &machine(), &stop, &mut |line| panic!("{line}"))
 }
 
-fn ok(report: Result<LatencyReport, LatencyError>, requests: u64) -> LatencyReport {
+fn ok(report: Result<LatencyReport, Error>, requests: u64) -> LatencyReport {
     let report = report.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((report.requests(), report.histogram.len()), (requests, requests));
     report
@@ -427,7 +429,7 @@ fn a_depth_that_the_send_queue_is_too_short_for_is_a_warning() {
 /// A device that is removed: connections fail before the kernel tells of it.
 #[test]
 fn a_run_on_a_device_that_was_removed_says_so() {
-    let gone = |error: LatencyError| {
+    let gone = |error: Error| {
         let line = error.to_string();
         assert_eq!((error.name(), error.exit_code()), ("device_gone", 1), "{line}");
         assert!(line.contains("is gone") && !line.contains('\n'), "{line}");
@@ -462,7 +464,7 @@ fn a_run_on_a_device_that_was_removed_says_so() {
 }
 
 /// A peer that listens, and answers every connect request by rejecting it with these bytes.
-fn rejected_with(bytes: &'static [u8]) -> LatencyError {
+fn rejected_with(bytes: &'static [u8]) -> Error {
     let fabric = SoftFabric::new();
     let mut raw = Raw::new(&fabric, 1);
     raw.listen();
@@ -600,7 +602,7 @@ fn a_server_whose_device_never_destroys_a_queue_pair_says_so_and_names_what_has_
     assert_eq!(said.iter().filter(|line| line.starts_with("the device refuses")).count(), 1, "told once: {said:?}");
     assert!(!said.iter().any(|line| line.starts_with("client has ended")), "its client's end is not told: {said:?}");
     assert_eq!((report.clients, report.undrained.clone()), (1, vec!["reactor 0: server".to_owned()]));
-    assert!(!report.passed() && report.text().ends_with("\nnot drained: reactor 0: server\n"), "{}", report.text());
+    assert!(!report.passed() && report.table().ends_with("\nnot drained: reactor 0: server\n"), "{}", report.table());
     // What the program makes of it.
     let outcome = LatencyOutcome::Served(report);
     let (told, json) = (outcome.output(false), outcome.output(true));

@@ -2,6 +2,7 @@
 
 use clap::Parser as _;
 use core::time::Duration;
+use frwr::report::Report as _;
 use frwr::runner::{DiscoverConfig, LoadConfig, RunReport, discover, load};
 use frwr::{CommandLine, Task};
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions};

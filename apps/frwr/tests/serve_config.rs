@@ -1,8 +1,9 @@
 //! `frwr serve --config` and its command line: what is understood, and what is refused with line and key.
 
 use clap::Parser as _;
-use frwr::runner::{MediumConfig, NamespaceConfig, RunError, ServeConfig, SubsystemConfig};
-use frwr::{CommandLine, Task};
+use frwr::options::Pages;
+use frwr::runner::{MediumConfig, NamespaceConfig, ServeArguments, ServeConfig, SubsystemConfig};
+use frwr::{CommandLine, Error, Task};
 use frwr_nvmf::controller::AllowedHosts;
 use frwr_nvmf::storage::{Backing, MediumKind};
 use frwr_support::storage_harness::disks::{LoopDevice, skipped};
@@ -29,13 +30,13 @@ impl Written {
     }
 }
 
-fn serve(arguments: &[&str]) -> Result<ServeConfig, RunError> {
+fn serve(arguments: &[&str]) -> Result<ServeConfig, Error> {
     let line = CommandLine::try_parse_from([&["frwr", "serve"], arguments].concat()).unwrap();
     let Some(Task::Serve(arguments)) = line.task else { panic!("not serve") };
     ServeConfig::new(arguments)
 }
 
-fn parsed(text: &str) -> Result<ServeConfig, RunError> {
+fn parsed(text: &str) -> Result<ServeConfig, Error> {
     serve(&["--config", Written::new(text).text()])
 }
 
@@ -100,15 +101,17 @@ backing = "ring"
 "#,
     )
     .unwrap();
-    assert_eq!((config.device.device.as_str(), config.device.port, config.device.gid_index), ("mlx5_0", 2, Some(3)));
-    assert_eq!((config.device.mtu, config.device.traffic_class), (Some(1024), Some(104)));
-    assert_eq!((config.device.ack_timeout, config.parameters.retry_count), (Some(14), 6));
-    assert_eq!((config.device.inline_size, config.device.thread_domains), (Some(0), false));
-    assert_eq!((config.parameters.rnr_retry_count, config.listen), (5, "[fe80::1%1]:4420".parse().unwrap()));
-    assert_eq!((config.queue_depth, config.hosts, config.in_capsule), (64, 4, 8192));
-    assert_eq!((config.io_queues, config.data_blocks, config.shared_receives), (2, 3, Some(162)));
-    assert_eq!((config.max_transfer, config.max_silence.as_secs()), (1 << 20, 30));
-    assert_eq!((config.remote_invalidate, config.runtime.unwrap().as_secs()), (false, 60));
+    let ServeArguments { device, target, memory, invalidation, .. } = &config.arguments;
+    assert_eq!((device.device.as_deref(), device.ib_port, device.gid_index), (Some("mlx5_0"), 2, Some(3)));
+    assert_eq!((device.mtu, device.traffic_class), (Some(1024), Some(104)));
+    assert_eq!((device.ack_timeout, device.retry_count), (Some(14), 6));
+    assert_eq!((device.inline_size, device.thread_domains), (Some(0), false));
+    assert_eq!((device.rnr_retry_count, config.listen), (5, "[fe80::1%1]:4420".parse().unwrap()));
+    assert_eq!((target.queue_depth, target.hosts, target.in_capsule), (64, 4, 8192));
+    assert_eq!((target.io_queues, target.data_blocks, target.shared_receives.0), (2, 3, Some(162)));
+    assert_eq!((target.max_transfer, target.max_silence), (1 << 20, 30));
+    assert_eq!((invalidation.remote_invalidate, target.runtime), (false, Some(60)));
+    assert_eq!((memory.pages, device.cores.as_deref()), (Pages::Plain, Some("3")));
     let [one, two] = config.subsystems.as_slice() else { panic!("{:?}", config.subsystems) };
     let SubsystemConfig { allowed_hosts: AllowedHosts::Listed(hosts), serial: Some(serial), namespaces, .. } = one
     else {
@@ -138,11 +141,16 @@ backing = "ring"
 fn what_is_left_out_is_as_on_the_command_line() {
     let file = parsed(SMALLEST).unwrap();
     let line = serve(&["--device", "rxe0", "--listen", "10.0.0.1:4420", "--namespace", "/etc/hostname"]).unwrap();
-    assert_eq!((file.queue_depth, file.hosts, file.in_capsule), (line.queue_depth, line.hosts, line.in_capsule));
-    assert_eq!((file.device, file.parameters), (line.device, line.parameters));
-    assert_eq!((file.remote_invalidate, file.runtime), (line.remote_invalidate, line.runtime));
-    assert_eq!((file.max_transfer, file.max_silence), (line.max_transfer, line.max_silence));
-    assert_eq!((file.max_transfer, file.max_silence.as_secs()), (128 << 10, 300));
+    // But for what it offers.
+    let understood = |config: &ServeConfig| {
+        let mut understood = config.describe();
+        understood.as_object_mut().unwrap().remove("subsystem").unwrap();
+        understood
+    };
+    assert_eq!(understood(&file), understood(&line));
+    let (file, line) = (file.arguments, line.arguments);
+    assert_eq!((&file.device, &file.target), (&line.device, &line.target));
+    assert_eq!((file.target.max_transfer, file.target.max_silence), (128 << 10, 300));
 }
 
 /// What is wrong is said before anything is opened or locked.
@@ -415,5 +423,5 @@ fn a_file_and_options_that_it_replaces_do_not_mix() {
         assert!(String::from_utf8(output.stderr).unwrap().contains("--config"), "{option:?}");
     }
     let config = serve(&["--config", written.text(), "--runtime", "3", "--json"]).unwrap();
-    assert_eq!((config.runtime.unwrap().as_secs(), config.json), (3, true));
+    assert_eq!((config.arguments.target.runtime, config.arguments.output.json), (Some(3), true));
 }

@@ -1,6 +1,7 @@
 //! Devices whose send queues are too short for what is asked for: it works, and is said once, with what comes of it.
 
 use clap::Parser as _;
+use frwr::report::Report as _;
 use frwr::runner::{LoadConfig, RunReport, ServeConfig, ServeReport, load, serve};
 use frwr::{CommandLine, Task};
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions};

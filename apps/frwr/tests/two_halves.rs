@@ -2,12 +2,13 @@
 
 use clap::Parser as _;
 use core::time::Duration;
+use frwr::report::Report as _;
 use frwr::runner::{
-    Compared, DiscoverConfig, LoadConfig, RunError, RunReport, ServeConfig, ServeReport, discover, discovered_json,
+    Compared, DiscoverConfig, LoadConfig, RunReport, ServeConfig, ServeReport, discover, discovered_json,
     discovered_table, load, serve,
 };
 use frwr::signals::Asked;
-use frwr::{CommandLine, Task};
+use frwr::{CommandLine, Error, Task};
 use frwr_engine::provider::{
     AsyncEvent, CommandError, DeviceEvent,
     fault::{CommandKind, FaultHandle, Faulty},
@@ -88,7 +89,7 @@ struct Target {
     profile: &'static str,
     stop: Arc<AtomicBool>,
     lines: mpsc::Receiver<String>,
-    thread: JoinHandle<Result<ServeReport, RunError>>,
+    thread: JoinHandle<Result<ServeReport, Error>>,
 }
 
 impl Target {
@@ -125,7 +126,7 @@ impl Target {
         Self { fabric, profile, stop, lines, thread }
     }
 
-    fn load(&self, arguments: &[&str]) -> Result<RunReport, RunError> {
+    fn load(&self, arguments: &[&str]) -> Result<RunReport, Error> {
         load_on(&self.fabric, self.profile, arguments)
     }
 
@@ -137,12 +138,12 @@ impl Target {
     }
 }
 
-fn load_on(fabric: &SoftFabric, profile: &str, arguments: &[&str]) -> Result<RunReport, RunError> {
+fn load_on(fabric: &SoftFabric, profile: &str, arguments: &[&str]) -> Result<RunReport, Error> {
     let device = fabric.device(SoftOptions::new(profile.parse().unwrap()));
     load(device, &load_config(arguments), &AtomicBool::new(false), &mut |_| {})
 }
 
-fn verified(report: Result<RunReport, RunError>) -> RunReport {
+fn verified(report: Result<RunReport, Error>) -> RunReport {
     let report = report.unwrap_or_else(|error| panic!("{error}"));
     assert!(report.passed() && report.verified, "{}", report.table());
     report
@@ -214,17 +215,17 @@ fn a_namespace_arrives_as_the_file_that_is_served_on_every_profile() {
         let bytes = FILE_BYTES.to_string();
         let exact = ["--bytes", &bytes, "--expect-sha256", &digest, "--output", output.text()];
         let report = verified(target.load(&exact));
-        assert_eq!((report.sha256.as_deref(), report.compared), (Some(digest.as_str()), Compared::Digest));
+        assert_eq!((report.sha256.as_deref(), report.subject.compared), (Some(digest.as_str()), Compared::Digest));
         assert_eq!(report.file_bytes, FILE_BYTES as u64);
         assert!(output.bytes() == file.bytes());
         // All of the namespace: the file and zeros up to a block.
         let report = verified(target.load(&["--output", output.text()]));
-        assert_eq!((report.file_bytes, report.compared), (303_104, Compared::Itself));
+        assert_eq!((report.file_bytes, report.subject.compared), (303_104, Compared::Itself));
         let (whole, served) = (output.bytes(), file.bytes());
         assert!(whole[..FILE_BYTES] == served);
         assert!(whole.len() == 303_104 && whole[FILE_BYTES..].iter().all(|&byte| byte == 0));
         let report = target.end();
-        let [namespace] = report.namespaces.as_slice() else { panic!("{:?}", report.namespaces) };
+        let [namespace] = report.served.namespaces.as_slice() else { panic!("{:?}", report.served.namespaces) };
         assert_eq!((namespace.sha256.as_deref(), namespace.blocks), (Some(digest.as_str()), 74));
         assert_eq!((report.target.reads, report.target.writes, report.target.accepted), (148, 0, 4));
         assert!(report.json().is_object() && report.table().contains("reads"));
@@ -271,7 +272,7 @@ fn a_file_goes_there_and_back_and_stays() {
     let (served, moved, output) = (Temporary::data("old", 1), Temporary::data("new", 9), Temporary::path("new-out"));
     let target = Target::start("window", &["--namespace", served.text()]);
     let report = verified(target.load(&["--file", moved.text(), "--runtime", "1", "--output", output.text()]));
-    assert_eq!((report.compared, report.read_share), (Compared::File, 70));
+    assert_eq!((report.subject.compared, report.subject.read_share), (Compared::File, 70));
     assert_eq!(report.sha256, Some(moved.digest()));
     assert!(output.bytes() == moved.bytes());
     // The load wrote patterns; without one the file is what the next host finds.
@@ -301,7 +302,9 @@ fn writes_reach_the_file_where_the_namespace_is_the_file() {
         verified(target.load(&["--file", moved.text()]));
         verified(target.load(&["--bytes", &bytes, "--expect-sha256", &moved.digest()]));
         let report = target.end();
-        let ([namespace], [storage]) = (report.namespaces.as_slice(), report.storages.as_slice()) else { panic!() };
+        let ([namespace], [storage]) = (report.served.namespaces.as_slice(), report.storages.as_slice()) else {
+            panic!()
+        };
         assert_eq!((namespace.kind, namespace.sha256.clone()), (kind, None));
         assert!(served.bytes()[..FILE_BYTES] == moved.bytes(), "{backing}");
         assert_eq!((storage.submitted, storage.failed), (storage.completed, 0));
@@ -353,9 +356,11 @@ fn a_configuration_serves_several_namespaces_to_whom_it_names() {
     let digest: String = Sha256::digest(&stored.bytes()[..whole]).iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!((report.file_bytes, report.sha256), (whole as u64, Some(digest)));
     let report = target.end();
-    assert_eq!((report.namespaces.len(), report.storages.len()), (4, 4));
+    assert_eq!((report.served.namespaces.len(), report.storages.len()), (4, 4));
     assert!(report.storages[0].completed >= 585 && report.storages[1..].iter().all(|storage| storage.completed == 0));
-    assert!(report.namespaces[0].read_only && report.json()["namespaces"][2]["sha256"] == stored.digest().as_str());
+    assert!(
+        report.served.namespaces[0].read_only && report.json()["namespaces"][2]["sha256"] == stored.digest().as_str()
+    );
 }
 
 #[test]
@@ -743,7 +748,7 @@ fn faulty(fabric: &SoftFabric) -> (Faulty<SoftDevice>, FaultHandle) {
     Faulty::new(fabric.device(SoftOptions::new("rxe".parse().unwrap())))
 }
 
-fn one_line(error: &RunError, name: &str, text: &str) {
+fn one_line(error: &Error, name: &str, text: &str) {
     let said = error.to_string();
     assert_eq!((error.name(), error.exit_code()), (name, 1), "{said}");
     assert!(said.contains(text) && !said.contains('\n'), "{said}");
@@ -866,7 +871,7 @@ fn an_address_that_is_taken_ends_a_target_of_several_cores() {
     let (device, stop) = (target.fabric.device(SoftOptions::new("reg_mr".parse().unwrap())), AtomicBool::new(false));
     let config = spread("unpinned:2", &["--namespace", file.text()]);
     let error = serve(device, &config, &stop, &mut |_| {}).err().unwrap();
-    assert!(matches!(error, RunError::Listen { .. }) && error.to_string().contains("EADDRINUSE"), "{error}");
+    assert!(error.name() == "listen" && error.to_string().contains("EADDRINUSE"), "{error}");
     target.end();
 }
 

@@ -8,9 +8,9 @@ use super::{
     target::Order,
 };
 use core::time::Duration;
-use frwr::job::Random;
 use frwr_engine::provider::{FailureStatus, Port as _};
 use frwr_reactor::{Context, Now, Poller, ShutdownHandle, Sleep, Source};
+use frwr_support::Random;
 use std::sync::mpsc;
 
 /// Keep alive of a host whose core is to stand still: a target rounds it up to whole seconds.

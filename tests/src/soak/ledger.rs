@@ -1,10 +1,10 @@
 //! What every block of one host's part of the namespace must hold. It outlives the host.
 
 use super::plan::Plan;
-use frwr::job::Random;
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::host::{HostCompletion, IoError};
+use frwr_support::Random;
 use std::collections::BTreeMap;
 
 /// Bytes of a block: a page, so that each block can be a segment on every device.
@@ -204,5 +204,5 @@ fn pattern(seed: u64, lba: u64, version: u32) -> Vec<u8> {
         return vec![0; BLOCK];
     }
     let mut random = Random::new(seed ^ (lba << 32) ^ u64::from(version));
-    (0..BLOCK / size_of::<u64>()).flat_map(|_| random.next_number().to_le_bytes()).collect()
+    (0..BLOCK / size_of::<u64>()).flat_map(|_| random.bits().to_le_bytes()).collect()
 }

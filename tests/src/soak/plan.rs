@@ -1,6 +1,6 @@
 //! What one host does in one round, as drawn.
 
-use frwr::job::Random;
+use frwr_support::Random;
 
 /// NICs that hosts may have.
 const PROFILES: [&str; 5] = ["reg_mr", "window", "umr", "umr:fixed-key", "rxe"];
@@ -76,7 +76,7 @@ impl Plan {
             end: End::draw(&mut random),
             before: random.below(MOST_REQUESTS),
             behind: random.below(MOST_REQUESTS),
-            seed: random.next_number(),
+            seed: random.bits(),
         }
     }
 }

@@ -16,7 +16,7 @@ const WANTED_LOCKED_BYTES: u64 = WANTED_HUGEPAGES * HUGEPAGE_KIB * 1024;
 const WANTED_MEMORY_BYTES: u64 = 2 * WANTED_LOCKED_BYTES;
 
 /// Something that falls short. Nothing of it keeps frwr from running on its software NIC.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Shortcoming {
     /// Stable name for JSON.
     pub name: &'static str,

@@ -1,16 +1,14 @@
 //! Arguments to output: a function, so that tests need no process.
 
 use super::{Machine, SelfTest, SizingArguments, machine_json, machine_text, rdma_report, sizing_output};
-use crate::output::{Output, failure, success, usage_line};
+use crate::{
+    Error,
+    output::{Output, success, usage_line},
+};
 use clap::{
     Args, Subcommand,
     error::{ContextKind, ContextValue},
 };
-
-/// Exit code of a device that cannot be used.
-const IMPOSSIBLE: u8 = 1;
-/// Exit code of wrong arguments.
-const USAGE: u8 = 2;
 
 /// What this machine offers to frwr, and what falls short.
 #[derive(Clone, Debug, Args)]
@@ -44,17 +42,17 @@ pub fn run(
                 "--device is {name:?}: the software NIC is part of the program and needs no check; leave --device out for the machine \
                  that it runs on, or run `frwr latency --device {name}`"
             );
-            failure(json, USAGE, "soft_device", &message)
+            Error::usage("soft_device", message).output(json)
         }
         (None, Some(name)) => one_device(machine(), name, json, self_test),
         (None, None) => whole_machine(machine(), json, self_test),
         (Some(Task::Sizing(_)), Some(_)) => {
             let message = "--device and sizing: sizing takes attributes, not a device; leave one of them out";
-            failure(json, USAGE, "usage", message)
+            Error::usage("usage", message).output(json)
         }
         (Some(Task::Sizing(device)), None) => match sizing_output(device, json) {
             Ok(text) => success(text),
-            Err(error) => failure(json, IMPOSSIBLE, error.name(), &error.to_string()),
+            Err(error) => Error::failed(error.name(), error.to_string()).output(json),
         },
     }
 }
@@ -84,7 +82,7 @@ fn one_device(machine: Machine, name: &str, json: bool, mut self_test: impl FnMu
         let all: Vec<&str> = machine.rdma_devices.iter().map(|device| device.name.as_str()).collect();
         let all = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
         let message = format!("--device is {name:?}: no such RDMA device; there is {all}; `rdma link` lists them");
-        return failure(json, IMPOSSIBLE, "unknown_device", &message);
+        return Error::failed("unknown_device", message).output(json);
     };
     let mut device = device.clone();
     device.self_test = self_test(name);

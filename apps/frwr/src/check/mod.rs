@@ -20,7 +20,6 @@ pub use rdma::{
     DeviceFile, FileAccess, Finding, FindingOutcome, Gid, Mlx5Lists, ProviderLibrary, RdmaDevice, RdmaPort, RdmaSystem,
     SelfTest,
 };
-pub(crate) use rdma_report::shortcomings_json;
 pub use report::{machine_json, machine_text};
 pub use self_test::self_test;
 pub use sizing::{SizingArguments, sizing_output};

@@ -122,13 +122,8 @@ pub(super) fn details_json(device: &RdmaDevice) -> Value {
             json!({ "name": library.name, "installed": library.installed })
         }),
         "self_test": self_test_json(&device.self_test),
-        "shortcomings": shortcomings_json(&rdma_advice::of_device(device)),
+        "shortcomings": rdma_advice::of_device(device),
     })
-}
-
-/// Shortcomings by their stable names.
-pub(crate) fn shortcomings_json(short: &[Shortcoming]) -> Vec<Value> {
-    short.iter().map(|short| json!({ "name": short.name, "text": short.text, "remedy": short.remedy })).collect()
 }
 
 fn port_json(port: &RdmaPort) -> Value {

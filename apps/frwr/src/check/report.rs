@@ -111,7 +111,7 @@ pub fn machine_json(machine: &Machine) -> Value {
             TimeStampCounter::Absent | TimeStampCounter::Unknown => None,
         },
         "governors": machine.clock.governors.keys().collect::<Vec<_>>(),
-        "shortcomings": rdma_report::shortcomings_json(&shortcomings(machine)),
+        "shortcomings": shortcomings(machine),
     })
 }
 

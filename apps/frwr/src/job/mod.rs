@@ -12,7 +12,7 @@ mod random;
 
 pub use layout::Layout;
 pub use pattern::Mismatch;
-pub use random::Random;
+use random::Random;
 
 use core::{ops::Range, time::Duration};
 use frwr_mempool::DeviceMemory;

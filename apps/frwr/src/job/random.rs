@@ -5,24 +5,23 @@ const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A small generator (SplitMix64): choices of blocks and operations, not secrets. Each number is its state, mixed.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
     /// A generator. Every seed gives another sequence, which begins with a number of its own: states follow from seeds, and numbers from
     /// states, one to one. The seed is mixed as well, or seeds that are a step apart would give one sequence a number later.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Self(mix(seed))
     }
 
     /// The next number.
-    pub fn next_number(&mut self) -> u64 {
+    pub(super) fn next_number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
         mix(self.0)
     }
 
     /// A number below `limit`; 0 where that is 0.
-    pub fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         // The high half of the product: no division, and a bias below 2^-32 for limits of 32 bits.
         ((u128::from(self.next_number()) * u128::from(limit)) >> 64) as u64
     }

@@ -91,7 +91,10 @@ impl Askers {
 #[cfg(test)]
 mod tests {
     use super::{Askers, COMES_BACK_AFTER, LONGEST_PAUSE, MAX_ADDRESSES};
-    use crate::latency::parameters::{ConnectData, Invalidation, KeyKind, Operation, Parameters, PeerDoes};
+    use crate::latency::{
+        operation::Operation,
+        parameters::{ConnectData, Invalidation, KeyKind, Parameters, PeerDoes},
+    };
     use core::time::Duration;
     use frwr_reactor::{Clock, VirtualClock};
     use std::net::SocketAddr;

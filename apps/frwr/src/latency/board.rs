@@ -1,7 +1,7 @@
 //! What the cores of one run and its main thread tell each other. Steps are words that one side writes and the others read;
 //! what is rare is behind a lock that no measured request takes.
 
-use super::error::Failure;
+use crate::Error;
 use crossbeam_utils::CachePadded;
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -29,7 +29,7 @@ struct Shared {
     /// The server makes room: nobody listens for a moment.
     making_room: AtomicBool,
     /// The first that went wrong.
-    failure: Mutex<Option<Failure>>,
+    failure: Mutex<Option<Error>>,
     failed: AtomicBool,
 }
 
@@ -102,7 +102,7 @@ impl Board {
     }
 
     /// A core: it cannot go on. The first one counts.
-    pub(super) fn fail(&self, failure: Failure) {
+    pub(super) fn fail(&self, failure: Error) {
         self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
         self.0.failed.store(true, Relaxed);
     }
@@ -111,7 +111,7 @@ impl Board {
         self.0.failed.load(Relaxed)
     }
 
-    pub(super) fn failure(&self) -> Option<Failure> {
+    pub(super) fn failure(&self) -> Option<Error> {
         self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

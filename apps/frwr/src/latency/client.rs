@@ -5,16 +5,19 @@ use super::{
     board::{Board, Step},
     client_open::Link,
     counters::Counters,
-    error::Failure,
+    failure,
     layout::{Layout, PAGE},
-    parameters::{KeyKind, Operation, Parameters},
+    parameters::{KeyKind, Parameters},
     plan,
     schedule::{Doorbells, Schedule},
     silence::Pings,
     slots::Slots,
     summary::histogram,
 };
-use crate::runner::{MemoryReport, SetupError, map};
+use crate::{
+    Error,
+    runner::{MemoryReport, map},
+};
 use core::time::Duration;
 use frwr_engine::{
     CoreLink, Engine, Event, RequestHandle, Statistics, Timestamp, TraceRecord, WatchedClock,
@@ -194,7 +197,7 @@ impl<P: Port> ClientSide<P> {
         node: Option<u32>,
         clock: Clock,
         board: Board,
-    ) -> Result<Self, SetupError> {
+    ) -> Result<Self, Error> {
         let Parameters { depth, batch, operation, key, .. } = plan.parameters;
         let options = plan::client(&plan.parameters, plan.connections, &plan.capabilities);
         let data_bytes = plan::data_bytes(&plan.parameters, plan.connections);
@@ -203,12 +206,12 @@ impl<P: Port> ClientSide<P> {
         let message = vec![0; options.message_bytes as usize].into();
         let mut engine = Engine::new(port, link, &mut region, options, &plan.capabilities)?;
         let data = region.carve(data_bytes, PAGE)?.into_device_memory();
-        let memory = engine.add_memory(data.clone()).map_err(|error| SetupError::Namespace(error.to_string()))?;
+        let memory = engine.add_memory(data.clone()).map_err(Error::setup)?;
         let layout = Layout::new(&plan.parameters);
         let slots = Slots::new(plan.connections, depth, &layout);
         let pieces = slots.offsets().flat_map(|offset| layout.pieces(memory, offset)).collect();
-        let histogram = histogram().map_err(|error| SetupError::Histogram(format!("{error:?}")))?;
-        let keys = if operation == Operation::Register { slots.len() as usize * usize::from(batch) } else { 0 };
+        let histogram = histogram().map_err(|error| Error::setup(format!("no latency histogram: {error:?}")))?;
+        let keys = if operation.makes_keys_alone() { slots.len() as usize * usize::from(batch) } else { 0 };
         let time = clock.now();
         Ok(Self {
             engine,
@@ -318,7 +321,7 @@ impl<P: Port> ClientSide<P> {
 
     /// What the server wrote since the last poll: it is in memory, and no event.
     fn answers(&mut self, now: Duration) -> u32 {
-        if self.plan.parameters.operation != Operation::Pingpong || self.outstanding == 0 {
+        if !self.plan.parameters.operation.rallies() || self.outstanding == 0 {
             return 0;
         }
         let found = self.look_for_answers();
@@ -345,7 +348,7 @@ impl<P: Port> ClientSide<P> {
 
     /// Until when it does nothing by itself; [`Duration::ZERO`] where it may do something at any time.
     fn rest(&self) -> Duration {
-        if self.plan.parameters.operation == Operation::Pingpong && self.outstanding > 0 {
+        if self.plan.parameters.operation.rallies() && self.outstanding > 0 {
             return Duration::ZERO;
         }
         let end = match self.phase {
@@ -378,7 +381,7 @@ impl<P: Port> ClientSide<P> {
         self.engine.is_disconnected()
     }
 
-    fn unless_failed<T: Default>(&mut self, result: Result<T, Failure>) -> T {
+    fn unless_failed<T: Default>(&mut self, result: Result<T, Error>) -> T {
         result.unwrap_or_else(|failure| {
             if self.phase != Phase::Done {
                 self.phase = Phase::Done;
@@ -388,7 +391,7 @@ impl<P: Port> ClientSide<P> {
         })
     }
 
-    fn event(&mut self, event: Event) -> Result<(), Failure> {
+    fn event(&mut self, event: Event) -> Result<(), Error> {
         match event {
             Event::Connected { connection, .. } => self.connected(connection),
             Event::OpenFailed { connection, reason, private_data } => {
@@ -465,7 +468,7 @@ impl<P: Port> ClientSide<P> {
         owed && now > self.heard.saturating_add(SILENCE)
     }
 
-    fn step(&mut self, now: Duration) -> Result<u32, Failure> {
+    fn step(&mut self, now: Duration) -> Result<u32, Error> {
         if self.is_in_vain(now) {
             if self.phase == Phase::Leaving {
                 // All is counted: what the server owes now is a word of leave.
@@ -473,7 +476,7 @@ impl<P: Port> ClientSide<P> {
                 self.board.reach(self.plan.core, Step::Finished);
                 return Ok(0);
             }
-            return Err(Failure::Silent { seconds: SILENCE.as_secs(), requests: self.ended });
+            return Err(failure::silent(SILENCE.as_secs(), self.ended));
         }
         if now >= self.pings.due && !matches!(self.phase, Phase::Leaving | Phase::Done) {
             self.ping(now)?;
@@ -552,7 +555,7 @@ impl<P: Port> ClientSide<P> {
         }
     }
 
-    fn measure(&mut self, now: Duration) -> Result<u32, Failure> {
+    fn measure(&mut self, now: Duration) -> Result<u32, Error> {
         let end = self.measures_until();
         let stopped = self.board.wants_stop();
         if self.left > 0 && self.time < end && !stopped {
@@ -570,7 +573,7 @@ impl<P: Port> ClientSide<P> {
     }
 
     /// Begins what is due, as far as there are slots. Returns how many.
-    fn begin_requests(&mut self, now: Duration, end: Duration) -> Result<u32, Failure> {
+    fn begin_requests(&mut self, now: Duration, end: Duration) -> Result<u32, Error> {
         let mut begun = 0;
         let (rounds, is_idle) = (self.plan.rounds, self.outstanding == 0);
         if rounds.is_some() && self.outstanding > 0 {
@@ -599,7 +602,7 @@ impl<P: Port> ClientSide<P> {
             if rounds == Some(Doorbells::Each) {
                 self.engine.flush();
             }
-            if self.plan.parameters.key == KeyKind::Memory && self.plan.parameters.operation == Operation::Register {
+            if self.plan.parameters.registers_by_call() {
                 // It is over already: others have their turn.
                 break;
             }
@@ -623,7 +626,7 @@ impl<P: Port> ClientSide<P> {
         }
         self.faults = PageFaults::so_far().zip(self.faults_before).map(|(all, before)| all - before);
         self.counters = Counters::from(self.engine.statistics()) - self.before - self.pings.take_cost();
-        if self.plan.parameters.operation == Operation::Write {
+        if self.plan.parameters.operation.reads_back() {
             let used = self.slots.in_turn().filter(|&slot| self.slots.get(slot).is_some_and(|slot| slot.sequence > 0));
             self.unchecked = used.collect();
             self.heard = self.time;

@@ -2,11 +2,12 @@
 
 use super::{
     client::{ClientSide, Phase},
-    error::Failure,
+    failure,
     message::{HEADER_BYTES, Header, Kind, MAX_COMMAND_BYTES, NOWHERE, RANGE_BYTES, name_grants, ranges},
-    parameters::{KeyKind, Operation, PeerDoes, Refusal},
+    parameters::{KeyKind, PeerDoes, Refusal},
     plan,
 };
+use crate::Error;
 use core::time::Duration;
 use frwr_engine::{
     Chunk, ConnectionId, DisconnectCause, OpenError, OpenFailure, Received, RemoteSegment, RequestHandle,
@@ -90,17 +91,7 @@ impl<P: Port> ClientSide<P> {
         }
     }
 
-    /// A key of the client's own is open for the whole run.
-    fn has_key(&self) -> bool {
-        let parameters = &self.plan.parameters;
-        match parameters.operation {
-            Operation::Request => parameters.key == KeyKind::Static,
-            Operation::Pingpong => true,
-            _ => false,
-        }
-    }
-
-    pub(super) fn open_links(&mut self, now: Duration, deadline: Duration) -> Result<(), Failure> {
+    pub(super) fn open_links(&mut self, now: Duration, deadline: Duration) -> Result<(), Error> {
         let options = plan::connection(&self.plan.parameters, self.plan.negotiated);
         for at in 0..self.links.len() {
             let due = matches!(self.links[at].state, State::Closed { not_before } if now >= not_before);
@@ -114,7 +105,7 @@ impl<P: Port> ClientSide<P> {
                     (self.links[at].id, self.links[at].state) = (Some(id), State::Connecting);
                 }
                 Err(OpenError::WouldBlock | OpenError::NoConnection) => break,
-                Err(error) => return Err(Failure::Open(error)),
+                Err(error) => return Err(Error::failed("unreachable", format!("no connection: {error}"))),
             }
         }
         if self.links.iter().all(|link| link.state == State::Open) {
@@ -123,9 +114,9 @@ impl<P: Port> ClientSide<P> {
             let open = self.links.iter().filter(|link| link.state == State::Open).count();
             let (asked, seconds) = (self.links.len(), OPENING_TIMEOUT.as_secs());
             if let Some(most) = self.crowded {
-                return Err(Failure::Crowded { open, asked, seconds, most });
+                return Err(failure::crowded(open, asked, seconds, most));
             }
-            return Err(Failure::Timeout { seconds: OPENING_TIMEOUT.as_secs(), step: self.opening_step() });
+            return Err(failure::timeout(seconds, self.opening_step()));
         }
         Ok(())
     }
@@ -146,7 +137,7 @@ impl<P: Port> ClientSide<P> {
         self.links.get_mut(usize::from(at)).filter(|link| link.id == Some(connection)).map(|link| (at, link))
     }
 
-    pub(super) fn connected(&mut self, connection: ConnectionId) -> Result<(), Failure> {
+    pub(super) fn connected(&mut self, connection: ConnectionId) -> Result<(), Error> {
         if let Some((_, link)) = self.link_at(connection) {
             link.state = State::Connected;
         }
@@ -158,7 +149,7 @@ impl<P: Port> ClientSide<P> {
         connection: ConnectionId,
         reason: OpenFailure,
         private_data: &[u8],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
         let now = self.time;
         let patient =
             self.plan.patient || self.board.is_making_room() || now < self.opening_since.saturating_add(PATIENCE);
@@ -176,10 +167,10 @@ impl<P: Port> ClientSide<P> {
                     true
                 }
                 Ok(Refusal::Busy) if now < self.opening_since.saturating_add(BUSY_PATIENCE) => true,
-                Ok(refusal) => return Err(Failure::Refused(refusal)),
+                Ok(refusal) => return Err(failure::refused(refusal)),
                 // A listener that goes rejects what it has not looked at without a word.
                 Err(_) if patient && private_data.iter().all(|byte| *byte == 0) => true,
-                Err(error) => return Err(Failure::Foreign(error)),
+                Err(error) => return Err(failure::foreign(error)),
             },
             OpenFailure::Stale => true,
             // One that makes room does not listen for a moment.
@@ -187,7 +178,7 @@ impl<P: Port> ClientSide<P> {
             _ => false,
         };
         if !again {
-            return Err(Failure::Unreachable(reason));
+            return Err(failure::unreachable(reason));
         }
         if let Some((_, link)) = self.link_at(connection) {
             (link.id, link.kept) = (None, false);
@@ -197,7 +188,7 @@ impl<P: Port> ClientSide<P> {
     }
 
     /// The server's first message.
-    pub(super) fn greeted(&mut self, connection: ConnectionId, received: Received) -> Result<(), Failure> {
+    pub(super) fn greeted(&mut self, connection: ConnectionId, received: Received) -> Result<(), Error> {
         let mut message = [0; MAX_COMMAND_BYTES];
         let length = self.engine.message(&received, 0, &mut message).min(received.length() as usize);
         self.engine.release(received);
@@ -210,15 +201,15 @@ impl<P: Port> ClientSide<P> {
         }
         let takes_remote = self.plan.parameters.operation.is_transfer();
         // Bounded by MAX_BUFFER_BYTES.
-        let (bytes, has_key) = (self.layout.connection_bytes() as u32, self.has_key());
+        let (bytes, has_key) = (self.layout.connection_bytes() as u32, self.plan.parameters.has_key_for_run());
         let layout = self.layout;
         let (now, pings) = (self.time, self.plan.core == 0);
         let Some((at, link)) = self.link_at(connection) else { return Ok(()) };
         let header =
             Header::decode(message).filter(|_| link.state == State::Connected && message.len() >= HEADER_BYTES);
         match header {
-            Some(Header { kind: Kind::TooLarge, .. }) => return Err(Failure::ServerKey { bytes: bytes.into() }),
-            Some(Header { kind: Kind::NotRegistered, .. }) => return Err(Failure::ServerMemory),
+            Some(Header { kind: Kind::TooLarge, .. }) => return Err(failure::server_key(bytes)),
+            Some(Header { kind: Kind::NotRegistered, .. }) => return Err(failure::server_memory()),
             Some(header) if header.kind == Kind::Ready => {
                 if takes_remote {
                     let mut opened = [NOWHERE];
@@ -243,7 +234,7 @@ impl<P: Port> ClientSide<P> {
     }
 
     /// Opens all memory of a connection for the whole run.
-    fn make_key(&mut self, at: u16, connection: ConnectionId) -> Result<(), Failure> {
+    fn make_key(&mut self, at: u16, connection: ConnectionId) -> Result<(), Error> {
         let span = self.layout.connection_span(self.memory, usize::from(at));
         if self.plan.parameters.key == KeyKind::Memory {
             return self.make_key_by_call(at, connection, span);
@@ -255,21 +246,19 @@ impl<P: Port> ClientSide<P> {
                 self.links[usize::from(at)].key = Some(handle);
                 Ok(())
             }
-            Err(SubmitError::TooManyRegistrations) => {
-                Err(Failure::Key { bytes: span.length.into(), pieces: 1, remedy: "--depth or --size" })
-            }
+            Err(SubmitError::TooManyRegistrations) => Err(failure::key(span.length, 1, "--depth or --size")),
             Err(error) => Err(error.into()),
         }
     }
 
     /// The same by ibv_reg_mr, which opens it at once.
-    fn make_key_by_call(&mut self, at: u16, connection: ConnectionId, span: Segment) -> Result<(), Failure> {
+    fn make_key_by_call(&mut self, at: u16, connection: ConnectionId, span: Segment) -> Result<(), Error> {
         let queue_pair = self.engine.queue_pair(connection).ok_or(SubmitError::NotConnected)?;
         // It lies in the memory.
         let bytes = self.data.slice(span.offset as usize, span.length as usize);
-        let bytes = bytes.map_err(|_| Failure::Ended("outside of its memory"))?;
+        let bytes = bytes.map_err(|_| failure::ended("outside of its memory"))?;
         let access = self.access();
-        let memory = self.engine.port_mut().register_memory(queue_pair, &bytes, access).map_err(Failure::Memory)?;
+        let memory = self.engine.port_mut().register_memory(queue_pair, &bytes, access).map_err(failure::memory)?;
         self.links[usize::from(at)].memory = Some(memory);
         self.key_made(at.into(), Grant { address: bytes.address(), key: memory.key, length: span.length });
         Ok(())
@@ -281,7 +270,7 @@ impl<P: Port> ClientSide<P> {
         // The cookie is ours.
         let Some(link) = self.links.get_mut(at) else { return };
         (link.grant, link.state) = (Some(grant), State::Open);
-        if self.plan.parameters.operation == Operation::Pingpong {
+        if self.plan.parameters.operation.rallies() {
             self.name_memory(at, grant);
         }
     }
@@ -311,14 +300,14 @@ impl<P: Port> ClientSide<P> {
     }
 
     /// Kills keys and takes leave.
-    pub(super) fn leave(&mut self) -> Result<(), Failure> {
+    pub(super) fn leave(&mut self) -> Result<(), Error> {
         for at in 0..self.links.len() {
             self.links[at].state = State::Leaving;
             if let Some(memory) = self.links[at].memory.take() {
-                self.engine.port_mut().deregister_memory(memory).map_err(Failure::Memory)?;
+                self.engine.port_mut().deregister_memory(memory).map_err(failure::memory)?;
             }
             match self.links[at].key.take() {
-                Some(key) => self.engine.cancel(key).map_err(|_| Failure::Ended("a key that was dead already"))?,
+                Some(key) => self.engine.cancel(key).map_err(|_| failure::ended("a key that was dead already"))?,
                 None => self.say_goodbye(at),
             }
         }
@@ -361,7 +350,7 @@ impl<P: Port> ClientSide<P> {
 
     /// Tells the server that this client is alive, if it has heard of nothing else. With a doorbell of its own, so that it can
     /// be taken out of the counters.
-    pub(super) fn ping(&mut self, now: Duration) -> Result<(), Failure> {
+    pub(super) fn ping(&mut self, now: Duration) -> Result<(), Error> {
         if !self.pings.is_wanted(now) {
             return Ok(());
         }
@@ -398,7 +387,7 @@ impl<P: Port> ClientSide<P> {
         self.links.iter().any(|link| link.state == State::Leaving && !link.kept)
     }
 
-    pub(super) fn disconnected(&mut self, connection: ConnectionId, cause: DisconnectCause) -> Result<(), Failure> {
+    pub(super) fn disconnected(&mut self, connection: ConnectionId, cause: DisconnectCause) -> Result<(), Error> {
         let (requests, phase) = (self.ended, self.phase);
         let Some((_, link)) = self.link_at(connection) else { return Ok(()) };
         (link.id, link.state) = (None, State::Left);
@@ -410,7 +399,7 @@ impl<P: Port> ClientSide<P> {
                 Ok(())
             }
             Phase::Done => Ok(()),
-            _ => Err(Failure::Gone { requests, cause }),
+            _ => Err(failure::gone(requests, cause)),
         }
     }
 }

@@ -2,11 +2,13 @@
 
 use super::{
     client::ClientSide,
-    error::Failure,
+    failure,
     message::{HEADER_BYTES, Header, Kind, REPLY_BYTES, command_bytes, name_ranges, word},
-    parameters::{Invalidation, KeyKind, Operation, PeerDoes},
+    operation::Operation,
+    parameters::{KeyKind, PeerDoes},
     slots::{Rally, Slot, stamp},
 };
+use crate::Error;
 use core::{ops::Range, time::Duration};
 use frwr_engine::{
     Chunk, ConnectionId, FetchRequest, Received, RequestHandle, RequestStatus, Submission, SubmitError, TransferError,
@@ -34,10 +36,10 @@ struct Place {
 
 impl<P: Port> ClientSide<P> {
     /// Begins what belongs into a slot, `most` requests at most. Returns how many; 0 where there is no room now.
-    pub(super) fn begin(&mut self, slot: u32, start: Duration, most: u64) -> Result<u64, Failure> {
+    pub(super) fn begin(&mut self, slot: u32, start: Duration, most: u64) -> Result<u64, Error> {
         let Some(place) = self.take_slot(slot, start) else { return Ok(0) };
         let begun = match self.plan.parameters.operation {
-            Operation::Register if self.plan.parameters.key == KeyKind::Memory => {
+            Operation::Register if self.plan.parameters.registers_by_call() => {
                 return self.register_memories(&place, slot, most);
             }
             Operation::Register => self.begin_batch(&place, slot, most)?,
@@ -85,7 +87,7 @@ impl<P: Port> ClientSide<P> {
     }
 
     /// Both ends of a slot's memory, against what they should be.
-    fn expect(&self, offset: usize, wanted: u64) -> Result<(), Failure> {
+    fn expect(&self, offset: usize, wanted: u64) -> Result<(), Error> {
         for at in [offset, self.layout.last_word(offset)] {
             let mut bytes = [0; WORD];
             let _ = self.data.read(at, &mut bytes);
@@ -94,11 +96,11 @@ impl<P: Port> ClientSide<P> {
         Ok(())
     }
 
-    fn same(&self, found: u64, wanted: u64) -> Result<(), Failure> {
-        if found == wanted { Ok(()) } else { Err(Failure::NotMoved { request: self.ended, found, wanted }) }
+    fn same(&self, found: u64, wanted: u64) -> Result<(), Error> {
+        if found == wanted { Ok(()) } else { Err(failure::not_moved(self.ended, found, wanted)) }
     }
 
-    fn begin_request(&mut self, place: &Place, slot: u32) -> Result<u64, Failure> {
+    fn begin_request(&mut self, place: &Place, slot: u32) -> Result<u64, Error> {
         let parameters = self.plan.parameters;
         let mark = stamp(place.number, place.sequence);
         self.mark(place.offset, if parameters.peer_does == PeerDoes::Write { !mark } else { mark });
@@ -114,7 +116,7 @@ impl<P: Port> ClientSide<P> {
             }
             KeyKind::Static => {
                 let grant = self.links[place.link].grant.map(|grant| (grant.address, grant.key));
-                let (address, key) = grant.ok_or(Failure::Ended("without a key"))?;
+                let (address, key) = grant.ok_or_else(|| failure::ended("without a key"))?;
                 let first = self.layout.slot_offset(place.link, 0) as u64;
                 self.name_pieces(place, length, address, first, key)?;
                 &[]
@@ -129,7 +131,7 @@ impl<P: Port> ClientSide<P> {
             message: &self.message[..length],
             inline: &[],
             chunks,
-            invite_invalidation: parameters.key == KeyKind::Request && parameters.invalidation == Invalidation::Remote,
+            invite_invalidation: parameters.is_killed_by_reply(),
             iova_cookie: slot,
             cookie: slot.into(),
         };
@@ -142,13 +144,13 @@ impl<P: Port> ClientSide<P> {
     }
 
     /// Names a request's pieces under one key, whose address is that of the byte `first` of the memory.
-    fn name_pieces(&mut self, place: &Place, length: usize, address: u64, first: u64, key: u32) -> Result<(), Failure> {
+    fn name_pieces(&mut self, place: &Place, length: usize, address: u64, first: u64, key: u32) -> Result<(), Error> {
         let pieces = self.pieces[place.pieces.clone()].iter();
         let ranges = pieces.map(|piece| (address.wrapping_add(piece.offset - first), key, piece.length));
-        name_ranges(&mut self.message[..length], ranges).ok_or(Failure::Ended("without room for its keys"))
+        name_ranges(&mut self.message[..length], ranges).ok_or_else(|| failure::ended("without room for its keys"))
     }
 
-    fn submitted(&mut self, slot: u32, submitted: Result<RequestHandle, SubmitError>) -> Result<u64, Failure> {
+    fn submitted(&mut self, slot: u32, submitted: Result<RequestHandle, SubmitError>) -> Result<u64, Error> {
         match submitted {
             Ok(handle) => {
                 if let Some(slot) = self.slots.get_mut(slot) {
@@ -164,8 +166,8 @@ impl<P: Port> ClientSide<P> {
     }
 
     /// A key of this device does not reach as far as a request does.
-    fn beyond_a_key(&self) -> Failure {
-        let (bytes, pieces) = (self.plan.parameters.size.into(), self.plan.parameters.segments);
+    fn beyond_a_key(&self) -> Error {
+        let (bytes, pieces) = (self.plan.parameters.size, self.plan.parameters.segments);
         let remedy = match (pieces, self.plan.capabilities.contiguity) {
             (1, _) => "--size",
             (_, Contiguity::Gaps { .. }) => "--size or --segments",
@@ -173,10 +175,10 @@ impl<P: Port> ClientSide<P> {
                 "--size or --segments, or use --registration lists, whose keys cover pieces, where the device has them"
             }
         };
-        Failure::Key { bytes, pieces, remedy }
+        failure::key(bytes, pieces, remedy)
     }
 
-    fn begin_send(&mut self, place: &Place, slot: u32) -> Result<u64, Failure> {
+    fn begin_send(&mut self, place: &Place, slot: u32) -> Result<u64, Error> {
         let size = self.plan.parameters.size as usize;
         Header::new(Kind::Echo, place.number, place.sequence).encode(&mut self.message);
         if size >= HEADER_BYTES + WORD {
@@ -195,15 +197,15 @@ impl<P: Port> ClientSide<P> {
         self.submitted(slot, submitted)
     }
 
-    fn begin_transfer(&mut self, place: &Place, slot: u32) -> Result<u64, Failure> {
-        let writes = self.plan.parameters.operation == Operation::Write;
+    fn begin_transfer(&mut self, place: &Place, slot: u32) -> Result<u64, Error> {
+        let writes = self.plan.parameters.operation.writes();
         // The server's memory never changes: ours does, so that what did not arrive is seen.
         self.mark(place.offset, if writes { stamp(place.number, place.sequence) } else { 0 });
         self.transfer(place, slot.into(), writes)
     }
 
     /// Writes to the server's memory; what comes back differs in every bit of both ends, so that it is seen.
-    fn begin_rally(&mut self, place: &Place, slot: u32) -> Result<u64, Failure> {
+    fn begin_rally(&mut self, place: &Place, slot: u32) -> Result<u64, Error> {
         self.mark(place.offset, stamp(place.number, place.sequence));
         let begun = self.transfer(place, slot.into(), true)?;
         if let Some(slot) = self.slots.get_mut(slot).filter(|_| begun > 0) {
@@ -258,13 +260,13 @@ impl<P: Port> ClientSide<P> {
     }
 
     /// Posts a transfer between a slot and its place at the server. Returns 1, or 0 where there is no room now.
-    fn transfer(&mut self, place: &Place, cookie: u64, writes: bool) -> Result<u64, Failure> {
+    fn transfer(&mut self, place: &Place, cookie: u64, writes: bool) -> Result<u64, Error> {
         // What is read back is in no figure.
         self.begins_now((cookie & !CHECK_COOKIE) as u32);
         let (local, connection) = (&self.pieces[place.pieces.clone()], place.connection);
         let (number, ranges) = (usize::from(place.number), usize::from(self.layout.ranges));
         let remote = self.links[place.link].remote.get(number * ranges..(number + 1) * ranges);
-        let remote = remote.ok_or(Failure::Ended("without a key of the server's"))?;
+        let remote = remote.ok_or_else(|| failure::ended("without a key of the server's"))?;
         let taken = if writes {
             self.engine.write(connection, &WriteRequest { local, remote, cookie })
         } else {
@@ -277,7 +279,7 @@ impl<P: Port> ClientSide<P> {
         }
     }
 
-    pub(super) fn transferred(&mut self, cookie: u64, status: TransferStatus) -> Result<(), Failure> {
+    pub(super) fn transferred(&mut self, cookie: u64, status: TransferStatus) -> Result<(), Error> {
         if status == TransferStatus::Lost {
             // The connection's end follows, and says why.
             return Ok(());
@@ -291,14 +293,14 @@ impl<P: Port> ClientSide<P> {
             self.outstanding = self.outstanding.saturating_sub(1);
             return self.expect(offset, stamp(found.number, found.sequence));
         }
-        if self.plan.parameters.operation == Operation::Pingpong {
+        if self.plan.parameters.operation.rallies() {
             match found.rally {
                 Rally::Answered(seen) => self.end_rally(slot, seen),
                 _ => self.set_rally(slot, Rally::Written),
             }
             return Ok(());
         }
-        if self.plan.parameters.operation == Operation::Read {
+        if !self.plan.parameters.operation.writes() {
             self.expect(offset, stamp(found.number, 0))?;
         }
         self.count(found.start, 1);
@@ -307,7 +309,7 @@ impl<P: Port> ClientSide<P> {
     }
 
     /// Reads back what was written last into each slot's place, and looks at it.
-    pub(super) fn read_back(&mut self) -> Result<u32, Failure> {
+    pub(super) fn read_back(&mut self) -> Result<u32, Error> {
         let mut begun = 0;
         while let Some(&slot) = self.unchecked.front() {
             let Some(found) = self.slots.get(slot).copied() else { break };
@@ -329,7 +331,7 @@ impl<P: Port> ClientSide<P> {
         Ok(begun)
     }
 
-    pub(super) fn completed(&mut self, cookie: u64, status: RequestStatus) -> Result<(), Failure> {
+    pub(super) fn completed(&mut self, cookie: u64, status: RequestStatus) -> Result<(), Error> {
         if Self::is_of_link(cookie) {
             self.key_died(cookie);
             return Ok(());
@@ -344,13 +346,13 @@ impl<P: Port> ClientSide<P> {
             }
             // The connection's end follows, and says why.
             RequestStatus::Lost => Ok(()),
-            RequestStatus::PostRefused => Err(Failure::Ended("refused by the device")),
-            RequestStatus::Unannounced => Err(Failure::Ended("without room for its keys")),
-            RequestStatus::TooFewRegistrations => Err(Failure::Ended("the device has too few memory registrations")),
+            RequestStatus::PostRefused => Err(failure::ended("refused by the device")),
+            RequestStatus::Unannounced => Err(failure::ended("without room for its keys")),
+            RequestStatus::TooFewRegistrations => Err(failure::ended("the device has too few memory registrations")),
         }
     }
 
-    fn replied(&mut self, slot: u32, received: Received) -> Result<(), Failure> {
+    fn replied(&mut self, slot: u32, received: Received) -> Result<(), Error> {
         self.deregister_memory(slot)?;
         self.read_clock();
         let Some(found) = self.slots.get_mut(slot) else { return Ok(()) };
@@ -365,10 +367,10 @@ impl<P: Port> ClientSide<P> {
     }
 
     /// Whether a request moved what it should.
-    fn look_at(&mut self, slot: &Slot, received: &Received) -> Result<(), Failure> {
+    fn look_at(&mut self, slot: &Slot, received: &Received) -> Result<(), Error> {
         let parameters = self.plan.parameters;
         let mark = stamp(slot.number, slot.sequence);
-        if parameters.operation == Operation::Send {
+        if parameters.operation.is_message_alone() {
             let size = parameters.size;
             let mut last = mark.to_le_bytes();
             self.same(received.length().into(), size.into())?;
@@ -389,29 +391,29 @@ impl<P: Port> ClientSide<P> {
     }
 
     /// Opens a slot's memory by a system call; returns the key.
-    fn register_memory(&mut self, place: &Place, slot: u32) -> Result<u32, Failure> {
+    fn register_memory(&mut self, place: &Place, slot: u32) -> Result<u32, Error> {
         let access = self.access();
         let queue_pair = self.engine.queue_pair(place.connection).ok_or(SubmitError::NotConnected)?;
         let span = self.layout.span(self.memory, place.offset);
         // Slots lie in the memory.
         let bytes = self.data.slice(place.offset, span.length as usize);
-        let bytes = bytes.map_err(|_| Failure::Ended("outside of its memory"))?;
-        let memory = self.engine.port_mut().register_memory(queue_pair, &bytes, access).map_err(Failure::Memory)?;
+        let bytes = bytes.map_err(|_| failure::ended("outside of its memory"))?;
+        let memory = self.engine.port_mut().register_memory(queue_pair, &bytes, access).map_err(failure::memory)?;
         if let Some(slot) = self.slots.get_mut(slot) {
             slot.memory = Some(memory);
         }
         Ok(memory.key)
     }
 
-    fn deregister_memory(&mut self, slot: u32) -> Result<(), Failure> {
+    fn deregister_memory(&mut self, slot: u32) -> Result<(), Error> {
         match self.slots.get_mut(slot).and_then(|slot| slot.memory.take()) {
-            Some(memory) => self.engine.port_mut().deregister_memory(memory).map_err(Failure::Memory),
+            Some(memory) => self.engine.port_mut().deregister_memory(memory).map_err(failure::memory),
             None => Ok(()),
         }
     }
 
     /// Keys of a batch made and killed by system calls, all of them now.
-    fn register_memories(&mut self, place: &Place, slot: u32, most: u64) -> Result<u64, Failure> {
+    fn register_memories(&mut self, place: &Place, slot: u32, most: u64) -> Result<u64, Error> {
         let keys = u64::from(self.plan.parameters.batch).min(most);
         self.begins_now(slot);
         let start = self.slots.get(slot).map_or(self.time, |slot| slot.start);
@@ -420,7 +422,7 @@ impl<P: Port> ClientSide<P> {
             self.memories.extend(self.slots.get_mut(slot).and_then(|slot| slot.memory.take()));
         }
         while let Some(memory) = self.memories.pop() {
-            self.engine.port_mut().deregister_memory(memory).map_err(Failure::Memory)?;
+            self.engine.port_mut().deregister_memory(memory).map_err(failure::memory)?;
         }
         self.read_clock();
         self.count(start, keys);
@@ -428,7 +430,7 @@ impl<P: Port> ClientSide<P> {
         Ok(keys)
     }
 
-    fn begin_batch(&mut self, place: &Place, slot: u32, most: u64) -> Result<u64, Failure> {
+    fn begin_batch(&mut self, place: &Place, slot: u32, most: u64) -> Result<u64, Error> {
         self.begins_now(slot);
         let (batch, access) = (self.plan.parameters.batch, self.access());
         let chunk = Chunk { access, segments: &self.pieces[place.pieces.clone()] };
@@ -452,7 +454,7 @@ impl<P: Port> ClientSide<P> {
         Ok(keys.into())
     }
 
-    pub(super) fn registered(&mut self, _: RequestHandle, cookie: u64, grant: Grant) -> Result<(), Failure> {
+    pub(super) fn registered(&mut self, _: RequestHandle, cookie: u64, grant: Grant) -> Result<(), Error> {
         if Self::is_of_link(cookie) {
             self.key_made(cookie, grant);
             return Ok(());
@@ -468,7 +470,7 @@ impl<P: Port> ClientSide<P> {
         let first = slot as usize * usize::from(self.plan.parameters.batch);
         let keys = usize::from(found.keys);
         for key in self.keys[first..first + keys].iter_mut().filter_map(Option::take) {
-            self.engine.cancel(key).map_err(|_| Failure::Ended("a key that was dead already"))?;
+            self.engine.cancel(key).map_err(|_| failure::ended("a key that was dead already"))?;
         }
         Ok(())
     }

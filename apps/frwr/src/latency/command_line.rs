@@ -2,38 +2,50 @@
 
 use super::{
     client::Extent,
-    error::LatencyError,
+    failure::{combination, excess},
+    operation::Operation,
     parameters::{
         Invalidation, KeyKind, MAX_ALL_CONNECTIONS, MAX_BATCH, MAX_CONNECTIONS, MAX_DEPTH, MAX_RANGES, MAX_SEGMENTS,
-        MAX_SEND_BYTES, MAX_SIZE, Operation, Parameters, PeerDoes, SIZE_GRAIN,
+        MAX_SIZE, Parameters, PeerDoes, SIZE_GRAIN,
     },
     perftest::OfPerftest,
     said::SaidOfClient,
     schedule::Doorbells,
     silence::CLIENT_SILENCE,
 };
-use crate::address::{self, AddressError, Purpose};
-use crate::runner::{
-    DeviceArguments, MAX_RUNTIME_SECONDS, Pages, RdmaDeviceConfig, RegistrationKind, bytes_with_unit, check_address,
-    range, whole,
+use crate::{
+    Error,
+    address::{self, AddressError, Purpose},
+    options::{
+        DeviceArguments, Limit, MemoryArguments, OutputArguments, RUNTIME, RegistrationKind, bytes_with_unit,
+        check_address,
+    },
 };
-use clap::Parser;
+use clap::{Args, Parser};
 use core::{num::NonZeroU64, str::FromStr, time::Duration};
 use frwr_engine::provider::{ConnectionParameters, soft::SoftProfile};
-use frwr_mempool::region::PagePolicy;
 use frwr_reactor::{MAX_REACTORS, Placement};
 use std::{net::SocketAddr, path::PathBuf};
 
 /// Where servers listen and clients connect, unless it is said. In the range for private use (RFC 6335).
 pub const DEFAULT_PORT: u16 = 49_200;
-/// Highest rate: far above what a core does, far below what the arithmetic of the schedule holds.
-const MAX_RATE: u64 = 1_000_000_000;
+/// Far above what a core does, far below what the arithmetic of the schedule holds.
+const RATE: Limit = Limit::new("--rate", 1, 1_000_000_000);
+const CONNECTIONS: Limit = Limit::new("--connections", 1, MAX_CONNECTIONS as u64);
+const ITERATIONS: Limit = Limit::new("--iterations", 1, u64::MAX);
+const PORT: Limit = Limit::new("--port", 1, u16::MAX as u64);
+// These are checked by `Parameters::check`, on both sides.
+const DEPTH: Limit = Limit::new("--depth", 1, MAX_DEPTH as u64);
+const SEGMENTS: Limit = Limit::new("--segments", 1, MAX_SEGMENTS as u64);
+const RANGES: Limit = Limit::new("--ranges", 1, MAX_RANGES as u64);
+const BATCH: Limit = Limit::new("--batch", 1, MAX_BATCH as u64);
+/// Sizes of one run: all powers of two up to the largest size, and as many again.
+const SIZES: Limit = Limit::new("the number of sizes of --size", 1, 48);
+const _: () = assert!(SIZES.most() >= MAX_SIZE.ilog2() as u64, "all powers of two fit");
+const ALL_CONNECTIONS: Limit = Limit::new("connections of all cores", 1, MAX_ALL_CONNECTIONS as u64);
 
 /// The largest size of `--all`: perftest's.
 const LARGEST_OF_ALL: u32 = 8 << 20;
-/// Sizes of one run: all powers of two up to the largest size, and as many again.
-const MAX_SIZES: usize = 48;
-const _: () = assert!(MAX_SIZES >= MAX_SIZE.ilog2() as usize, "all powers of two fit");
 
 /// Measures how fast memory is opened to a peer, used, and closed again.
 ///
@@ -74,6 +86,33 @@ pub struct Arguments {
     #[command(flatten)]
     pub device: DeviceArguments,
     /// What is measured.
+    #[command(flatten)]
+    pub client: ClientArguments,
+    /// Server and client in this process, on an RDMA device too.
+    #[arg(long)]
+    pub one_process: bool,
+    /// Where to listen: an address of the device's network interface, and a port. Default: the device's first IPv4 address.
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    pub listen: Option<Address>,
+    /// Port of the server, on both sides, unless HOST or --listen names one.
+    #[arg(long, short = 'p', value_name = "PORT", value_parser = PORT.parser::<u16>())]
+    pub port: Option<u16>,
+    /// What perftest wants to be told, and is so here: connections are made by rdma_cm (-R, -z), any governor will do (-F), no peak
+    /// is looked for (-N), rates are in Gbit/s too, hugepages are taken where there are some, the cores' shares are shown.
+    #[command(flatten)]
+    pub of_perftest: OfPerftest,
+    /// What it tells.
+    #[command(flatten)]
+    pub output: OutputArguments,
+    /// Its memory.
+    #[command(flatten)]
+    pub memory: MemoryArguments,
+}
+
+/// What the client decides, and a server would ignore: what is measured, and where the results go.
+#[derive(Clone, Debug, Args)]
+pub struct ClientArguments {
+    /// What is measured.
     #[arg(long, value_name = "OPERATION", value_enum, default_value_t = Operation::Request)]
     pub op: Operation,
     /// Whose key opens the memory, and for how long. Default: request, for `--op request` and `register`.
@@ -95,23 +134,23 @@ pub struct Arguments {
     /// Requests in flight of each connection; for `--op register`, batches.
     #[arg(
         long, short = 't', visible_alias = "tx-depth", value_name = "N", default_value_t = 1,
-        value_parser = whole::<u32>(1, MAX_DEPTH.into())
+        value_parser = DEPTH.parser::<u32>()
     )]
     pub depth: u32,
     /// Pieces that the memory of one request is in, with gaps between them.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u8>(1, MAX_SEGMENTS.into()))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = SEGMENTS.parser::<u8>())]
     pub segments: u8,
     /// Ranges of the server's memory that one WRITE or READ goes to or comes from, with gaps between them: a work request for each,
     /// and one completion for all (libfabric's rma_iov_count; a list of perftest's --post_list as one operation).
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u8>(1, MAX_RANGES.into()))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = RANGES.parser::<u8>())]
     pub ranges: u8,
     /// Keys made, and then killed, behind one doorbell (`--op register`).
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u16>(1, MAX_BATCH.into()))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = BATCH.parser::<u16>())]
     pub batch: u16,
     /// Connections of each core of the client.
     #[arg(
         long, short = 'q', visible_alias = "qp", value_name = "N", default_value_t = 1,
-        value_parser = whole::<u16>(1, MAX_CONNECTIONS.into())
+        value_parser = CONNECTIONS.parser::<u16>()
     )]
     pub connections: u16,
     /// Seconds to measure.
@@ -120,7 +159,7 @@ pub struct Arguments {
     /// Requests to measure instead, over all cores.
     #[arg(
         long, short = 'n', visible_alias = "iters", value_name = "N", conflicts_with = "runtime",
-        value_parser = whole::<NonZeroU64>(1, u64::MAX)
+        value_parser = ITERATIONS.parser::<NonZeroU64>()
     )]
     pub iterations: Option<NonZeroU64>,
     /// Seconds of requests that are not counted.
@@ -128,31 +167,15 @@ pub struct Arguments {
     pub warm_up: Seconds,
     /// Requests per second over all cores, measured from when each was meant to begin. Default: the next one begins as soon as
     /// one has ended.
-    #[arg(long, value_name = "N", value_parser = whole::<u64>(1, MAX_RATE))]
+    #[arg(long, value_name = "N", value_parser = RATE.parser::<u64>())]
     pub rate: Option<u64>,
     /// Requests begin in rounds: as many as --depth together, when all of the round before have ended; behind one doorbell, or
     /// with a doorbell each. Default: the next one begins as soon as one has ended.
     #[arg(long, value_name = "DOORBELLS", value_enum, conflicts_with = "rate")]
     pub rounds: Option<Doorbells>,
-    /// Server and client in this process, on an RDMA device too.
-    #[arg(long)]
-    pub one_process: bool,
-    /// Where to listen: an address of the device's network interface, and a port. Default: the device's first IPv4 address.
-    #[arg(long, value_name = "ADDRESS[:PORT]")]
-    pub listen: Option<Address>,
-    /// Port of the server, on both sides, unless HOST or --listen names one.
-    #[arg(long, short = 'p', value_name = "PORT", value_parser = whole::<u16>(1, u16::MAX.into()))]
-    pub port: Option<u16>,
     /// As much as can be: a day. Ctrl-C ends it with the figures that there are.
     #[arg(long = "run_infinitely", alias = "run-infinitely", conflicts_with_all = ["runtime", "iterations"])]
     pub run_infinitely: bool,
-    /// What perftest wants to be told, and is so here: connections are made by rdma_cm (-R, -z), any governor will do (-F), no peak
-    /// is looked for (-N), rates are in Gbit/s too, hugepages are taken where there are some, the cores' shares are shown.
-    #[command(flatten)]
-    pub of_perftest: OfPerftest,
-    /// One object as JSON on standard output instead of tables.
-    #[arg(long)]
-    pub json: bool,
     /// Writes a table of the figures to FILE, with a row for all cores and one for each.
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
@@ -162,13 +185,6 @@ pub struct Arguments {
     /// Draws the percentiles to FILE.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Writes the life of every key to FILE, a line of JSON for each event: registered, told, killed, dead, and what failed; see
-    /// docs/traces.md. Slows down what is measured.
-    #[arg(long, value_name = "FILE")]
-    pub trace_keys: Option<PathBuf>,
-    /// Pages of the memory: auto tries 2M, the system's hugepages, transparent ones, then plain ones.
-    #[arg(long, value_name = "PAGES", value_enum, default_value_t = Pages::Auto)]
-    pub pages: Pages,
 }
 
 /// A time as people write it: seconds, with a fraction if need be.
@@ -179,7 +195,7 @@ impl FromStr for Seconds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let most = MAX_RUNTIME_SECONDS;
+        let most = RUNTIME.most();
         let wrong = || format!("must be 0 to {most} seconds, such as 2 or 0.5");
         let seconds: f64 = text.parse().map_err(|_| wrong())?;
         if !(0.0..=most as f64).contains(&seconds) {
@@ -249,7 +265,7 @@ pub enum DeviceChoice {
     /// The software NIC.
     Soft(SoftProfile),
     /// A device of the machine.
-    Rdma(RdmaDeviceConfig),
+    Rdma(DeviceArguments),
 }
 
 /// What this process is.
@@ -270,72 +286,66 @@ pub struct LatencyConfig {
     pub role: Role,
     /// The device.
     pub device: DeviceChoice,
-    /// What is measured; its connections are those of one core, its invalidation holds where [`Self::chosen`] says so, and its size is the
+    /// What is measured; its connections are those of one core, its invalidation holds where somebody asked for one, and its size is the
     /// largest of `sizes`.
     pub parameters: Parameters,
     /// What is measured one after the other: bytes of one request.
     pub sizes: Vec<u32>,
-    /// Somebody asked for the way of invalidation; else the device decides.
-    pub chosen: bool,
     /// When it ends, over all cores.
     pub(super) extent: Extent,
-    /// What is not counted in front.
-    pub warm_up: Duration,
-    /// Requests per second.
-    pub rate: Option<u64>,
-    /// Requests begin in rounds.
-    pub rounds: Option<Doorbells>,
     /// Where to listen.
     pub listen: Option<SocketAddr>,
     /// Port of the server where its address names none.
     pub port: u16,
-    /// Of the sizes those that one key of the device covers: others are left out, and told.
-    pub reaching: bool,
     /// Where the reactors go; `None` lets the machine decide.
     pub placement: Option<Placement>,
     /// What connections negotiate.
     pub negotiated: ConnectionParameters,
-    /// Kind of memory.
-    pub pages: PagePolicy,
     /// How long a server serves a client of which nothing comes: 15 s. Clients are told, and ping four times as often.
     pub client_silence: Duration,
-    /// Machine-readable output.
-    pub json: bool,
-    /// Where the table of figures goes.
-    pub csv: Option<PathBuf>,
-    /// Where the percentiles go.
-    pub hgrm: Option<PathBuf>,
-    /// Where the curve goes.
-    pub svg: Option<PathBuf>,
-    /// Where the lives of keys go.
-    pub trace_keys: Option<PathBuf>,
+    /// What was asked for of the client.
+    pub client: ClientArguments,
+    /// What it tells.
+    pub output: OutputArguments,
+    /// Kind of memory.
+    pub memory: MemoryArguments,
 }
 
 impl LatencyConfig {
     /// Checks arguments.
     ///
     /// # Errors
-    /// [`LatencyError`] names limit, value and remedy.
-    pub fn new(arguments: Arguments) -> Result<Self, LatencyError> {
+    /// [`Error`] names limit, value and remedy.
+    pub fn new(arguments: Arguments) -> Result<Self, Error> {
         let device = device(&arguments.device)?;
         let role = role(&arguments, &device)?;
         if role == Role::Server
             && let Some(option) = arguments.said_of_client.option()
         {
-            return Err(LatencyError::OfClient { option });
+            let whose =
+                "is the client's to decide, and without HOST this is the server, which does what clients ask for";
+            return Err(combination(
+                &option,
+                format!("{whose}; leave it out, or name HOST, or --one-process for both"),
+            ));
         }
-        check_key(&arguments)?;
-        let sizes = if arguments.all { all_sizes(&arguments) } else { arguments.size.0.clone() };
-        let Arguments { op, key, invalidate, peer, depth, segments, ranges, batch, connections, .. } = arguments;
-        range("the number of sizes of --size", sizes.len() as u64, 1, MAX_SIZES as u64)?;
-        if sizes.len() > 1 && arguments.hgrm.is_some() {
+        let client = &arguments.client;
+        client.check()?;
+        if client.key == Some(KeyKind::Memory) && matches!(device, DeviceChoice::Soft(_)) {
+            let why = "registers by a system call (ibv_reg_mr), and the software NIC has none; name an RDMA device";
+            return Err(combination("--key memory", why));
+        }
+        let sizes = if client.all { all_sizes(client) } else { client.size.0.clone() };
+        let ClientArguments { op, key, peer, depth, segments, ranges, batch, connections, .. } = *client;
+        SIZES.check(sizes.len() as u64)?;
+        if sizes.len() > 1 && client.hgrm.is_some() {
             return Err(combination("--hgrm", "holds one measurement; name one --size, or use --svg, --csv or --json"));
         }
-        if sizes.len() > 1 && arguments.trace_keys.is_some() {
+        if sizes.len() > 1 && arguments.output.trace_keys.is_some() {
             return Err(combination("--trace-keys", "holds one measurement; name one --size"));
         }
-        range("--connections", connections.into(), 1, MAX_CONNECTIONS.into())?;
-        range("--rate", arguments.rate.unwrap_or(1), 1, MAX_RATE)?;
+        CONNECTIONS.check(connections)?;
+        RATE.check_said(client.rate)?;
         let port = arguments.port.unwrap_or(DEFAULT_PORT);
         let listen = arguments.listen.map(|listen| listen.or_port(port));
         if let Some(listen) = listen {
@@ -352,8 +362,9 @@ impl LatencyConfig {
         }
         let parameters = Parameters {
             operation: op,
-            key: key.unwrap_or(default_key(op)),
-            invalidation: invalidate.unwrap_or(Invalidation::Local),
+            // Where it has none that is the server's.
+            key: key.or(op.keys().first().copied()).unwrap_or(KeyKind::Static),
+            invalidation: client.invalidate.unwrap_or(Invalidation::Local),
             peer_does: peer,
             size: sizes.iter().copied().max().unwrap_or_default(),
             segments,
@@ -363,18 +374,18 @@ impl LatencyConfig {
             connections,
         };
         for &size in &sizes {
-            Parameters { size, ..parameters }.check().map_err(LatencyError::Excess)?;
+            Parameters { size, ..parameters }.check().map_err(excess)?;
         }
-        let extent = match arguments.iterations {
+        let extent = match client.iterations {
             Some(iterations) => Extent::Requests(iterations.get()),
-            None if arguments.run_infinitely => Extent::Time(Duration::from_secs(MAX_RUNTIME_SECONDS)),
-            None if arguments.runtime.0.is_zero() => {
+            None if client.run_infinitely => Extent::Time(Duration::from_secs(RUNTIME.most())),
+            None if client.runtime.0.is_zero() => {
                 return Err(combination(
                     "--runtime",
                     "is 0: nothing would be measured; choose more, or --iterations N",
                 ));
             }
-            None => Extent::Time(arguments.runtime.0),
+            None => Extent::Time(client.runtime.0),
         };
         Ok(Self {
             placement: placement(&arguments.device, &role)?,
@@ -382,22 +393,14 @@ impl LatencyConfig {
             device,
             parameters,
             sizes,
-            chosen: invalidate.is_some(),
             extent,
-            warm_up: arguments.warm_up.0,
-            rate: arguments.rate,
-            rounds: arguments.rounds,
             listen,
             port,
-            reaching: arguments.all,
-            negotiated: arguments.device.parameters()?,
-            pages: arguments.pages.policy(),
+            negotiated: arguments.device.parameters(),
             client_silence: CLIENT_SILENCE,
-            json: arguments.json,
-            csv: arguments.csv,
-            hgrm: arguments.hgrm,
-            svg: arguments.svg,
-            trace_keys: arguments.trace_keys,
+            client: arguments.client,
+            output: arguments.output,
+            memory: arguments.memory,
         })
     }
 
@@ -409,31 +412,31 @@ impl LatencyConfig {
     /// The RDMA device's name.
     pub(super) fn rdma_device(&self) -> Option<&str> {
         match &self.device {
-            DeviceChoice::Rdma(device) => Some(&device.device),
+            DeviceChoice::Rdma(device) => Some(device.name()),
             DeviceChoice::Soft(_) => None,
         }
     }
 
     /// What is measured, for so many cores.
-    pub(super) fn for_cores(&self, cores: usize, remote_invalidation: bool) -> Result<Parameters, LatencyError> {
+    pub(super) fn for_cores(&self, cores: usize, remote_invalidation: bool) -> Result<Parameters, Error> {
         // Both are bounded far below 2^16.
         let connections = (self.parameters.connections).saturating_mul(cores as u16);
-        let invalidation = match (self.chosen, remote_invalidation) {
+        let invalidation = match (self.client.invalidate.is_some(), remote_invalidation) {
             (true, _) => self.parameters.invalidation,
             (false, true) => Invalidation::Remote,
             (false, false) => Invalidation::Local,
         };
         let parameters = Parameters { connections, invalidation, ..self.parameters };
-        range("connections of all cores", connections.into(), 1, MAX_ALL_CONNECTIONS.into())?;
-        parameters.check().map_err(LatencyError::Excess)?;
+        ALL_CONNECTIONS.check(connections)?;
+        parameters.check().map_err(excess)?;
         Ok(parameters)
     }
 }
 
 /// What `--all` names: powers of two, as far as the operation and the pieces permit any.
-fn all_sizes(arguments: &Arguments) -> Vec<u32> {
-    let Arguments { op, segments, ranges, .. } = arguments;
-    let most = if *op == Operation::Send { MAX_SEND_BYTES } else { LARGEST_OF_ALL };
+fn all_sizes(client: &ClientArguments) -> Vec<u32> {
+    let ClientArguments { op, segments, ranges, .. } = client;
+    let most = op.max_size().min(LARGEST_OF_ALL);
     let least = SIZE_GRAIN * u32::from(*segments).max((*ranges).into()).next_power_of_two();
     let powers = (SIZE_GRAIN.ilog2()..=most.ilog2()).map(|power| 1 << power);
     powers.filter(|size| *size >= least).collect()
@@ -447,110 +450,71 @@ fn port_of_host(host: &str) -> Option<u16> {
     }
 }
 
-pub(super) fn combination(flag: &'static str, why: impl Into<String>) -> LatencyError {
-    LatencyError::Combination { flag, why: why.into() }
-}
-
-/// The key where nobody chose one.
-fn default_key(operation: Operation) -> KeyKind {
-    match operation {
-        Operation::Request | Operation::Register => KeyKind::Request,
-        // The server's.
-        Operation::Write | Operation::Read | Operation::Send | Operation::Pingpong => KeyKind::Static,
-    }
-}
-
-/// What keys an operation may have, and who may kill them.
-fn check_key(arguments: &Arguments) -> Result<(), LatencyError> {
-    let Arguments { op, key, invalidate, batch, .. } = arguments;
-    let is_request = *op == Operation::Request;
-    match (op, key) {
-        (Operation::Request, _)
-        | (_, None)
-        | (Operation::Register, Some(KeyKind::Request | KeyKind::Memory))
-        | (Operation::Write | Operation::Read | Operation::Pingpong, Some(KeyKind::Static | KeyKind::Memory)) => {}
-        (Operation::Register, Some(KeyKind::Static)) => {
+impl ClientArguments {
+    /// What keys an operation may have, and who may kill them.
+    fn check(&self) -> Result<(), Error> {
+        let Self { op, key, invalidate, batch, .. } = self;
+        let unusual = key.filter(|key| !op.keys().contains(key));
+        if let Some(key) = unusual {
+            let flag = format!("--key {}", key.name());
+            if op.makes_keys_alone() {
+                let why = format!("makes no key again and again; --op {} takes request or memory", op.name());
+                return Err(combination(&flag, why));
+            }
+            let why = format!("does not go with --op {}: no key of its requests; leave --key out", op.name());
+            return Err(combination(&flag, why));
+        }
+        let per_request = op.asks_for_rdma() && key.is_none_or(|key| key == KeyKind::Request);
+        if *invalidate == Some(Invalidation::Remote) && !per_request {
+            let why = "needs a reply to a request that has a key: --op request --key request";
+            return Err(combination("--invalidate remote", why));
+        }
+        if *invalidate == Some(Invalidation::Local) && !per_request && !op.makes_keys_alone() {
+            let why = "kills the keys of requests, and these have none of their own: --op request --key request; leave it out";
+            return Err(combination("--invalidate local", why));
+        }
+        if self.peer == PeerDoes::Read && !op.asks_for_rdma() {
+            let why = format!("goes with --op request; leave it out, or measure --op {} alone", op.name());
+            return Err(combination("--peer read", why));
+        }
+        if self.segments > 1 && op.max_segments() == 1 {
             return Err(combination(
-                "--key static",
-                "makes no key again and again; --op register takes request or memory",
+                "--segments",
+                "goes with all but --op send and pingpong: what goes to and fro is one piece; leave it out",
             ));
         }
-        (_, Some(key)) => {
-            let why = format!("does not go with --op {}: no key of its requests; leave --key out", op.name());
-            let flag = match key {
-                KeyKind::Request => "--key request",
-                KeyKind::Static => "--key static",
-                KeyKind::Memory => "--key memory",
-            };
-            return Err(combination(flag, why));
+        if self.ranges > 1 && op.max_ranges() == 1 {
+            let why = "goes with --op write and read: only these name the server's memory themselves; --segments is for pieces of our own";
+            return Err(combination("--ranges", why));
         }
+        if *batch > 1 && !op.makes_keys_alone() {
+            return Err(combination("--batch", "goes with --op register only; --depth is for requests in flight"));
+        }
+        if *batch > 1 && self.rate.is_some() {
+            return Err(combination("--rate", "counts keys one by one; leave --batch out, or --rate"));
+        }
+        if op.makes_keys_alone() && self.rounds.is_some() {
+            return Err(combination(
+                "--rounds",
+                "goes with requests: a batch of --op register is a round already; leave it out",
+            ));
+        }
+        Ok(())
     }
-    let per_request = is_request && key.is_none_or(|key| key == KeyKind::Request);
-    if *invalidate == Some(Invalidation::Remote) && !per_request {
-        let why = "needs a reply to a request that has a key: --op request --key request";
-        return Err(combination("--invalidate remote", why));
-    }
-    if *invalidate == Some(Invalidation::Local) && !per_request && *op != Operation::Register {
-        let why =
-            "kills the keys of requests, and these have none of their own: --op request --key request; leave it out";
-        return Err(combination("--invalidate local", why));
-    }
-    if arguments.peer == PeerDoes::Read && !is_request {
-        let why = format!("goes with --op request; leave it out, or measure --op {} alone", op.name());
-        return Err(combination("--peer read", why));
-    }
-    if arguments.segments > 1 && !op.takes_segments() {
-        return Err(combination(
-            "--segments",
-            "goes with all but --op send and pingpong: what goes to and fro is one piece; leave it out",
-        ));
-    }
-    if arguments.ranges > 1 && !op.takes_ranges() {
-        let why = "goes with --op write and read: only these name the server's memory themselves; --segments is for pieces of our own";
-        return Err(combination("--ranges", why));
-    }
-    if *batch > 1 && *op != Operation::Register {
-        return Err(combination("--batch", "goes with --op register only; --depth is for requests in flight"));
-    }
-    if *batch > 1 && arguments.rate.is_some() {
-        return Err(combination("--rate", "counts keys one by one; leave --batch out, or --rate"));
-    }
-    if *op == Operation::Register && arguments.rounds.is_some() {
-        return Err(combination(
-            "--rounds",
-            "goes with requests: a batch of --op register is a round already; leave it out",
-        ));
-    }
-    if *key == Some(KeyKind::Memory) && is_soft(&arguments.device) {
-        let why = "registers by a system call (ibv_reg_mr), and the software NIC has none; name an RDMA device";
-        return Err(combination("--key memory", why));
-    }
-    Ok(())
 }
 
-fn is_soft(device: &DeviceArguments) -> bool {
-    device.device.as_deref().is_none_or(|name| name == "soft" || name.starts_with("soft:"))
-}
-
-fn device(arguments: &DeviceArguments) -> Result<DeviceChoice, LatencyError> {
-    if arguments.device.as_deref() == Some("") {
+fn device(arguments: &DeviceArguments) -> Result<DeviceChoice, Error> {
+    arguments.check_retries()?;
+    let name = arguments.name();
+    if name.is_empty() {
         return Err(combination("--device", "is empty; name soft, or an RDMA device (`frwr check` lists them)"));
     }
-    if !is_soft(arguments) {
-        return Ok(DeviceChoice::Rdma(arguments.device()?));
+    if !arguments.is_soft() {
+        arguments.check()?;
+        return Ok(DeviceChoice::Rdma(arguments.clone()));
     }
-    let name = arguments.device.as_deref().unwrap_or("soft");
-    let of_ports = [
-        ("--gid-index", arguments.gid_index.is_some()),
-        ("--ib-port", arguments.ib_port != 1),
-        ("--mtu", arguments.mtu.is_some()),
-        ("--traffic-class", arguments.traffic_class.is_some()),
-        ("--ack-timeout", arguments.ack_timeout.is_some()),
-        ("--inline-size", arguments.inline_size.is_some()),
-        ("--no-thread-domains", arguments.no_thread_domains),
-    ];
-    if let Some((flag, _)) = of_ports.into_iter().find(|(_, is_said)| *is_said) {
-        return Err(combination(flag, format!("is of an RDMA device's port, and {name} has none; leave it out")));
+    if let Some(option) = arguments.of_port() {
+        return Err(combination(option, format!("is of an RDMA device's port, and {name} has none; leave it out")));
     }
     let profile = match name.split_once(':') {
         None => match arguments.registration {
@@ -566,7 +530,7 @@ fn device(arguments: &DeviceArguments) -> Result<DeviceChoice, LatencyError> {
     Ok(DeviceChoice::Soft(profile))
 }
 
-fn role(arguments: &Arguments, device: &DeviceChoice) -> Result<Role, LatencyError> {
+fn role(arguments: &Arguments, device: &DeviceChoice) -> Result<Role, Error> {
     match (&arguments.host, device) {
         (Some(_), DeviceChoice::Soft(_)) => {
             let why = "is soft: the software NIC lives inside one process; leave HOST out, or name an RDMA device";
@@ -585,7 +549,7 @@ fn role(arguments: &Arguments, device: &DeviceChoice) -> Result<Role, LatencyErr
     }
 }
 
-fn placement(device: &DeviceArguments, role: &Role) -> Result<Option<Placement>, LatencyError> {
+fn placement(device: &DeviceArguments, role: &Role) -> Result<Option<Placement>, Error> {
     let placement = device.placement(MAX_REACTORS)?;
     let cores = placement.as_ref().map_or(1, crate::runner::reactors);
     if *role == Role::Both && cores > 1 && !cores.is_multiple_of(2) {

@@ -2,6 +2,7 @@
 
 use core::ops::{Add, Sub};
 use frwr_engine::Statistics;
+use serde_json::{Value, json};
 
 macro_rules! counters {
     ($($name:ident,)*) => {
@@ -46,6 +47,15 @@ counters! {
 impl Counters {
     pub(super) fn completions(&self) -> u64 {
         self.send_completions + self.receive_completions
+    }
+
+    /// What is told of each core, and of all.
+    pub(super) fn shares_json(&self) -> Value {
+        json!({
+            "completions_per_poll": self.completions_per_poll(),
+            "work_requests_per_doorbell": self.work_requests_per_doorbell(),
+            "empty_poll_share": self.empty_poll_share(),
+        })
     }
 
     /// Completions of a poll that found something.

@@ -234,7 +234,10 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::{Askers, Desk, Ending, News};
-    use crate::latency::parameters::{ConnectData, Invalidation, KeyKind, Operation, Parameters, PeerDoes, Refusal};
+    use crate::latency::{
+        operation::Operation,
+        parameters::{ConnectData, Invalidation, KeyKind, Parameters, PeerDoes, Refusal},
+    };
     use core::time::Duration;
     use frwr_engine::DisconnectCause;
     use frwr_reactor::{Clock, VirtualClock};

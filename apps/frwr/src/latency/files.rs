@@ -1,7 +1,7 @@
 //! Results in files: the percentile file of HdrHistogram, and the table.
 
-use super::{command_line::LatencyConfig, error::LatencyError, plot, summary::Scale, sweep::LatencySweep};
-use crate::result_file::ResultFile;
+use super::{command_line::LatencyConfig, failure::combination, plot, summary::Scale, sweep::LatencySweep};
+use crate::{Error, result_file::ResultFile};
 use core::fmt::Write as _;
 use hdrhistogram::Histogram;
 use std::path::Path;
@@ -21,17 +21,17 @@ impl<'a> ResultFiles<'a> {
     /// Opens what was asked for; what is there stays until there is something to write.
     ///
     /// # Errors
-    /// [`LatencyError::File`].
-    pub fn open(config: &'a LatencyConfig) -> Result<Self, LatencyError> {
-        let results = [("--csv", &config.csv), ("--hgrm", &config.hgrm), ("--svg", &config.svg)];
-        let wanted = [results[0], results[1], results[2], (TRACE_KEYS, &config.trace_keys)];
+    /// One cannot be written.
+    pub fn open(config: &'a LatencyConfig) -> Result<Self, Error> {
+        let results = [("--csv", &config.client.csv), ("--hgrm", &config.client.hgrm), ("--svg", &config.client.svg)];
+        let wanted = [results[0], results[1], results[2], (TRACE_KEYS, &config.output.trace_keys)];
         let mut files: Vec<(&'static str, &Path, ResultFile)> = Vec::new();
         for (flag, path) in wanted {
             let Some(path) = path else { continue };
-            let file = ResultFile::open(path).map_err(|source| wrong(flag, path, source))?;
+            let file = ResultFile::open(path).map_err(|source| wrong(flag, path, &source))?;
             if let Some((other, ..)) = files.iter().find(|(.., there)| there.is_same(&file)) {
                 let why = format!("names the file that {other} writes: {}; name another one", path.display());
-                return Err(LatencyError::Combination { flag, why });
+                return Err(combination(flag, why));
             }
             files.push((flag, path, file));
         }
@@ -44,18 +44,18 @@ impl<'a> ResultFiles<'a> {
     /// command line does not ask for them.
     ///
     /// # Errors
-    /// The first [`LatencyError::File`] or [`LatencyError::Plot`].
-    pub fn write(self, sweep: &LatencySweep) -> Result<(), LatencyError> {
+    /// The first that cannot be written or drawn.
+    pub fn write(self, sweep: &LatencySweep) -> Result<(), Error> {
         let mut all = Ok(());
         for (flag, path, file) in self.files {
             let written = Self::text(flag, sweep)
-                .and_then(|text| file.replace(text.as_bytes()).map_err(|source| wrong(flag, path, source)));
+                .and_then(|text| file.replace(text.as_bytes()).map_err(|source| wrong(flag, path, &source)));
             all = all.and(written);
         }
         all
     }
 
-    fn text(flag: &str, sweep: &LatencySweep) -> Result<String, LatencyError> {
+    fn text(flag: &str, sweep: &LatencySweep) -> Result<String, Error> {
         match (flag, sweep.only()) {
             ("--hgrm", Some(report)) => Ok(percentile_file(&report.histogram, report.scale())),
             ("--svg", _) => plot::percentile_curves(sweep.reports()),
@@ -64,8 +64,9 @@ impl<'a> ResultFiles<'a> {
     }
 }
 
-fn wrong(flag: &'static str, path: &Path, source: std::io::Error) -> LatencyError {
-    LatencyError::File { flag, path: path.display().to_string(), source }
+fn wrong(flag: &str, path: &Path, source: &std::io::Error) -> Error {
+    let text = format!("{flag}: {} cannot be written ({source}); name a file in a writable folder", path.display());
+    Error::failed("file", text)
 }
 
 /// The percentile distribution in microseconds, as HdrHistogram's `outputPercentileDistribution` writes it.

@@ -1,6 +1,6 @@
 //! Where the memory of requests lies: the same arithmetic on both sides.
 
-use super::parameters::{Operation, Parameters};
+use super::parameters::Parameters;
 use frwr_engine::{
     RemoteSegment,
     gather::{MemoryId, Segment},
@@ -40,9 +40,7 @@ impl Layout {
     /// Of numbers that need not have been checked.
     pub(super) fn new(parameters: &Parameters) -> Self {
         let Parameters { operation, size, segments, ranges, depth, .. } = *parameters;
-        // All keys of `register` cover the same bytes, and a SEND carries them in its message.
-        let slots = if matches!(operation, Operation::Register | Operation::Send) { 1 } else { depth };
-        Self::of(size, segments.max(1), ranges.max(1), slots.max(1))
+        Self::of(size, segments.max(1), ranges.max(1), operation.slots(depth).max(1))
     }
 
     /// Of numbers that are not 0.

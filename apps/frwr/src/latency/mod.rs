@@ -10,10 +10,11 @@ mod command_line;
 mod cores;
 mod counters;
 mod desk;
-mod error;
+mod failure;
 mod files;
 mod layout;
 mod message;
+mod operation;
 mod pace;
 mod parameters;
 mod perftest;
@@ -34,13 +35,15 @@ mod summary;
 mod sweep;
 mod warnings;
 
-pub use command_line::{Address, Arguments, DEFAULT_PORT, DeviceChoice, LatencyConfig, Role, Seconds, Sizes};
-pub use error::{Failure, LatencyError};
+pub use command_line::{
+    Address, Arguments, ClientArguments, DEFAULT_PORT, DeviceChoice, LatencyConfig, Role, Seconds, Sizes,
+};
 pub use files::ResultFiles;
+pub use operation::Operation;
 pub use parameters::{
     ConnectData, DecodeError, Excess, Invalidation, KeyKind, MAX_ALL_CONNECTIONS, MAX_BATCH, MAX_BUFFER_BYTES,
-    MAX_CONNECTIONS, MAX_DEPTH, MAX_SEGMENTS, MAX_SEND_BYTES, MAX_SIZE, Operation, PROTOCOL_VERSION, Parameters,
-    PeerDoes, Quantity, Refusal, SIZE_GRAIN,
+    MAX_CONNECTIONS, MAX_DEPTH, MAX_SEGMENTS, MAX_SEND_BYTES, MAX_SIZE, PROTOCOL_VERSION, Parameters, PeerDoes,
+    Quantity, Refusal, SIZE_GRAIN,
 };
 pub use perftest::{OfPerftest, explained};
 pub use program::{LatencyOutcome, run};

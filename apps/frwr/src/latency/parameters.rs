@@ -1,5 +1,6 @@
 //! What is measured, in values: as the command line says it, and as it travels in the private data of connect requests.
 
+use super::operation::Operation;
 use clap::ValueEnum;
 use frwr_engine::MAX_TRANSFER_OPERATIONS;
 
@@ -36,51 +37,6 @@ pub const MAX_BUFFER_BYTES: u64 = 1 << 30;
 pub const MAX_SEND_BYTES: u32 = 128 << 10;
 /// Sizes are multiples of this: a word at either end of each piece is checked.
 pub const SIZE_GRAIN: u32 = 8;
-
-/// What is done again and again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Operation {
-    /// RDMA WRITE to memory that the server keeps open, to its completion.
-    Write,
-    /// RDMA READ from memory that the server keeps open, to its completion.
-    Read,
-    /// RDMA WRITEs to and fro, each seen in memory by the side that it goes to, as perftest's ib_write_lat has them; figures are half of
-    /// that.
-    Pingpong,
-    /// A message there and one of the same size back; figures are half of that.
-    Send,
-    /// A key is made, and killed by LOCAL_INV.
-    Register,
-    /// A registered request: key and message, the server's RDMA, its reply, and a dead key.
-    Request,
-}
-
-impl Operation {
-    /// Each request is RDMA on memory that the server keeps open.
-    pub(super) fn is_transfer(self) -> bool {
-        matches!(self, Self::Write | Self::Read | Self::Pingpong)
-    }
-
-    /// A request may go to several ranges of that memory.
-    pub(super) fn takes_ranges(self) -> bool {
-        matches!(self, Self::Write | Self::Read)
-    }
-
-    /// The memory of a request is in as many pieces as one likes. What goes to and fro is one.
-    pub(super) fn takes_segments(self) -> bool {
-        !matches!(self, Self::Send | Self::Pingpong)
-    }
-
-    /// Each request is a message to the server.
-    pub(super) fn sends_messages(self) -> bool {
-        matches!(self, Self::Send | Self::Request)
-    }
-
-    /// The server's device does all that there is to do: its program is asked at the beginning and at the end only.
-    pub(super) fn leaves_server_alone(self) -> bool {
-        !self.sends_messages() && self != Self::Pingpong
-    }
-}
 
 /// Whose key opens the memory, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -132,26 +88,9 @@ macro_rules! named {
     };
 }
 
-named!(Operation: Write = 1 "write", Read = 2 "read", Send = 3 "send", Register = 4 "register", Request = 5 "request",
-    Pingpong = 6 "pingpong",);
 named!(KeyKind: Request = 1 "request", Static = 2 "static", Memory = 3 "memory",);
 named!(Invalidation: Remote = 1 "remote", Local = 2 "local",);
 named!(PeerDoes: Write = 1 "write", Read = 2 "read",);
-
-impl Parameters {
-    /// Whether the client opens keys by work requests, which not every device does.
-    #[must_use]
-    pub fn client_opens_keys(&self) -> bool {
-        let opens = matches!(self.operation, Operation::Request | Operation::Register | Operation::Pingpong);
-        opens && self.key != KeyKind::Memory
-    }
-
-    /// The same of the server.
-    #[must_use]
-    pub fn server_opens_keys(&self) -> bool {
-        self.operation.is_transfer() && self.key != KeyKind::Memory
-    }
-}
 
 /// What both halves have to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,18 +172,15 @@ impl Parameters {
         let within = |what, value: u64, least: u64, most: u64| {
             if (least..=most).contains(&value) { Ok(()) } else { Err(Excess { what, value, least, most }) }
         };
-        // Of a SEND they are refused by name.
-        let segments = if self.operation == Operation::Pingpong { 1 } else { MAX_SEGMENTS };
-        within(Quantity::Segments, self.segments.into(), 1, segments.into())?;
-        let ranges = if self.operation.takes_ranges() { MAX_RANGES } else { 1 };
-        within(Quantity::Ranges, self.ranges.into(), 1, ranges.into())?;
+        within(Quantity::Segments, self.segments.into(), 1, self.operation.max_segments().into())?;
+        within(Quantity::Ranges, self.ranges.into(), 1, self.operation.max_ranges().into())?;
         if self.operation.is_transfer() {
             within(Quantity::Operations, self.operations().into(), 1, MAX_RANGES.into())?;
         }
         // Of either side, and bounded by both.
         let (segments, ranges) = (u32::from(self.segments), u32::from(self.ranges));
         let grain = SIZE_GRAIN * segments * ranges / greatest_common_divisor(segments, ranges);
-        let most = if self.operation == Operation::Send { MAX_SEND_BYTES } else { MAX_SIZE };
+        let most = self.operation.max_size();
         within(Quantity::Size, self.size.into(), grain.into(), most.into())?;
         if !self.size.is_multiple_of(grain) {
             // What the least is a multiple of is the grain.
@@ -271,10 +207,11 @@ impl Parameters {
     /// Bytes of the buffers of all connections. Of numbers that were checked it fits by far.
     #[must_use]
     pub fn buffer_bytes(&self) -> u64 {
-        let of_a_connection = match self.operation {
+        let of_a_connection = if self.operation.is_message_alone() {
             // Messages are the engine's: on either side two for each request, receives, and a few in hand.
-            Operation::Send => (3 * u64::from(self.depth) + 8).saturating_mul(self.size.into()),
-            _ => super::layout::Layout::new(self).connection_bytes() as u64,
+            (3 * u64::from(self.depth) + 8).saturating_mul(self.size.into())
+        } else {
+            super::layout::Layout::new(self).connection_bytes() as u64
         };
         u64::from(self.connections).saturating_mul(of_a_connection)
     }

@@ -3,7 +3,8 @@
 use super::{
     layout::Layout,
     message::{MAX_COMMAND_BYTES, command_bytes},
-    parameters::{KeyKind, Operation, Parameters},
+    operation::Traffic,
+    parameters::{KeyKind, Parameters},
 };
 use crate::runner::Depth;
 use core::time::Duration;
@@ -21,11 +22,11 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bytes of the messages that are sent or received.
 fn message_bytes(parameters: &Parameters) -> u32 {
-    match parameters.operation {
-        Operation::Send => parameters.size.max(MAX_COMMAND_BYTES as u32),
-        // Bounded by MAX_COMMAND_BYTES.
-        _ => command_bytes(usize::from(parameters.segments)) as u32,
+    if parameters.operation.is_message_alone() {
+        return parameters.size.max(MAX_COMMAND_BYTES as u32);
     }
+    // Bounded by MAX_COMMAND_BYTES.
+    command_bytes(usize::from(parameters.segments)) as u32
 }
 
 /// Receives that either side posts for a connection.
@@ -49,18 +50,18 @@ fn wishes(parameters: &Parameters, capabilities: &Capabilities) -> Wishes {
 
 /// The client's engine, with so many connections.
 pub(super) fn client(parameters: &Parameters, connections: u16, capabilities: &Capabilities) -> EngineOptions {
-    let Parameters { operation, key, depth, batch, segments, .. } = *parameters;
+    let Parameters { operation, depth, batch, segments, .. } = *parameters;
     // A window covers one piece; of lists pages decide, and pieces are in pages of their own.
     let keys_of_request =
         if matches!(capabilities.contiguity, Contiguity::Gaps { .. }) { 1 } else { u32::from(segments) };
-    let (requests, registrations) = match (operation, key) {
-        (Operation::Register, KeyKind::Memory) => (1, 1),
-        (Operation::Register, _) => (depth * u32::from(batch), depth * u32::from(batch)),
-        (Operation::Request, KeyKind::Request) => (depth, depth * keys_of_request),
+    let (requests, registrations) = match operation.traffic() {
+        Traffic::Keys if parameters.registers_by_call() => (1, 1),
+        Traffic::Keys => (depth * u32::from(batch), depth * u32::from(batch)),
+        Traffic::Messages if parameters.has_key_per_request() => (depth, depth * keys_of_request),
+        Traffic::Messages if operation.is_message_alone() => (depth, 1),
         // One more request for the key itself.
-        (Operation::Request, _) => (depth + 1, 1),
-        (Operation::Send, _) => (depth, 1),
-        (Operation::Write | Operation::Read | Operation::Pingpong, _) => (1, 1),
+        Traffic::Messages => (depth + 1, 1),
+        Traffic::Transfers | Traffic::Rallies => (1, 1),
     };
     EngineOptions {
         connections,
@@ -80,16 +81,15 @@ pub(super) fn client(parameters: &Parameters, connections: u16, capabilities: &C
 
 /// Requests of a connection of the client, as the device's queues leave them.
 pub(super) fn depth(parameters: &Parameters, connections: u16, capabilities: &Capabilities) -> Depth {
-    let Parameters { operation, key, depth, batch, .. } = *parameters;
+    let Parameters { operation, depth, batch, .. } = *parameters;
     let options = client(parameters, connections, capabilities);
-    let most = |sizes: &EngineSizes| match (operation, key) {
-        (Operation::Register, KeyKind::Memory) => depth,
-        (Operation::Register, _) => sizes.registrations / u32::from(batch),
+    let most = |sizes: &EngineSizes| match operation.traffic() {
+        Traffic::Keys if parameters.registers_by_call() => depth,
+        Traffic::Keys => sizes.registrations / u32::from(batch),
         // Each has as many keys as it was given registrations.
-        (Operation::Request, KeyKind::Request) => sizes.registrations / (options.registrations / depth),
-        _ if operation.is_transfer() => sizes.usable_entries / options.transfer_operations,
-        // Messages alone.
-        _ => depth,
+        Traffic::Messages if parameters.has_key_per_request() => sizes.registrations / (options.registrations / depth),
+        Traffic::Messages => depth,
+        Traffic::Transfers | Traffic::Rallies => sizes.usable_entries / options.transfer_operations,
     };
     Depth::of(depth, &options, capabilities, most)
 }
@@ -100,11 +100,11 @@ pub(super) fn server(parameters: &Parameters, connections: u16, capabilities: &C
         connections,
         // The key that it opens.
         queue_depth: 1,
-        transfer_depth: match parameters.operation {
-            Operation::Send | Operation::Request => parameters.depth,
+        transfer_depth: match parameters.operation.traffic() {
+            Traffic::Messages => parameters.depth,
             // And one for its messages.
-            Operation::Pingpong => parameters.depth + 1,
-            Operation::Write | Operation::Read | Operation::Register => 1,
+            Traffic::Rallies => parameters.depth + 1,
+            Traffic::Transfers | Traffic::Keys => 1,
         },
         receive_depth: receives(parameters),
         message_bytes: message_bytes(parameters),

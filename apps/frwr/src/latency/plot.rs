@@ -1,6 +1,7 @@
 //! The percentile curves as SVG.
 
-use super::{error::LatencyError, report::LatencyReport, summary::Scale};
+use super::{report::LatencyReport, summary::Scale};
+use crate::Error;
 use hdrhistogram::Histogram;
 use plotters::prelude::{
     BLACK, ChartBuilder, Circle, Color as _, IntoDrawingArea as _, IntoLogRange as _, LineSeries, PathElement,
@@ -40,9 +41,10 @@ struct Curve {
 
 /// Draws latency over percentiles, a curve for each measurement; each step of the axis is a tenth of the requests of the one before. The
 /// axis of latencies is logarithmic, so that one stall hides nothing, and the longest of each curve is marked, and told beside its name.
-pub(super) fn percentile_curves(reports: &[LatencyReport]) -> Result<String, LatencyError> {
+pub(super) fn percentile_curves(reports: &[LatencyReport]) -> Result<String, Error> {
     let mut text = String::new();
-    draw(&mut text, reports).map_err(LatencyError::Plot)?;
+    draw(&mut text, reports)
+        .map_err(|reason| Error::failed("plot", format!("--svg: the curve cannot be drawn: {reason}")))?;
     Ok(text)
 }
 

@@ -1,8 +1,8 @@
 //! `frwr latency` from its configuration to what it prints: all that knows how the device is opened.
 
 use super::{
-    command_line::{Address, DeviceChoice, LatencyConfig, Role, combination},
-    error::LatencyError,
+    command_line::{Address, DeviceChoice, LatencyConfig, Role},
+    failure::combination,
     files::ResultFiles,
     parameters::Parameters,
     report::LatencyReport,
@@ -11,10 +11,13 @@ use super::{
     sweep::LatencySweep,
 };
 use crate::{
+    Error,
     address::{self, Purpose},
     check::Machine,
-    output::{Output, failure, success},
-    runner::{DeviceRole, RdmaDeviceConfig, open_rdma},
+    options::DeviceArguments,
+    output::{Output, success},
+    report::Report as _,
+    runner::{DeviceRole, open_rdma},
     signals::Asked,
     watch::with_neighbours,
 };
@@ -28,31 +31,24 @@ pub enum LatencyOutcome {
     /// A measurement, or several one after the other.
     Measured(LatencySweep),
     /// What was measured all the same, and why it is not all that was asked for: a later size failed, or a file of results.
-    Partly(LatencySweep, LatencyError),
+    Partly(LatencySweep, Error),
     /// A server that was stopped.
     Served(LatencyServerReport),
 }
-
-/// Exit code of a server whose connections did not all end in time.
-const UNDRAINED: u8 = 1;
 
 impl LatencyOutcome {
     /// What the program prints, and how it ends.
     #[must_use]
     pub fn output(&self, json: bool) -> Output {
         match self {
-            Self::Measured(report) => success(if json { report.json().to_string() } else { report.table() }),
+            Self::Measured(report) => report.output(json),
             Self::Partly(report, error) => {
-                let message = error.to_string();
                 let mut object = report.json();
-                (object["error"], object["message"]) = (error.name().into(), message.as_str().into());
+                (object["error"], object["message"]) = (error.name().into(), error.to_string().into());
                 let told = success(if json { object.to_string() } else { report.table() });
-                Output { stdout: told.stdout, ..failure(false, error.exit_code(), error.name(), &message) }
+                Output { stdout: told.stdout, ..error.output(false) }
             }
-            Self::Served(report) => {
-                let told = success(if json { report.json().to_string() } else { report.text() });
-                Output { exit_code: if report.passed() { 0 } else { UNDRAINED }, ..told }
-            }
+            Self::Served(report) => report.output(json),
         }
     }
 }
@@ -60,18 +56,14 @@ impl LatencyOutcome {
 /// Does what was asked for, on the device that was named.
 ///
 /// # Errors
-/// [`LatencyError`].
-pub fn run(
-    config: &LatencyConfig,
-    asked: &dyn Asked,
-    say: &mut dyn FnMut(&str),
-) -> Result<LatencyOutcome, LatencyError> {
+/// [`Error`].
+pub fn run(config: &LatencyConfig, asked: &dyn Asked, say: &mut dyn FnMut(&str)) -> Result<LatencyOutcome, Error> {
     let files = ResultFiles::open(config)?;
     let mut machine = Machine::this();
     machine.topology = with_neighbours(machine.topology);
     if let (Role::Server, DeviceChoice::Rdma(device)) = (&config.role, &config.device) {
         let address = own_address(config, device, &machine)?;
-        let mut open = || Ok(open_rdma(device, DeviceRole::Responder)?);
+        let mut open = || open_rdma(device, DeviceRole::Responder);
         return serve(&mut open, address, config, &machine, asked, say).map(LatencyOutcome::Served);
     }
     let mut sizes: Vec<(usize, u32)> = config.sizes.iter().copied().enumerate().collect();
@@ -82,7 +74,7 @@ pub fn run(
         let of_size = config.with_size(size);
         match measure_size(&of_size, &machine, asked, say).map_err(|error| in_our_words(error, &of_size)) {
             // All sizes that there are were asked for: those of them that can be.
-            Err(error) if config.reaching && error.is_beyond_a_key() => {
+            Err(error) if config.client.all && error.is_beyond_a_key() => {
                 say(&format!("--all: {} bytes are left out: {error}", of_size.parameters.size));
             }
             // Interrupted before its first request: those before it have figures.
@@ -121,10 +113,9 @@ fn sweep(mut reports: Vec<(usize, LatencyReport)>, config: &LatencyConfig) -> La
 }
 
 /// The engine names its own options where it cannot be made: those of the command line that they come from are said too.
-fn in_our_words(error: LatencyError, config: &LatencyConfig) -> LatencyError {
-    let LatencyError::Run(source) = error else { return error };
+fn in_our_words(error: Error, config: &LatencyConfig) -> Error {
     let device = match &config.device {
-        DeviceChoice::Rdma(device) => device.device.clone(),
+        DeviceChoice::Rdma(device) => device.name().to_owned(),
         DeviceChoice::Soft(profile) => format!("soft:{profile}"),
     };
     let Parameters { size, depth, connections, batch, .. } = config.parameters;
@@ -134,7 +125,7 @@ fn in_our_words(error: LatencyError, config: &LatencyConfig) -> LatencyError {
     } else {
         (asked, "--size, --depth or --connections")
     };
-    LatencyError::Run(source.of_options(&device, asked, lower))
+    error.of_options(&device, &asked, lower)
 }
 
 /// What a half needs of its device.
@@ -148,7 +139,7 @@ fn measure_size(
     machine: &Machine,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<LatencyReport, LatencyError> {
+) -> Result<LatencyReport, Error> {
     match (&config.role, &config.device) {
         (Role::Client(host), DeviceChoice::Rdma(device)) => {
             let role = role(config.parameters.client_opens_keys());
@@ -169,17 +160,13 @@ fn measure_size(
 }
 
 /// Where to listen: what was said, or the first IPv4 address among the device's GIDs.
-fn own_address(
-    config: &LatencyConfig,
-    device: &RdmaDeviceConfig,
-    machine: &Machine,
-) -> Result<SocketAddr, LatencyError> {
+fn own_address(config: &LatencyConfig, device: &DeviceArguments, machine: &Machine) -> Result<SocketAddr, Error> {
     if let Some(address) = config.listen {
         return Ok(address);
     }
-    let found = machine.rdma_devices.iter().find(|found| found.name == device.device);
+    let found = machine.rdma_devices.iter().find(|found| found.name == device.name());
     let ports = found.map_or(&[][..], |found| &found.ports);
-    let gids = ports.iter().filter(|port| port.number == device.port).flat_map(|port| &port.gids);
+    let gids = ports.iter().filter(|port| port.number == device.ib_port).flat_map(|port| &port.gids);
     let wanted = gids.filter(|gid| device.gid_index.is_none_or(|index| gid.index == index));
     let address = wanted.filter_map(|gid| gid.address.to_ipv4_mapped()).next();
     match address {
@@ -187,14 +174,18 @@ fn own_address(
         // It may not exist at all: that is said first.
         None => {
             open_rdma(device, DeviceRole::Responder)?;
-            Err(LatencyError::NoAddress { device: device.device.clone() })
+            let text = "set one on its network interface, or give --listen ADDRESS";
+            Err(Error::failed("address", format!("device {} has no IPv4 address to listen at; {text}", device.name())))
         }
     }
 }
 
 /// An address of a host, with a port or the usual one.
-fn resolve(host: &str, port: u16) -> Result<SocketAddr, LatencyError> {
-    let wrong = |reason: String| LatencyError::Host { host: host.to_owned(), reason };
+fn resolve(host: &str, port: u16) -> Result<SocketAddr, Error> {
+    let wrong = |reason: String| {
+        let remedy = "name an IP address, or a host that resolves to one, as HOST or HOST:PORT";
+        Error::failed("host", format!("{host} cannot be the server ({reason}); {remedy}"))
+    };
     let address = match host.parse::<Address>() {
         Ok(address) => address.or_port(port),
         // No name of a host has one of those.

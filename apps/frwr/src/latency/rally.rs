@@ -4,7 +4,7 @@ use super::{
     breach::Breach,
     layout::Layout,
     message::{Header, NOWHERE, ranges},
-    parameters::{Operation, Parameters},
+    parameters::Parameters,
     slots::stamp,
 };
 use frwr_engine::RemoteSegment;
@@ -31,7 +31,7 @@ impl Rally {
         header: Header,
         message: &[u8],
     ) -> Result<Self, Breach> {
-        if parameters.operation != Operation::Pingpong || has_begun {
+        if !parameters.operation.rallies() || has_begun {
             return Err(Breach::Unasked);
         }
         let layout = Layout::new(parameters);
@@ -68,7 +68,8 @@ impl Rally {
 
 #[cfg(test)]
 mod tests {
-    use super::{Breach, Header, Operation, Parameters, Rally, stamp};
+    use super::{Breach, Header, Parameters, Rally, stamp};
+    use crate::latency::operation::Operation;
     use crate::latency::{
         message::{HEADER_BYTES, Kind, RANGE_BYTES, name_ranges},
         parameters::{Invalidation, KeyKind, PeerDoes},

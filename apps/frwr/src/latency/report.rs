@@ -3,14 +3,18 @@
 use super::{
     client::Measured,
     counters::{Counters, ratio},
-    parameters::{Invalidation, KeyKind, Operation, Parameters, PeerDoes},
+    parameters::{KeyKind, Parameters},
     schedule::Doorbells,
     summary::{Scale, Summary},
 };
-use crate::check::{Shortcoming, shortcomings_json};
+use crate::{
+    check::Shortcoming,
+    report::{ReactorFigures, Report, counts, object, value},
+};
 use core::{fmt::Write as _, time::Duration};
 use frwr_reactor::{LONG_ITERATION, Statistics};
 use hdrhistogram::Histogram;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
@@ -28,8 +32,8 @@ pub struct LatencyCoreReport {
     pub reactor: Statistics,
 }
 
-/// The whole measurement.
-#[derive(Clone, Debug)]
+/// The whole measurement. What is skipped is computed with, and told by other names.
+#[derive(Clone, Debug, Serialize)]
 pub struct LatencyReport {
     /// The device.
     pub device: String,
@@ -38,12 +42,15 @@ pub struct LatencyReport {
     /// What its keys cover: page_lists, lists or windows.
     pub registration: &'static str,
     /// Where the server is.
+    #[serde(rename = "server")]
     pub address: SocketAddr,
     /// What was measured; connections are those of all cores.
+    #[serde(skip)]
     pub parameters: Parameters,
     /// Connections of each core.
     pub connections: u16,
     /// What was not counted in front.
+    #[serde(skip)]
     pub warm_up: Duration,
     /// Requests per second that were meant to begin.
     pub rate: Option<u64>,
@@ -52,10 +59,13 @@ pub struct LatencyReport {
     /// Somebody ended it early.
     pub interrupted: bool,
     /// Latencies of all cores, in nanoseconds of the clock.
+    #[serde(skip)]
     pub histogram: Histogram<u64>,
     /// Per core of the client.
+    #[serde(skip)]
     pub cores: Vec<LatencyCoreReport>,
     /// What may have ruined it.
+    #[serde(skip)]
     pub warnings: Vec<Shortcoming>,
     /// What did not drain in time at the end, of all cores of the process.
     pub undrained: Vec<String>,
@@ -66,6 +76,10 @@ impl LatencyCoreReport {
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.measured.histogram.len()
+    }
+
+    fn figures(&self) -> ReactorFigures {
+        ReactorFigures::of(&self.reactor)
     }
 
     /// From the beginning of the measurement to its end, in seconds.
@@ -89,6 +103,60 @@ fn per_second(requests: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { requests as f64 / seconds } else { 0.0 }
 }
 
+impl Report for LatencyReport {
+    fn json(&self) -> Value {
+        let (counters, requests, rate) = (self.counters(), self.requests(), self.rate());
+        let Parameters { operation, size, segments, ranges, depth, batch, .. } = self.parameters;
+        let shortcomings = self.all_warnings();
+        let asked = json!({
+            "op": operation.name(),
+            "key": self.parameters.key_name(),
+            "invalidate": self.parameters.invalidation_name(),
+            "peer": self.parameters.peer_name(),
+            "size": size,
+            "depth": depth,
+            "segments": segments,
+            "ranges": ranges,
+            "batch": batch,
+            "warm_up": self.warm_up.as_secs_f64(),
+        });
+        let of_engine = counts!(counters =>
+            registrations, lists_registered, local_invalidations, remote_invalidations, requests_waited,
+        );
+        let computed = json!({
+            "cores": self.cores.len(),
+            "rate_missed": self.missed(),
+            "rate_late": self.late(),
+            "requests": requests,
+            "seconds": self.seconds(),
+            "requests_per_second": rate,
+            "mib_per_second": self.mebibytes(rate),
+            "gbit_per_second": self.gigabits(rate),
+            "latency_is": self.scale().name(),
+            "latency_us": self.latency_json(&self.histogram),
+            "doorbells_per_request": ratio(counters.doorbells, requests),
+            "work_requests_per_request": ratio(counters.work_requests, requests),
+            "completions_per_request": ratio(counters.completions(), requests),
+            "send_completions_per_request": ratio(counters.send_completions, requests),
+            "receive_posts_per_request": ratio(counters.receive_doorbells, requests),
+            "per_core": self.cores.iter().map(|core| self.core_json(core)).collect::<Vec<_>>(),
+            "warnings": shortcomings.iter().map(|warning| &warning.text).collect::<Vec<_>>(),
+            "shortcomings": shortcomings,
+            "hardware": self.hardware(),
+            "page_faults": self.page_faults(),
+            "page_faults_of_process": self.page_faults_of_process(),
+        });
+        object([value(self), asked, counters.shares_json(), of_engine, computed])
+    }
+
+    fn table(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write_table(&mut text);
+        text
+    }
+}
+
 impl LatencyReport {
     /// Requests counted, on all cores.
     #[must_use]
@@ -100,7 +168,7 @@ impl LatencyReport {
     #[must_use]
     pub fn scale(&self) -> Scale {
         // Half of a time that a request waited for its turn would be half of something else.
-        if self.rate.is_some() { Scale::RoundTrip } else { Scale::of(self.parameters.operation) }
+        if self.rate.is_some() { Scale::RoundTrip } else { self.parameters.operation.scale() }
     }
 
     /// From the first core's beginning to the last one's end.
@@ -150,25 +218,6 @@ impl LatencyReport {
         }
     }
 
-    /// Whose key it was: `none` where a request has none.
-    fn key(&self) -> &'static str {
-        if self.parameters.operation == Operation::Send { "none" } else { self.parameters.key.name() }
-    }
-
-    /// What the server did with the memory; `None` where it does nothing by itself.
-    fn peer(&self) -> Option<&'static str> {
-        (self.parameters.operation == Operation::Request).then(|| self.parameters.peer_does.name())
-    }
-
-    /// Who killed it: `none` where nobody did, request by request.
-    fn invalidation(&self) -> &'static str {
-        match (self.parameters.operation, self.parameters.key) {
-            (Operation::Request, KeyKind::Request) => self.parameters.invalidation.name(),
-            (Operation::Register, KeyKind::Request) => Invalidation::Local.name(),
-            _ => "none",
-        }
-    }
-
     fn late(&self) -> u64 {
         self.cores.iter().map(|core| core.measured.late).sum()
     }
@@ -201,66 +250,6 @@ impl LatencyReport {
         })
     }
 
-    /// One object.
-    #[must_use]
-    pub fn json(&self) -> Value {
-        let (counters, requests, seconds) = (self.counters(), self.requests(), self.seconds());
-        let Parameters { operation, size, segments, ranges, depth, batch, .. } = self.parameters;
-        let shortcomings = self.all_warnings();
-        let warnings: Vec<_> = shortcomings.iter().map(|warning| warning.text.clone()).collect();
-        let mut object = json!({
-            "op": operation.name(),
-            "key": self.key(),
-            "invalidate": self.invalidation(),
-            "peer": self.peer(),
-            "device": self.device,
-            "driver": self.driver,
-            "registration": self.registration,
-            "server": self.address.to_string(),
-            "size": size,
-            "depth": depth,
-            "segments": segments,
-            "batch": batch,
-            "connections": self.connections,
-            "cores": self.cores.len(),
-            "warm_up": self.warm_up.as_secs_f64(),
-            "rate": self.rate,
-            "rate_missed": self.missed(),
-            "rounds": self.rounds.map(Doorbells::name),
-            "interrupted": self.interrupted,
-            "requests": requests,
-            "seconds": seconds,
-            "requests_per_second": per_second(requests, seconds),
-            "mib_per_second": self.mebibytes(per_second(requests, seconds)),
-            "latency_is": self.scale().name(),
-            "latency_us": self.latency_json(&self.histogram),
-            "doorbells_per_request": ratio(counters.doorbells, requests),
-            "work_requests_per_request": ratio(counters.work_requests, requests),
-            "completions_per_request": ratio(counters.completions(), requests),
-            "send_completions_per_request": ratio(counters.send_completions, requests),
-            "receive_posts_per_request": ratio(counters.receive_doorbells, requests),
-            "work_requests_per_doorbell": counters.work_requests_per_doorbell(),
-            "completions_per_poll": counters.completions_per_poll(),
-            "empty_poll_share": counters.empty_poll_share(),
-            "registrations": counters.registrations,
-            "lists_registered": counters.lists_registered,
-            "local_invalidations": counters.local_invalidations,
-            "remote_invalidations": counters.remote_invalidations,
-            "requests_waited": counters.requests_waited,
-            "per_core": self.cores.iter().map(|core| self.core_json(core)).collect::<Vec<_>>(),
-            "warnings": warnings,
-            "hardware": self.hardware(),
-        });
-        object["shortcomings"] = json!(shortcomings_json(&shortcomings));
-        object["gbit_per_second"] = json!(self.gigabits(per_second(requests, seconds)));
-        object["rate_late"] = json!(self.late());
-        object["undrained"] = json!(self.undrained);
-        object["ranges"] = json!(ranges);
-        object["page_faults"] = json!(self.page_faults());
-        object["page_faults_of_process"] = json!(self.page_faults_of_process());
-        object
-    }
-
     fn latency_json(&self, histogram: &Histogram<u64>) -> Value {
         let summary = Summary::of(histogram, self.scale());
         // Zeros would look like figures.
@@ -271,42 +260,25 @@ impl LatencyReport {
     }
 
     fn core_json(&self, core: &LatencyCoreReport) -> Value {
-        let counters = &core.measured.counters;
-        json!({
-            "core": core.reactor.cpu.map(|cpu| cpu.get()),
+        let computed = json!({
             "requests": core.requests(),
             "requests_per_second": core.rate(),
             "latency_us": self.latency_json(&core.measured.histogram),
-            "busy_share": core.reactor.busy_share(),
-            "longest_iteration_us": core.reactor.longest_iteration.duration.as_secs_f64() * 1e6,
-            "iterations": core.reactor.iterations,
             "long_iterations": core.reactor.long_iterations,
             "long_iteration_us": LONG_ITERATION.as_secs_f64() * 1e6,
-            "completions_per_poll": counters.completions_per_poll(),
-            "work_requests_per_doorbell": counters.work_requests_per_doorbell(),
-            "empty_poll_share": counters.empty_poll_share(),
             "page_faults": core.measured.page_faults.map(|faults| faults.thread),
             "memory": core.measured.memory.kind.to_string(),
-        })
+        });
+        object([value(core.figures()), core.measured.counters.shares_json(), computed])
     }
 
     pub(super) fn mebibytes(&self, rate: f64) -> f64 {
-        let bytes = if self.parameters.operation == Operation::Register { 0 } else { self.parameters.size };
-        rate * f64::from(bytes) / f64::from(1 << 20)
+        rate * f64::from(self.parameters.operation.moved_bytes(self.parameters.size)) / f64::from(1 << 20)
     }
 
     /// In the unit of links and of perftest's --report_gbits: 10^9 bits.
     pub(super) fn gigabits(&self, rate: f64) -> f64 {
         self.mebibytes(rate) * f64::from(8 << 20) / 1e9
-    }
-
-    /// The tables.
-    #[must_use]
-    pub fn table(&self) -> String {
-        let mut text = String::new();
-        // Writing to a string cannot fail.
-        let _ = self.write_table(&mut text);
-        text
     }
 
     fn write_table(&self, out: &mut String) -> core::fmt::Result {
@@ -341,26 +313,8 @@ impl LatencyReport {
     }
 
     pub(super) fn title(&self) -> String {
-        let keys = match (self.parameters.operation, self.parameters.key) {
-            (Operation::Send, _) => "no key".to_owned(),
-            (Operation::Write | Operation::Read, KeyKind::Memory) => {
-                "one key of the server's for the run, by ibv_reg_mr".to_owned()
-            }
-            (Operation::Write | Operation::Read, _) => "one key of the server's for the run".to_owned(),
-            (Operation::Pingpong, KeyKind::Memory) => "one key of either side's for the run, by ibv_reg_mr".to_owned(),
-            (Operation::Pingpong, _) => "one key of either side's for the run".to_owned(),
-            (_, KeyKind::Request) if self.invalidation() == "remote" => {
-                "a key per request, killed by the server's reply".to_owned()
-            }
-            (_, KeyKind::Request) => "a key per request, killed by LOCAL_INV".to_owned(),
-            (_, KeyKind::Static) => "one key for the run".to_owned(),
-            (_, KeyKind::Memory) => "ibv_reg_mr and ibv_dereg_mr per request".to_owned(),
-        };
-        let peer = match (self.parameters.operation, self.parameters.peer_does) {
-            (Operation::Request, PeerDoes::Write) => ", the server writes",
-            (Operation::Request, PeerDoes::Read) => ", the server reads",
-            _ => "",
-        };
+        let keys = self.parameters.keys_in_words();
+        let peer = self.parameters.peer_name().map_or_else(String::new, |does| format!(", the server {does}s"));
         let (operation, device) = (self.parameters.operation.name(), &self.device);
         format!("frwr latency {operation} on {device} ({}): {keys}{peer}", self.registration.replace('_', " "))
     }
@@ -368,15 +322,11 @@ impl LatencyReport {
     /// How it was measured, with `sizes` as said, in so many seconds of requests that count; `of_which` stands between these and the
     /// warm-up.
     pub(super) fn settings(&self, sizes: &str, seconds: f64, of_which: &str) -> String {
-        let Parameters { operation, segments, ranges, depth, batch, .. } = self.parameters;
+        let Parameters { operation, segments, depth, batch, .. } = self.parameters;
         let pieces = if segments > 1 { format!(" in {segments} pieces") } else { String::new() };
-        let to_and_from = match operation {
-            Operation::Write if ranges > 1 => format!(" to {ranges} ranges of the server's memory"),
-            Operation::Read if ranges > 1 => format!(" from {ranges} ranges of the server's memory"),
-            _ => String::new(),
-        };
+        let to_and_from = self.parameters.ranges_in_words();
         let batches =
-            if operation == Operation::Register { format!(", {batch} keys behind a doorbell") } else { String::new() };
+            if operation.makes_keys_alone() { format!(", {batch} keys behind a doorbell") } else { String::new() };
         let rate = self.rate.map_or(String::new(), |rate| format!(", {rate} requests/s meant to begin"));
         let rounds = match self.rounds {
             None => "",
@@ -394,21 +344,7 @@ impl LatencyReport {
     }
 
     pub(super) fn write_latency_head(&self, out: &mut String) -> core::fmt::Result {
-        let from_to = match self.parameters.operation {
-            Operation::Request => "round trip: from submission to the dead key",
-            Operation::Register => "round trip: from making the key to its death",
-            Operation::Send if self.rate.is_some() => "round trip: from submission to the message that comes back",
-            Operation::Pingpong if self.rate.is_some() => "round trip: from submission to the WRITE that comes back",
-            Operation::Send | Operation::Pingpong => "half of the round trip, as perftest shows it",
-            Operation::Write | Operation::Read => "round trip: from submission to completion",
-        };
-        let from_to = if self.rate.is_some() {
-            from_to
-                .replace("submission", "when it was meant to begin")
-                .replace("making the key", "when it was meant to be made")
-        } else {
-            from_to.to_owned()
-        };
+        let from_to = self.parameters.operation.figures(self.rate.is_some());
         let whose = if self.device.starts_with("soft:") { " (the software NIC's, not a network's)" } else { "" };
         writeln!(out, "\nlatency in us, {from_to}{whose}")?;
         let names = ["t_min", "t_typical", "t_avg", "t_stdev", "99%", "99.9%", "t_max"];
@@ -429,8 +365,8 @@ impl LatencyReport {
         )?;
         for core in &self.cores {
             let (summary, counters) = (Summary::of(&core.measured.histogram, self.scale()), core.measured.counters);
-            let name = core.reactor.cpu.map_or_else(|| "-".to_owned(), |cpu| cpu.to_string());
-            self.write_row(out, &name, core.rate(), &summary, core.reactor.busy_share(), &counters)?;
+            let figures = core.figures();
+            self.write_row(out, &figures.core(), core.rate(), &summary, figures.busy_share, &counters)?;
         }
         if self.cores.len() > 1 {
             let summary = Summary::of(&self.histogram, self.scale());
@@ -478,7 +414,7 @@ impl LatencyReport {
             per_request(counters.send_completions),
             per_request(counters.receive_completions),
         )?;
-        let makes_keys = matches!(self.parameters.operation, Operation::Request | Operation::Register);
+        let makes_keys = self.parameters.operation.asks_for_rdma() || self.parameters.operation.makes_keys_alone();
         if makes_keys && self.parameters.key == KeyKind::Memory {
             writeln!(out, "keys: {requests} made by ibv_reg_mr, and killed by ibv_dereg_mr")?;
         } else {
@@ -523,8 +459,8 @@ impl LatencyReport {
         let what = format!(
             "{},{},{},{},{},{size},{depth},{segments},{batch},{}",
             operation.name(),
-            self.key(),
-            self.invalidation(),
+            self.parameters.key_name(),
+            self.parameters.invalidation_name(),
             self.device,
             self.registration,
             self.connections
@@ -532,7 +468,7 @@ impl LatencyReport {
         // Empty where requests began when others ended.
         let rate = self.rate.map_or_else(String::new, |rate| rate.to_string());
         let how = format!("{},{rate},{}", self.scale().name(), self.rounds.map_or("", Doorbells::name));
-        let (peer, warm_up) = (self.peer().unwrap_or_default(), self.warm_up.as_secs_f64());
+        let (peer, warm_up) = (self.parameters.peer_name().unwrap_or_default(), self.warm_up.as_secs_f64());
         let mut row = |core: &str, seconds: f64, histogram: &Histogram<u64>, counters: &Counters, kept: [u64; 2]| {
             // Empty of no request: zeros would look like figures.
             let told = |(_, value): (_, f64)| if histogram.is_empty() { String::new() } else { format!("{value:.3}") };

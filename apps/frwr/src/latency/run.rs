@@ -5,9 +5,9 @@ use super::{
     client::{ClientPlan, Extent},
     command_line::{DeviceChoice, LatencyConfig},
     desk::Desk,
-    error::{Failure, LatencyError},
+    failure::unreachable,
     pace::Pace,
-    parameters::{ConnectData, Operation, Parameters},
+    parameters::{ConnectData, Parameters},
     plan::depth,
     report::{LatencyCoreReport, LatencyReport},
     serve::crowded,
@@ -16,13 +16,14 @@ use super::{
     warnings::{about_cores, about_depth, about_failures, about_memory},
 };
 use crate::{
+    Error,
     check::{Machine, Shortcoming},
-    runner::{RunError, Trace, ended, finish_traces, for_both, for_host, leave, reactors, removed},
+    runner::{Trace, cannot_listen, ended, finish_traces, for_both, for_host, leave, reactors, removed},
     signals::Asked,
     watch::{Patrol, Watch},
 };
 use frwr_engine::{
-    Statistics,
+    OpenFailure, Statistics,
     control::Control,
     provider::{Capabilities, Contiguity, Device, Errno},
 };
@@ -37,7 +38,7 @@ use std::{
 /// pairs that a device refuses to destroy.
 ///
 /// # Errors
-/// [`LatencyError`].
+/// [`Error`].
 pub fn measure_both<D: Device>(
     server: D,
     client: D,
@@ -46,7 +47,7 @@ pub fn measure_both<D: Device>(
     machine: &Machine,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<LatencyReport, LatencyError>
+) -> Result<LatencyReport, Error>
 where
     D::Port: Send + 'static,
 {
@@ -56,7 +57,7 @@ where
     let capabilities = *client.capabilities();
     let parameters = config.for_cores(halves, capabilities.remote_invalidation)?;
     let (mut sides, desk) = (Sides::new(), Desk::new(parameters));
-    let mut keys = config.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
+    let mut keys = config.output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     let (mut server, mut client) = (Control::new(server), Control::new(client));
     server.tell_when_crowded(crowded());
     let plan = ServerPlan {
@@ -65,7 +66,7 @@ where
         connections: parameters.connections.div_ceil(halves as u16) + 1,
         address,
         negotiated: config.negotiated,
-        pages: config.pages,
+        pages: config.memory.pages.policy(),
         capabilities: *server.device().capabilities(),
         moves_data_in_polls: matches!(config.device, DeviceChoice::Soft(_)),
         silence: None,
@@ -81,20 +82,18 @@ where
             pace.pass(clock.now(), board.ended(), say);
             // Nobody will ever answer.
             if desk.listening().is_none() {
-                board.fail(Failure::Unreachable(frwr_engine::OpenFailure::Unreachable(Errno::ECONNREFUSED)));
+                board.fail(unreachable(OpenFailure::Unreachable(Errno::ECONNREFUSED)));
             }
             finished(board)
         })
     });
     let measured = match measured {
-        Err(LatencyError::Run(error)) if error.leaves_a_core() => {
-            return Err(leave(error, (server, client)).into());
-        }
+        Err(error) if error.leaves_a_core() => return Err(leave(error, (server, client))),
         measured => measured,
     };
     // Whoever has the address may have answered the client.
     let measured = match desk.cannot_listen() {
-        Some(reason) => Err(RunError::Listen { address, reason: Some(reason) }.into()),
+        Some(reason) => Err(cannot_listen(address, Some(reason))),
         None => measured,
     };
     let report = measured.map_err(|error| or_removed(error, &server)).map_err(|error| or_removed(error, &client))?;
@@ -105,7 +104,7 @@ where
 /// The client's half, against a server at `address`. `say` is told of queue pairs that the device refuses to destroy.
 ///
 /// # Errors
-/// [`LatencyError`].
+/// [`Error`].
 pub fn measure<D: Device>(
     device: D,
     address: SocketAddr,
@@ -113,7 +112,7 @@ pub fn measure<D: Device>(
     machine: &Machine,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<LatencyReport, LatencyError>
+) -> Result<LatencyReport, Error>
 where
     D::Port: Send + 'static,
 {
@@ -122,7 +121,7 @@ where
     let capabilities = *device.capabilities();
     let parameters = config.for_cores(cores, capabilities.remote_invalidation)?;
     let (mut sides, desk) = (Sides::new(), Desk::new(parameters));
-    let mut keys = config.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
+    let mut keys = config.output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     let mut control = Control::new(device);
     let run = Run { config, parameters, address, capabilities, machine, placement };
     run.clients(&mut sides, &mut control, cores, None, &mut keys)?;
@@ -134,7 +133,7 @@ where
         })
     });
     let report = match measured {
-        Err(LatencyError::Run(error)) if error.leaves_a_core() => return Err(leave(error, control).into()),
+        Err(error) if error.leaves_a_core() => return Err(leave(error, control)),
         measured => measured.map_err(|error| or_removed(error, &control))?,
     };
     finish_traces(keys, say)?;
@@ -142,8 +141,8 @@ where
 }
 
 /// Why a run failed, or that its device was removed, which is why then.
-pub(super) fn or_removed<D: Device>(error: LatencyError, control: &Control<D>) -> LatencyError {
-    removed(control).map_or(error, LatencyError::from)
+pub(super) fn or_removed<D: Device>(error: Error, control: &Control<D>) -> Error {
+    removed(control).unwrap_or(error)
 }
 
 /// What a measurement is made of.
@@ -165,7 +164,7 @@ impl Run<'_> {
         cores: usize,
         servers: Option<usize>,
         keys: &mut Option<Trace>,
-    ) -> Result<(), LatencyError>
+    ) -> Result<(), Error>
     where
         D::Port: Send + 'static,
     {
@@ -180,11 +179,11 @@ impl Run<'_> {
                 private_data: data.encode(),
                 negotiated: self.config.negotiated,
                 extent: share(self.config.extent, core as u64, cores as u64),
-                warm_up: self.config.warm_up,
-                rate: self.config.rate,
-                rounds: self.config.rounds,
+                warm_up: self.config.client.warm_up.0,
+                rate: self.config.client.rate,
+                rounds: self.config.client.rounds,
                 patient: servers.is_some(),
-                pages: self.config.pages,
+                pages: self.config.memory.pages.policy(),
                 capabilities: self.capabilities,
             };
             sides.add_client(control, plan, servers.unwrap_or(0) + core, keys.as_mut())?;
@@ -199,8 +198,8 @@ impl Run<'_> {
         keys: &mut Option<Trace>,
         asked: &dyn Asked,
         say: &mut dyn FnMut(&str),
-        drive: impl FnOnce(&Threads<P>, &Board, Aside<'_>, &mut dyn FnMut(&str)) -> Result<(), RunError>,
-    ) -> Result<LatencyReport, LatencyError> {
+        drive: impl FnOnce(&Threads<P>, &Board, Aside<'_>, &mut dyn FnMut(&str)) -> Result<(), Error>,
+    ) -> Result<LatencyReport, Error> {
         let board = Board::new(sides.clients());
         let (watch, mut patrol) = (Watch::begin(), Patrol::default());
         let threads = sides.launch(self.machine.topology.clone(), self.placement.clone(), &board, desk, asked, say)?;
@@ -210,7 +209,7 @@ impl Run<'_> {
         let driven = drive(&threads, &board, Aside { patrol: &mut patrol, keys }, say);
         let (mut cores, mut undrained, mut engines) = (Vec::new(), Vec::new(), Statistics::default());
         for ended in ended(threads, driven)? {
-            let Finished { core, context, report } = ended.map_err(RunError::from)?;
+            let Finished { core, context, report } = ended?;
             engines = engines + context.engine();
             undrained.extend(report.undrained.iter().map(|name| format!("reactor {core}: {name}")));
             if let Some(client) = context.client {
@@ -220,7 +219,7 @@ impl Run<'_> {
         keys.iter_mut().try_for_each(|keys| keys.ended(engines.trace_records_dropped))?;
         warnings.extend(about_failures(&engines));
         if let Some(failure) = board.failure() {
-            return Err(LatencyError::Failed { peer: self.address, failure });
+            return Err(failure.of(self.address));
         }
         warnings.extend(about_depth(depth(&self.parameters, self.config.parameters.connections, &self.capabilities)));
         warnings.extend(watch.meanwhile(&self.machine.topology, &cpus));
@@ -231,15 +230,11 @@ impl Run<'_> {
 
     /// What is said while it goes on; keys alone move no bytes.
     fn pace(&self) -> Pace {
-        let moves_none = self.parameters.operation == Operation::Register;
-        Pace::new(if moves_none { 0 } else { self.parameters.size })
+        Pace::new(self.parameters.operation.moved_bytes(self.parameters.size))
     }
 
     fn rdma_device(&self) -> Option<&str> {
-        match &self.config.device {
-            DeviceChoice::Rdma(device) => Some(&device.device),
-            DeviceChoice::Soft(_) => None,
-        }
+        self.config.rdma_device()
     }
 
     fn report(
@@ -247,7 +242,7 @@ impl Run<'_> {
         cores: Vec<LatencyCoreReport>,
         warnings: Vec<Shortcoming>,
         undrained: Vec<String>,
-    ) -> Result<LatencyReport, LatencyError> {
+    ) -> Result<LatencyReport, Error> {
         let histograms = cores.iter().map(|core| core.measured.histogram.clone());
         let histogram = histograms.reduce(|mut sum, histogram| {
             // All have the same bounds.
@@ -255,22 +250,22 @@ impl Run<'_> {
             sum
         });
         let device = match &self.config.device {
-            DeviceChoice::Rdma(device) => device.device.clone(),
+            DeviceChoice::Rdma(device) => device.name().to_owned(),
             DeviceChoice::Soft(profile) => format!("soft:{profile}"),
         };
         let found = self.machine.rdma_devices.iter().find(|found| Some(found.name.as_str()) == self.rdma_device());
         let interrupted = cores.iter().any(|core| core.measured.interrupted);
         Ok(LatencyReport {
-            histogram: histogram.ok_or(RunError::Lost)?,
+            histogram: histogram.ok_or_else(Error::lost)?,
             driver: found.and_then(|found| found.driver.clone()),
             device,
             registration: registration(&self.capabilities),
             address: self.address,
             parameters: self.parameters,
             connections: self.config.parameters.connections,
-            warm_up: self.config.warm_up,
-            rate: self.config.rate,
-            rounds: self.config.rounds,
+            warm_up: self.config.client.warm_up.0,
+            rate: self.config.client.rate,
+            rounds: self.config.client.rounds,
             interrupted,
             cores,
             warnings,

@@ -2,9 +2,11 @@
 
 use clap::ValueEnum;
 use core::time::Duration;
+use serde::Serialize;
 
 /// Doorbells of a round: requests that begin together, when all of the round before have ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Doorbells {
     /// One for all that begin, of each connection.
     One,

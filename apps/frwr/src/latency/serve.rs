@@ -5,17 +5,19 @@ use super::{
     board::Board,
     command_line::LatencyConfig,
     desk::{Desk, News},
-    error::LatencyError,
-    parameters::{Invalidation, KeyKind, Operation, PROTOCOL_VERSION, Parameters, PeerDoes, Refusal},
+    operation::Operation,
+    parameters::{Invalidation, KeyKind, PROTOCOL_VERSION, Parameters, PeerDoes, Refusal},
     run::{or_removed, registration},
     server::{ServerPlan, ServerSide},
     start::{Aside, Sides, drive},
     warnings::about_cores,
 };
 use crate::{
+    Error,
     check::Machine,
     failures,
-    runner::{RunError, Trace, ended, finish_traces, for_target, leave, reactors},
+    report::{Report, value},
+    runner::{Trace, cannot_listen, ended, finish_traces, for_target, leave, reactors},
     signals::Asked,
     watch::{Patrol, Watch},
 };
@@ -25,7 +27,8 @@ use frwr_engine::{
     provider::{Device, PrivateData},
 };
 use frwr_reactor::{Clock, Finished};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::net::SocketAddr;
 
 /// What there is room for before the first client says what it wants: what it asks for by default, and some more.
@@ -43,7 +46,7 @@ const FIRST: Parameters = Parameters {
 };
 
 /// What a server did until it was stopped.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LatencyServerReport {
     /// Clients that were served.
     pub clients: u64,
@@ -53,22 +56,16 @@ pub struct LatencyServerReport {
     pub undrained: Vec<String>,
 }
 
-impl LatencyServerReport {
-    /// One object.
-    #[must_use]
-    pub fn json(&self) -> Value {
-        json!({ "clients": self.clients, "commands": self.commands, "undrained": self.undrained })
-    }
-
-    /// Everything ended in order: exit code 0.
-    #[must_use]
-    pub fn passed(&self) -> bool {
+impl Report for LatencyServerReport {
+    fn passed(&self) -> bool {
         self.undrained.is_empty()
     }
 
-    /// One line, and one for each core that did not drain.
-    #[must_use]
-    pub fn text(&self) -> String {
+    fn json(&self) -> Value {
+        value(self)
+    }
+
+    fn table(&self) -> String {
         let mut text = format!("{} client(s) served, {} command(s) answered\n", self.clients, self.commands);
         self.undrained.iter().for_each(|who| text += &format!("not drained: {who}\n"));
         text
@@ -79,28 +76,28 @@ impl LatencyServerReport {
 /// than there is. `say` is told that it listens, and of each client.
 ///
 /// # Errors
-/// [`LatencyError`].
+/// [`Error`].
 pub fn serve<D: Device>(
-    open: &mut dyn FnMut() -> Result<D, LatencyError>,
+    open: &mut dyn FnMut() -> Result<D, Error>,
     address: SocketAddr,
     config: &LatencyConfig,
     machine: &Machine,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<LatencyServerReport, LatencyError>
+) -> Result<LatencyServerReport, Error>
 where
     D::Port: Send + 'static,
 {
     let (mut report, mut capacity, mut unaffordable, mut first) = (LatencyServerReport::default(), FIRST, None, true);
     let askers = Askers::new(Clock::system());
-    let mut keys = config.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
+    let mut keys = config.output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     loop {
         let session =
             Session { address, config, machine, asked, capacity, unaffordable, askers: askers.clone(), first };
         let wanted = match session.run(open()?, &mut report, &mut keys, say) {
             Ok(wanted) => wanted,
             // What one client asks for is too much here: the others get what there is.
-            Err(error) if capacity != FIRST && is_for_lack_of_room(&error) => {
+            Err(error) if capacity != FIRST && error.is_for_lack_of_room() => {
                 say(&format!("no room for what the client asks for: {error}"));
                 unaffordable = Some(capacity);
                 Some(FIRST)
@@ -115,11 +112,6 @@ where
             }
         }
     }
-}
-
-/// Less would do.
-fn is_for_lack_of_room(error: &LatencyError) -> bool {
-    matches!(error, LatencyError::Run(RunError::Launch { .. } | RunError::Port(_) | RunError::MemoryRefused { .. }))
 }
 
 /// A time with the same room.
@@ -144,7 +136,7 @@ impl Session<'_> {
         report: &mut LatencyServerReport,
         keys: &mut Option<Trace>,
         say: &mut dyn FnMut(&str),
-    ) -> Result<Option<Parameters>, LatencyError>
+    ) -> Result<Option<Parameters>, Error>
     where
         D::Port: Send + 'static,
     {
@@ -158,7 +150,7 @@ impl Session<'_> {
             connections: capacity.connections.div_ceil(cores as u16) + 1,
             address,
             negotiated: config.negotiated,
-            pages: config.pages,
+            pages: config.memory.pages.policy(),
             capabilities,
             // A server that is alone on its cores polls all the time.
             moves_data_in_polls: false,
@@ -173,7 +165,7 @@ impl Session<'_> {
         let (watch, mut patrol) = (Watch::begin(), Patrol::default());
         let threads = match sides.launch(machine.topology.clone(), placement, &board, &desk, asked, say) {
             Ok(threads) => threads,
-            Err(error) => return Err(leave(error, control).into()),
+            Err(error) => return Err(leave(error, control)),
         };
         let cpus: Vec<_> = threads.cpus().collect();
         keys.iter_mut().for_each(|keys| keys.started(&cpus));
@@ -195,14 +187,14 @@ impl Session<'_> {
             });
         let of_cores = match ended(threads, driven) {
             Ok(of_cores) => of_cores,
-            Err(error) if error.leaves_a_core() => return Err(leave(error, control).into()),
-            Err(error) => return Err(or_removed(error.into(), &control)),
+            Err(error) if error.leaves_a_core() => return Err(leave(error, control)),
+            Err(error) => return Err(or_removed(error, &control)),
         };
         tell(&desk, say);
         let mut engines = Statistics::default();
         for ended in of_cores {
             let Finished { core, context, report: reactor } =
-                ended.map_err(|error| or_removed(RunError::from(error).into(), &control))?;
+                ended.map_err(|error| or_removed(error.into(), &control))?;
             engines = engines + context.engine();
             report.commands += context.server.as_ref().map_or(0, ServerSide::served);
             report.undrained.extend(reactor.undrained.iter().map(|name| format!("reactor {core}: {name}")));
@@ -211,7 +203,7 @@ impl Session<'_> {
         keys.iter_mut().try_for_each(|keys| keys.ended(engines.trace_records_dropped))?;
         report.clients += desk.clients();
         match desk.listening() {
-            None => Err(or_removed(RunError::Listen { address, reason: desk.cannot_listen() }.into(), &control)),
+            None => Err(or_removed(cannot_listen(address, desk.cannot_listen()), &control)),
             Some(_) => Ok(desk.wanted()),
         }
     }

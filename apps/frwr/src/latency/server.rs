@@ -8,15 +8,13 @@ use super::{
         HEADER_BYTES, Header, Kind, MAX_COMMAND_BYTES, NOWHERE, RANGE_BYTES, REPLY_BYTES, command_bytes,
         command_ranges, name_grants, ranges,
     },
-    parameters::{
-        ConnectData, DecodeError, Invalidation, KeyKind, Operation, PROTOCOL_VERSION, Parameters, PeerDoes, Refusal,
-    },
+    parameters::{ConnectData, DecodeError, KeyKind, PROTOCOL_VERSION, Parameters, PeerDoes, Refusal},
     plan,
     rally::Rally,
     silence::Vigil,
     slots::stamp,
 };
-use crate::runner::{SetupError, map};
+use crate::{Error, runner::map};
 use core::time::Duration;
 use frwr_engine::{
     AnnounceError, Chunk, ConnectionId, CoreLink, DisconnectCause, Engine, Event, FetchRequest, Message, OpenError,
@@ -74,7 +72,7 @@ struct Guest {
 impl Guest {
     fn new(id: ConnectionId, parameters: Parameters, first: usize) -> Self {
         let (slots, of_slot) = (parameters.depth as usize, command_ranges(usize::from(parameters.segments)));
-        let ranges = if parameters.operation == Operation::Request { slots * of_slot } else { 0 };
+        let ranges = if parameters.operation.asks_for_rdma() { slots * of_slot } else { 0 };
         Self {
             id,
             parameters,
@@ -93,7 +91,7 @@ impl Guest {
 
     /// Bytes of its messages that are looked at when they come: a command, or the header of what is sent back as it is.
     fn looked_at(&self) -> usize {
-        if self.parameters.operation == Operation::Pingpong {
+        if self.parameters.operation.rallies() {
             HEADER_BYTES + RANGE_BYTES
         } else if self.ranges.is_empty() {
             HEADER_BYTES
@@ -178,13 +176,7 @@ pub(super) struct ServerSide<P: Port> {
 
 impl<P: Port> ServerSide<P> {
     /// Makes everything on the calling core, and begins to listen.
-    pub(super) fn new(
-        port: P,
-        link: CoreLink,
-        plan: ServerPlan,
-        node: Option<u32>,
-        desk: Desk,
-    ) -> Result<Self, SetupError> {
+    pub(super) fn new(port: P, link: CoreLink, plan: ServerPlan, node: Option<u32>, desk: Desk) -> Result<Self, Error> {
         let options = plan::server(&plan.capacity, plan.connections, &plan.capabilities);
         let data_bytes = plan::data_bytes(&plan.capacity, plan.connections);
         let bytes = Engine::<P>::region_bytes(&options, &plan.capabilities)? + data_bytes + SLACK;
@@ -192,9 +184,9 @@ impl<P: Port> ServerSide<P> {
         let message = vec![0; options.message_bytes as usize].into();
         let mut engine = Engine::new(port, link, &mut region, options, &plan.capabilities)?;
         let data = region.carve(data_bytes, PAGE)?.into_device_memory();
-        let memory = engine.add_memory(data.clone()).map_err(|error| SetupError::Namespace(error.to_string()))?;
+        let memory = engine.add_memory(data.clone()).map_err(Error::setup)?;
         // Control's lane is empty: it takes the first messages.
-        engine.listen(plan.address).map_err(|error| SetupError::Namespace(error.to_string()))?;
+        engine.listen(plan.address).map_err(Error::setup)?;
         Ok(Self {
             engine,
             desk,
@@ -335,10 +327,7 @@ impl<P: Port> ServerSide<P> {
         })?;
         let parameters = data.parameters;
         parameters.check().map_err(Refusal::Excess)?;
-        let remote = parameters.operation == Operation::Request
-            && parameters.key == KeyKind::Request
-            && parameters.invalidation == Invalidation::Remote;
-        if remote && !self.plan.capabilities.send_with_invalidate {
+        if parameters.is_killed_by_reply() && !self.plan.capabilities.send_with_invalidate {
             return Err(Refusal::RemoteInvalidation);
         }
         if parameters.server_opens_keys() && !self.plan.capabilities.attributes.memory_management_extensions {
@@ -376,13 +365,7 @@ impl<P: Port> ServerSide<P> {
         let (layout, first) = (guest.layout, guest.first);
         self.desk.connected();
         self.vigil.hear();
-        let access = match operation {
-            // It reads back what it wrote.
-            Operation::Write => Access::RemoteReadWrite,
-            Operation::Pingpong => Access::RemoteWrite,
-            Operation::Read => Access::RemoteRead,
-            _ => return self.greet(connection, Kind::Ready, &[]),
-        };
+        let Some(access) = operation.server_opens() else { return self.greet(connection, Kind::Ready, &[]) };
         for slot in 0..layout.slots {
             // Depths are bounded far below 2^16.
             mark(&self.data, first + layout.slot_offset(0, slot), layout.ranges_span(), stamp(slot as u16, 0));
@@ -597,8 +580,7 @@ impl<P: Port> ServerSide<P> {
     }
 
     fn has_rallies(&self) -> bool {
-        self.plan.capacity.operation == Operation::Pingpong
-            && self.guests.iter().flatten().any(|guest| guest.rally.is_some())
+        self.plan.capacity.operation.rallies() && self.guests.iter().flatten().any(|guest| guest.rally.is_some())
     }
 
     /// Answers what clients have written into their slots since the last poll. Returns how many.
@@ -675,14 +657,14 @@ fn command(
     if place.is_taken {
         return Err(Breach::SlotTaken { slot, depth });
     }
-    let asked = match (kind, operation) {
-        (Kind::Request, Operation::Request) => {
+    let asked = match kind {
+        Kind::Request if operation.asks_for_rdma() => {
             let first = usize::from(slot) * guest.of_slot;
             let places = guest.ranges.get_mut(first..first + guest.of_slot).unwrap_or_default();
             Some(ranges(message, count, size, places).ok_or(Breach::Ranges { count, size })?)
         }
-        (Kind::Echo, Operation::Send) if received.length() == size => None,
-        (Kind::Echo, Operation::Send) => return Err(Breach::Length { bytes: received.length(), size }),
+        Kind::Echo if operation.is_message_alone() && received.length() == size => None,
+        Kind::Echo if operation.is_message_alone() => return Err(Breach::Length { bytes: received.length(), size }),
         _ => return Err(Breach::Unasked),
     };
     place.is_taken = true;
@@ -691,8 +673,7 @@ fn command(
 
 /// The key that dies with the reply; the client kills the others.
 fn key_to_kill(parameters: &Parameters, ranges: &[RemoteSegment]) -> Option<u32> {
-    let invited = parameters.key == KeyKind::Request && parameters.invalidation == Invalidation::Remote;
-    ranges.first().filter(|_| invited).map(|range| range.remote.key)
+    ranges.first().filter(|_| parameters.is_killed_by_reply()).map(|range| range.remote.key)
 }
 
 fn word_at(data: &DeviceMemory, at: usize) -> u64 {

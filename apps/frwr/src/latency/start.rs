@@ -9,9 +9,8 @@ use super::{
     server::{ServerPlan, ServerSide},
 };
 use crate::{
-    runner::{
-        GIVEN_UP, GRACE, Idle, Refusals, RunError, Served, SetupError, Trace, Verdict, Watchdog, launch_watched, open,
-    },
+    Error,
+    runner::{GIVEN_UP, GRACE, Idle, Refusals, Served, Trace, Verdict, Watchdog, launch_watched, left_standing, open},
     signals::Asked,
     watch::Patrol,
 };
@@ -64,7 +63,7 @@ impl<P: Port + Send + 'static> Sides<P> {
         control: &mut Control<D>,
         plan: ServerPlan,
         trace: Option<&mut Trace>,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Error> {
         let options = plan::server(&plan.capacity, plan.connections, &plan.capabilities);
         let (port, link) = open(control, &options, &plan.capabilities)?;
         let keys = trace.map(|trace| trace.follow("server", self.servers.len()));
@@ -79,7 +78,7 @@ impl<P: Port + Send + 'static> Sides<P> {
         plan: ClientPlan,
         reactor: usize,
         trace: Option<&mut Trace>,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Error> {
         let options = plan::client(&plan.parameters, plan.connections, &plan.capabilities);
         let (port, link) = open(control, &options, &plan.capabilities)?;
         let keys = trace.map(|trace| trace.follow("client", reactor));
@@ -96,7 +95,7 @@ impl<P: Port + Send + 'static> Sides<P> {
         desk: &Desk,
         asked: &dyn Asked,
         say: &mut dyn FnMut(&str),
-    ) -> Result<Threads<P>, RunError> {
+    ) -> Result<Threads<P>, Error> {
         let cores = crate::runner::reactors(&placement);
         let first_client = cores.saturating_sub(self.clients.len());
         let (mut servers, mut clients) = (self.servers.into_iter(), self.clients.into_iter());
@@ -119,7 +118,7 @@ fn build<P: Port>(
     client: Option<Beginning<P, ClientPlan>>,
     board: Board,
     desk: Desk,
-) -> Result<Reactor<LatencyCore<P>>, SetupError> {
+) -> Result<Reactor<LatencyCore<P>>, Error> {
     let (node, clock) = (seat.node(), seat.clock().clone());
     let driven = server.as_ref().is_some_and(|server| server.plan.moves_data_in_polls);
     let passive = client.as_ref().is_some_and(|client| {
@@ -132,19 +131,19 @@ fn build<P: Port>(
         if let Some(records) = keys {
             side.trace_keys(records);
         }
-        Ok::<_, SetupError>(side)
+        Ok::<_, Error>(side)
     });
     let client = client.map(|Beginning { port, link, plan, keys }| {
         let mut side = ClientSide::new(port, link, plan, node, clock, board)?;
         if let Some(records) = keys {
             side.trace_keys(records);
         }
-        Ok::<_, SetupError>(side)
+        Ok::<_, Error>(side)
     });
     let (server, client) = (server.transpose()?, client.transpose()?);
     let (has_server, has_client) = (server.is_some(), client.is_some());
     let mut reactor = seat.reactor(LatencyCore { server, client });
-    let failed = |error: PollerError| SetupError::Poller(error.to_string());
+    let failed = |error: PollerError| Error::setup(format!("no poller: {error}"));
     if has_server {
         reactor.add("server", schedule, ServerPoller).map_err(failed)?;
     }
@@ -175,7 +174,7 @@ pub(super) fn drive<P: Port + Send + 'static>(
     Aside { patrol, keys }: Aside<'_>,
     say: &mut dyn FnMut(&str),
     mut is_over: impl FnMut(&mut dyn FnMut(&str)) -> bool,
-) -> Result<(), RunError> {
+) -> Result<(), Error> {
     let (mut idle, mut ending, mut trouble) = (Idle::new(), false, None);
     let (clock, mut refusals, mut watchdog) = (Clock::system(), Refusals::default(), Watchdog::default());
     let began = clock.now();
@@ -198,7 +197,7 @@ pub(super) fn drive<P: Port + Send + 'static>(
         if let Verdict::Alone(cores) = verdict
             && ending
         {
-            return Err(RunError::Standing { cores });
+            return Err(left_standing(&cores));
         }
         if asked.to_stop() {
             board.stop();

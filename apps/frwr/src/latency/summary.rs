@@ -1,13 +1,12 @@
 //! A histogram in perftest's columns.
 
-use super::parameters::Operation;
-use crate::runner::MAX_RUNTIME_SECONDS;
+use crate::options::RUNTIME;
 use core::time::Duration;
 use hdrhistogram::{CreationError, Histogram};
 
 /// The longest time that a histogram tells in full: twice as long as the longest run, since at a rate that is not kept requests wait
 /// for almost all of it.
-const LONGEST: Duration = Duration::from_secs(2 * MAX_RUNTIME_SECONDS);
+const LONGEST: Duration = Duration::from_secs(2 * RUNTIME.most());
 /// Digits that are right.
 const DIGITS: u8 = 3;
 
@@ -26,12 +25,6 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// Of an operation.
-    #[must_use]
-    pub fn of(operation: Operation) -> Self {
-        if matches!(operation, Operation::Send | Operation::Pingpong) { Self::HalfRoundTrip } else { Self::RoundTrip }
-    }
-
     /// For JSON.
     #[must_use]
     pub fn name(self) -> &'static str {

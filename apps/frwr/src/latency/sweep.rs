@@ -4,6 +4,7 @@ use super::{
     counters::{Counters, ratio},
     report::LatencyReport,
 };
+use crate::report::Report;
 use core::fmt::Write as _;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -14,6 +15,34 @@ pub struct LatencySweep {
     reports: Vec<LatencyReport>,
     /// How many were asked for.
     asked: usize,
+}
+
+impl Report for LatencySweep {
+    /// One object; of several measurements one with all of theirs.
+    fn json(&self) -> Value {
+        match self.only() {
+            Some(report) => report.json(),
+            None => json!({
+                "measurements": self.reports.iter().map(LatencyReport::json).collect::<Vec<_>>(),
+                "sizes_asked_for": self.asked,
+            }),
+        }
+    }
+
+    /// The tables: of several measurements a row for each.
+    fn table(&self) -> String {
+        let mut text = String::new();
+        match (self.only(), self.reports.first()) {
+            (Some(report), _) => text = report.table(),
+            (None, Some(first)) if !self.has_figures() => text = first.table(),
+            // Writing to a string cannot fail.
+            (None, Some(first)) => {
+                let _ = self.write_table(first, &mut text);
+            }
+            (None, None) => {}
+        }
+        text
+    }
 }
 
 impl LatencySweep {
@@ -37,40 +66,12 @@ impl LatencySweep {
         self.reports.first().filter(|_| self.asked == 1)
     }
 
-    /// One object; of several measurements one with all of theirs.
-    #[must_use]
-    pub fn json(&self) -> Value {
-        match self.only() {
-            Some(report) => report.json(),
-            None => json!({
-                "measurements": self.reports.iter().map(LatencyReport::json).collect::<Vec<_>>(),
-                "sizes_asked_for": self.asked,
-            }),
-        }
-    }
-
     /// The figures as a table: a head, and of each measurement a row for all cores, and one for each.
     #[must_use]
     pub fn csv(&self) -> String {
         let mut text = LatencyReport::csv_head();
         for report in &self.reports {
             report.write_csv(&mut text);
-        }
-        text
-    }
-
-    /// The tables: of several measurements a row for each.
-    #[must_use]
-    pub fn table(&self) -> String {
-        let mut text = String::new();
-        match (self.only(), self.reports.first()) {
-            (Some(report), _) => text = report.table(),
-            (None, Some(first)) if !self.has_figures() => text = first.table(),
-            // Writing to a string cannot fail.
-            (None, Some(first)) => {
-                let _ = self.write_table(first, &mut text);
-            }
-            (None, None) => {}
         }
         text
     }

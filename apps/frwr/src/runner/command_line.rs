@@ -1,19 +1,15 @@
 //! The whole job as a person asks for it.
 
-use super::{
-    arguments::{CommonArguments, JobArguments},
-    error::RunError,
+use crate::{
+    Error,
+    options::{JobArguments, core_list},
 };
 use clap::{Args, ValueEnum};
-use core::time::Duration;
 use frwr_engine::provider::soft::SoftProfile;
-use frwr_mempool::region::PagePolicy;
 use frwr_nvmf::storage::MAX_BLOCK_BYTES;
-use frwr_reactor::{CoreList, Placement};
+use frwr_reactor::Placement;
+use serde::Serialize;
 use std::path::PathBuf;
-
-/// Share of reads in a mixed load unless another one is asked for, in percent.
-pub(super) const DEFAULT_READ_SHARE: u8 = 70;
 
 /// The whole job, in one process.
 #[derive(Clone, Debug, Args)]
@@ -27,9 +23,6 @@ pub struct Arguments {
     /// leaves both to the kernel. Default: two physical cores if there are, else one.
     #[arg(long, value_name = "LIST")]
     pub cores: Option<String>,
-    /// What every run takes.
-    #[command(flatten)]
-    pub common: CommonArguments,
     /// What the host does.
     #[command(flatten)]
     pub job: JobArguments,
@@ -39,7 +32,8 @@ pub struct Arguments {
 }
 
 /// What to break.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Inject {
     /// The target spoils data: the run must fail.
     CorruptData,
@@ -79,64 +73,40 @@ pub struct Config {
     pub profile: SoftProfile,
     /// Where the reactors go; `None` lets the machine decide.
     pub placement: Option<Placement>,
-    /// Requests in flight.
-    pub queue_depth: u32,
-    /// Bytes per block.
-    pub block_bytes: u32,
-    /// How long the mixed load goes on.
-    pub runtime: Duration,
-    /// Percent.
-    pub read_share: u8,
-    /// Machine-readable output.
-    pub json: bool,
-    /// Where records go.
-    pub trace: Option<PathBuf>,
-    /// Where the lives of keys go.
-    pub trace_keys: Option<PathBuf>,
-    /// The target invalidates keys.
-    pub remote_invalidate: bool,
-    /// Kind of memory.
-    pub pages: PagePolicy,
+    /// What the host does.
+    pub job: JobArguments,
     /// What to break.
     pub inject: Option<Inject>,
-    /// Seed of everything.
-    pub seed: u64,
 }
 
 impl Config {
     /// Checks arguments.
     ///
     /// # Errors
-    /// [`RunError`] names limit, value and remedy.
-    pub fn new(arguments: Arguments) -> Result<Self, RunError> {
-        let Arguments { file, device, cores, common, job, inject } = arguments;
-        job.check()?;
-        common.check(MAX_BLOCK_BYTES)?;
+    /// [`Error`] names limit, value and remedy.
+    pub fn new(arguments: Arguments) -> Result<Self, Error> {
+        let Arguments { file, device, cores, job, inject } = arguments;
+        job.check(MAX_BLOCK_BYTES)?;
         let file = match file {
             Some(file) => file,
-            None => std::env::current_exe().map_err(|source| RunError::OwnExecutable { source })?,
+            None => std::env::current_exe().map_err(|source| {
+                let text = format!("the path of this executable is unknown ({source}); name a file to move");
+                Error::failed("own_executable", text)
+            })?,
         };
-        Ok(Self {
-            file,
-            profile: profile(&device)?,
-            placement: cores.as_deref().map(placement).transpose()?,
-            queue_depth: job.queue_depth,
-            block_bytes: common.block_size,
-            runtime: Duration::from_secs(job.runtime),
-            read_share: job.read_share.unwrap_or(DEFAULT_READ_SHARE),
-            json: common.json,
-            trace: job.trace,
-            trace_keys: common.trace_keys,
-            remote_invalidate: !common.no_remote_invalidate,
-            pages: common.pages.policy(),
-            inject,
-            seed: job.seed,
-        })
+        let placement = cores.as_deref().map(placement).transpose()?;
+        Ok(Self { file, profile: profile(&device)?, placement, job, inject })
     }
 }
 
-fn profile(device: &str) -> Result<SoftProfile, RunError> {
-    let unknown = || RunError::Device { value: device.to_owned() };
+fn profile(device: &str) -> Result<SoftProfile, Error> {
+    let unknown = || {
+        let text = format!(
+            "--device is {device:?}: must be soft or soft:PROFILE with PROFILE one of reg_mr, window, umr, umr:fixed-key, rxe; \
+             RDMA devices are used by `frwr serve` and `frwr load`"
+        );
+        Error::usage("unknown_device", text)
+    };
     match device.split_once(':') {
         None if device == "soft" => Ok(SoftProfile::RegMr),
         Some(("soft", name)) => name.parse().map_err(|_| unknown()),
@@ -144,13 +114,16 @@ fn profile(device: &str) -> Result<SoftProfile, RunError> {
     }
 }
 
-fn placement(list: &str) -> Result<Placement, RunError> {
+fn placement(list: &str) -> Result<Placement, Error> {
     if list == "unpinned" {
         return Ok(Placement::Unpinned { reactors: 2 });
     }
-    let cores: CoreList = list.parse().map_err(|source| RunError::CoreList { source })?;
-    match cores.cores().len() {
-        1 | 2 => Ok(Placement::Cores(cores.cores().to_vec())),
-        count => Err(RunError::CoreCount { value: count }),
+    let cores = core_list(list)?;
+    match cores.len() {
+        1 | 2 => Ok(Placement::Cores(cores)),
+        count => {
+            let text = "the job uses 1 or 2, one for the target and one for the host; name two";
+            Err(Error::usage("core_count", format!("--cores names {count} cores: {text}")))
+        }
     }
 }

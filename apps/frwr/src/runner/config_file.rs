@@ -1,70 +1,50 @@
 //! `frwr serve --config FILE`: everything that a target can be told, in TOML.
 
 use super::{
-    arguments::{
-        MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, Pages, address, bytes_with_unit, check_address, check_block_size, range,
-    },
-    device_arguments::{DeviceArguments, RegistrationKind},
-    error::RunError,
     namespaces::{MediumConfig, NamespaceConfig, SubsystemConfig, served_twice},
-    serve_command::{
-        DEFAULT_HOSTS, DEFAULT_IN_CAPSULE, DEFAULT_IO_QUEUES, DEFAULT_MAX_SILENCE, DEFAULT_MAX_TRANSFER,
-        DEFAULT_QUEUE_DEPTH, ServeConfig, check_max_transfer, check_queues, check_shared_receives, check_subsystem,
+    serve_command::{ServeArguments, ServeConfig, TargetArguments, check_subsystem},
+};
+use crate::{
+    Error,
+    options::{
+        BlockArguments, DeviceArguments, InvalidationArguments, Limit, MemoryArguments, address, bytes_with_unit, names,
     },
 };
-use crate::address::Purpose;
-use clap::ValueEnum as _;
-use core::time::Duration;
-use frwr_engine::provider::ConnectionParameters;
 use frwr_nvmf::{
-    controller::{AllowedHosts, MAX_CORES, MAX_NAMESPACES, MAX_SUBSYSTEMS},
+    controller::{AllowedHosts, MAX_NAMESPACES, MAX_SUBSYSTEMS},
     storage::{Backing, MAX_BLOCK_BYTES, MediumKind},
     wire::{Nqn, SerialNumber},
 };
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error as _},
+};
 use std::{
     io::{self, Read as _},
     net::SocketAddr,
     path::{Path, PathBuf},
 };
-use toml::Spanned;
+use toml::{Spanned, de::DeTable};
 
-/// Largest file: what a person writes is far smaller.
-const MAX_CONFIG_BYTES: u64 = 1 << 20;
+/// What a person writes is far smaller.
+const SIZE: Limit = Limit::new("the size of --config", 1, 1 << 20);
 /// Largest namespace in memory: what no machine has, so that sizes can be added up.
 const MAX_MEMORY_BYTES: u64 = 1 << 44;
-/// Bytes per block unless a namespace says otherwise.
-const DEFAULT_BLOCK_BYTES: u32 = 4096;
 
-/// The file.
+/// What is in the file beside the groups of options of the command line.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Tables {
-    device: String,
-    listen: Address,
-    gid_index: Option<u8>,
-    ib_port: Option<u8>,
-    mtu: Option<u32>,
-    traffic_class: Option<u8>,
-    ack_timeout: Option<u8>,
-    inline_size: Option<u32>,
-    thread_domains: Option<bool>,
-    retry_count: Option<u8>,
-    rnr_retry_count: Option<u8>,
-    cores: Option<String>,
-    pages: Option<String>,
-    queue_depth: Option<u32>,
-    hosts: Option<u16>,
-    io_queues: Option<u16>,
-    in_capsule: Option<u32>,
-    data_blocks: Option<u8>,
-    shared_receives: Option<u32>,
-    max_transfer: Option<Size>,
-    max_silence: Option<u64>,
-    remote_invalidate: Option<bool>,
-    runtime: Option<u64>,
     #[serde(default)]
     subsystem: Vec<Spanned<SubsystemTable>>,
+}
+
+/// All keys at its top.
+fn keys() -> Vec<String> {
+    // A target opens no memory to its hosts.
+    let device = names::<DeviceArguments>().filter(|name| name.as_str() != "registration");
+    let target = device.chain(names::<TargetArguments>());
+    let all = target.chain(names::<MemoryArguments>()).chain(names::<InvalidationArguments>());
+    all.map(|name| name.to_string()).chain(["subsystem".to_owned()]).collect()
 }
 
 #[derive(Debug, Deserialize)]
@@ -99,14 +79,14 @@ enum BackingName {
 }
 
 /// An address as the command line takes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Address(SocketAddr);
+pub(super) fn address_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    address(&text).map(Some).map_err(D::Error::custom)
+}
 
-impl<'de> Deserialize<'de> for Address {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        address(&text).map(Self).map_err(D::Error::custom)
-    }
+/// Bytes, as a number or as text with a unit.
+pub(super) fn bytes_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    Size::deserialize(deserializer).map(|Size(bytes)| bytes)
 }
 
 /// Bytes, as a number or as text with a unit.
@@ -131,35 +111,49 @@ impl<'de> Deserialize<'de> for Size {
 
 const SIZE_HELP: &str = "must be a number of bytes, or one with K, M, G or T behind it, such as \"64M\"";
 
-/// Reads and checks a file.
+/// Reads and checks a file; the command line says what it does not.
 ///
 /// # Errors
-/// [`RunError::ConfigFile`] where it cannot be read, [`RunError::Config`] with its line.
-pub(super) fn read(path: &Path) -> Result<ServeConfig, RunError> {
-    let unreadable = |source| RunError::ConfigFile { path: path.to_owned(), source };
+/// It cannot be read, or says something that cannot be, which is told with its line.
+pub(super) fn read(path: &Path, arguments: ServeArguments) -> Result<ServeConfig, Error> {
+    let unreadable = |source: io::Error| {
+        let text = format!("--config: {path:?} cannot be read ({source}); name a readable file in TOML");
+        Error::failed("config_file", text)
+    };
     // A pipe has no size before it was read, and what writes to it may never end.
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(unreadable)?;
-    file.take(MAX_CONFIG_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > MAX_CONFIG_BYTES {
-        return Err(RunError::ConfigTooLong { path: path.to_owned(), most: MAX_CONFIG_BYTES });
+    file.take(SIZE.most() + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > SIZE.most() {
+        let remedy = "name a file in TOML, as docs/config.md says";
+        let text = format!("--config: {path:?} has more than {} bytes; {remedy}", SIZE.most());
+        return Err(Error::usage("config_file", text));
     }
-    range("the size of --config", bytes.len() as u64, 1, MAX_CONFIG_BYTES)?;
+    SIZE.check(bytes.len() as u64)?;
     let text =
         String::from_utf8(bytes).map_err(|error| unreadable(io::Error::new(io::ErrorKind::InvalidData, error)))?;
-    parse(path, &text)
+    parse(path, &text, arguments)
 }
 
-fn parse(path: &Path, text: &str) -> Result<ServeConfig, RunError> {
+fn parse(path: &Path, text: &str, arguments: ServeArguments) -> Result<ServeConfig, Error> {
     let source = Source { path, text };
-    let tables: Tables = toml::from_str(text).map_err(|error| {
-        let line = error.span().map_or(1, |span| source.line(span.start));
-        // One line, whatever the parser says.
-        let message = for_people(&error.message().split_whitespace().collect::<Vec<_>>().join(" "));
-        // What is missing has no line of its own.
-        let key = source.key_in(line).filter(|_| !message.starts_with("missing field"));
-        source.error(line, &key.map_or(message.clone(), |key| format!("{key}: {message}")))
-    })?;
+    source.check_keys()?;
+    let target: TargetArguments = source.group()?;
+    let arguments = ServeArguments {
+        device: source.group()?,
+        target: TargetArguments { runtime: arguments.target.runtime.or(target.runtime), ..target },
+        memory: source.group()?,
+        invalidation: source.group()?,
+        ..arguments
+    };
+    for (key, is_there) in
+        [("device", arguments.device.device.is_some()), ("listen", arguments.target.listen.is_some())]
+    {
+        if !is_there {
+            return Err(source.error(1, &for_people(&format!("missing field `{key}`"))));
+        }
+    }
+    let tables: Tables = source.group()?;
     let mut subsystems = Vec::new();
     source.counted("subsystem", 1, tables.subsystem.len(), MAX_SUBSYSTEMS)?;
     for table in &tables.subsystem {
@@ -182,7 +176,7 @@ fn parse(path: &Path, text: &str) -> Result<ServeConfig, RunError> {
         let key = if table.is_some_and(|table| table.as_ref().device.is_some()) { "device" } else { "file" };
         return Err(source.error(source.find(line, key), &format!("{key}: {reason}")));
     }
-    config(&tables, subsystems).map_err(|error| source.of_key(1, error))
+    ServeConfig::checked(arguments, subsystems).map_err(|error| source.of_key(1, error))
 }
 
 /// What the parser says in words of Rust, in those of the file, and where to read on.
@@ -197,65 +191,6 @@ fn for_people(message: &str) -> String {
     format!("{said}; docs/config.md lists keys and values")
 }
 
-/// What is outside of subsystems, checked by the rules of the command line.
-fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConfig, RunError> {
-    let defaults = ConnectionParameters::default();
-    let device = DeviceArguments {
-        device: Some(tables.device.clone()),
-        gid_index: tables.gid_index,
-        ib_port: tables.ib_port.unwrap_or(1),
-        mtu: tables.mtu,
-        traffic_class: tables.traffic_class,
-        ack_timeout: tables.ack_timeout,
-        inline_size: tables.inline_size,
-        no_thread_domains: tables.thread_domains == Some(false),
-        // A target opens no memory to its hosts.
-        registration: RegistrationKind::Auto,
-        retry_count: tables.retry_count.unwrap_or(defaults.retry_count),
-        rnr_retry_count: tables.rnr_retry_count.unwrap_or(defaults.rnr_retry_count),
-        cores: tables.cores.clone(),
-    };
-    let pages = tables.pages.as_deref().unwrap_or("auto");
-    let pages = Pages::from_str(pages, false).map_err(|_| RunError::Pages { value: pages.to_owned() })?;
-    let queue_depth = tables.queue_depth.unwrap_or(DEFAULT_QUEUE_DEPTH);
-    let hosts = tables.hosts.unwrap_or(DEFAULT_HOSTS);
-    let io_queues = tables.io_queues.unwrap_or(DEFAULT_IO_QUEUES);
-    let in_capsule = tables.in_capsule.unwrap_or(DEFAULT_IN_CAPSULE);
-    let data_blocks = tables.data_blocks.unwrap_or(1);
-    range("--queue-depth", queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
-    range("--runtime", tables.runtime.unwrap_or(0), 0, MAX_RUNTIME_SECONDS)?;
-    check_address("--listen", tables.listen.0, Purpose::Listen)?;
-    check_queues(hosts, io_queues, in_capsule, data_blocks)?;
-    let placement = device.placement(MAX_CORES.into())?;
-    check_shared_receives(tables.shared_receives, queue_depth, io_queues, placement.as_ref())?;
-    let Size(max_transfer) = tables.max_transfer.unwrap_or(Size(DEFAULT_MAX_TRANSFER.into()));
-    check_max_transfer(max_transfer)?;
-    let max_silence = tables.max_silence.unwrap_or(DEFAULT_MAX_SILENCE);
-    range("--max-silence", max_silence, 0, MAX_RUNTIME_SECONDS)?;
-    Ok(ServeConfig {
-        parameters: device.parameters()?,
-        placement,
-        device: device.device()?,
-        listen: tables.listen.0,
-        subsystems,
-        queue_depth,
-        hosts,
-        io_queues,
-        in_capsule,
-        data_blocks,
-        shared_receives: tables.shared_receives,
-        // Checked: 8 MiB at most.
-        max_transfer: max_transfer as u32,
-        max_silence: Duration::from_secs(max_silence),
-        runtime: tables.runtime.map(Duration::from_secs),
-        json: false,
-        check_only: false,
-        remote_invalidate: tables.remote_invalidate.unwrap_or(true),
-        pages: pages.policy(),
-        trace_keys: None,
-    })
-}
-
 /// The text, to say where something is wrong.
 #[derive(Clone, Copy)]
 struct Source<'a> {
@@ -264,7 +199,36 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn subsystem(&self, table: &Spanned<SubsystemTable>) -> Result<SubsystemConfig, RunError> {
+    /// A group of options, which takes its own keys and leaves the others alone.
+    fn group<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        toml::from_str(self.text).map_err(|error| self.wrong(&error))
+    }
+
+    /// Every key belongs to some group.
+    fn check_keys(&self) -> Result<(), Error> {
+        let (known, table) = (keys(), DeTable::parse(self.text).map_err(|error| self.wrong(&error))?);
+        let unknown = table.get_ref().keys().find(|key| !known.iter().any(|known| known == key.get_ref()));
+        let Some(unknown) = unknown else { return Ok(()) };
+        let (name, line) = (unknown.get_ref(), self.line(unknown.span().start));
+        let text = format!("{name}: unknown field `{name}`, expected one of `{}`", known.join("`, `"));
+        Err(self.error(line, &for_people(&text)))
+    }
+
+    /// What the parser says, in one line, with the key.
+    fn wrong(&self, error: &toml::de::Error) -> Error {
+        let line = error.span().map_or(1, |span| self.line(span.start));
+        let message = for_people(&error.message().split_whitespace().collect::<Vec<_>>().join(" "));
+        // What is missing has no line of its own.
+        let key = self.key_in(line).filter(|_| !message.starts_with("missing field"));
+        let text = match key {
+            Some(key) if message.starts_with("is ") => format!("{key} {message}"),
+            Some(key) => format!("{key}: {message}"),
+            None => message,
+        };
+        self.error(line, &text)
+    }
+
+    fn subsystem(&self, table: &Spanned<SubsystemTable>) -> Result<SubsystemConfig, Error> {
         let line = self.line(table.span().start);
         let SubsystemTable { nqn, allowed_hosts, serial, namespace } = table.as_ref();
         let name = |key: &str, text: &str| {
@@ -290,11 +254,11 @@ impl Source<'_> {
         })
     }
 
-    fn namespace(&self, table: &Spanned<NamespaceTable>) -> Result<NamespaceConfig, RunError> {
+    fn namespace(&self, table: &Spanned<NamespaceTable>) -> Result<NamespaceConfig, Error> {
         let line = self.line(table.span().start);
         let table = table.as_ref();
-        let block_bytes = table.block_size.unwrap_or(DEFAULT_BLOCK_BYTES);
-        check_block_size(block_bytes, MAX_BLOCK_BYTES).map_err(|error| self.of_key(line, error))?;
+        let block_bytes = table.block_size.unwrap_or(BlockArguments::DEFAULT);
+        BlockArguments::check(block_bytes, MAX_BLOCK_BYTES).map_err(|error| self.of_key(line, error))?;
         let backing = match table.backing {
             None | Some(BackingName::Auto) => Backing::Auto,
             Some(BackingName::Ring) => Backing::Ring,
@@ -304,8 +268,8 @@ impl Source<'_> {
         let stored = |path: &PathBuf, kind| MediumConfig::Stored { path: path.clone(), kind, backing, direct };
         let medium = match (table.memory, &table.load, &table.file, &table.device) {
             (Some(Size(bytes)), None, None, None) => {
-                let limits = range("--memory", bytes, block_bytes.into(), MAX_MEMORY_BYTES);
-                limits.map_err(|error| self.of_key(line, error))?;
+                let limit = Limit::new("--memory", block_bytes.into(), MAX_MEMORY_BYTES);
+                limit.check(bytes).map_err(|error| self.of_key(line, error))?;
                 MediumConfig::Memory { bytes }
             }
             (None, Some(path), None, None) => MediumConfig::Loaded { path: path.clone() },
@@ -321,23 +285,23 @@ impl Source<'_> {
         Ok(NamespaceConfig { medium, block_bytes, read_only: table.read_only.unwrap_or(false) })
     }
 
-    fn counted(&self, key: &str, least: usize, count: usize, most: usize) -> Result<(), RunError> {
+    fn counted(&self, key: &str, least: usize, count: usize, most: usize) -> Result<(), Error> {
         self.counted_at(1, key, least, count, most)
     }
 
-    fn counted_at(&self, line: usize, key: &str, least: usize, count: usize, most: usize) -> Result<(), RunError> {
+    fn counted_at(&self, line: usize, key: &str, least: usize, count: usize, most: usize) -> Result<(), Error> {
         if (least..=most).contains(&count) {
             return Ok(());
         }
         Err(self.error(line, &format!("{key}: there are {count}: must be from {least} to {most}; add or remove some")))
     }
 
-    fn error(&self, line: usize, reason: &str) -> RunError {
-        RunError::Config { path: self.path.to_owned(), line, reason: reason.to_owned() }
+    fn error(&self, line: usize, reason: &str) -> Error {
+        Error::usage("config", format!("{}:{line}: {reason}", self.path.display()))
     }
 
     /// An error of the command line, in the words of the file: `--queue-depth` is `queue_depth` here.
-    fn of_key(&self, from: usize, error: RunError) -> RunError {
+    fn of_key(&self, from: usize, error: Error) -> Error {
         let text = error.to_string();
         let Some(flag) = text.split([' ', ':']).find_map(|word| word.strip_prefix("--")) else {
             return self.error(from, &text);

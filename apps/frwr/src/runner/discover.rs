@@ -1,24 +1,23 @@
 //! `frwr discover`: what a discovery service lists.
 
 use super::{
-    arguments::{Pages, address, check_address},
-    device_arguments::{DeviceArguments, RdmaDeviceConfig},
-    error::{RunError, SetupError},
     main_loop::{Refusals, removed},
     plan,
+    remedy::no_session,
     start::open,
     target_side::map,
 };
-use crate::{address::Purpose, signals::Asked};
+use crate::{
+    Error,
+    address::Purpose,
+    options::{DeviceArguments, Pages, address, check_address},
+    signals::Asked,
+};
 use clap::Args;
 use core::time::Duration;
-use frwr_engine::{
-    Engine,
-    control::Control,
-    provider::{ConnectionParameters, Device},
-};
+use frwr_engine::{Engine, control::Control, provider::Device};
 use frwr_nvmf::host::{Discovered, Host, HostOptions};
-use frwr_reactor::{Clock, CoreIndex};
+use frwr_reactor::Clock;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
@@ -51,9 +50,7 @@ pub struct DiscoverArguments {
 #[derive(Clone, Debug)]
 pub struct DiscoverConfig {
     /// The device.
-    pub device: RdmaDeviceConfig,
-    /// What connections negotiate.
-    pub parameters: ConnectionParameters,
+    pub device: DeviceArguments,
     /// Where the service listens.
     pub connect: SocketAddr,
     /// The host's name.
@@ -64,39 +61,40 @@ impl DiscoverConfig {
     /// Checks arguments.
     ///
     /// # Errors
-    /// [`RunError`] names limit, value and remedy.
-    pub fn new(arguments: DiscoverArguments) -> Result<Self, RunError> {
+    /// [`Error`] names limit, value and remedy.
+    pub fn new(arguments: DiscoverArguments) -> Result<Self, Error> {
         let DiscoverArguments { device, connect, host_nqn, .. } = arguments;
         check_address("--connect", connect, Purpose::Connect)?;
-        Ok(Self { parameters: device.parameters()?, device: device.device()?, connect, host_nqn })
+        device.check()?;
+        Ok(Self { device, connect, host_nqn })
     }
 }
 
 /// Reads the discovery log page. `asked` may end it early; `say` is told of a queue pair that the device refuses to destroy, which it waits for.
 ///
 /// # Errors
-/// [`RunError`].
+/// [`Error`].
 pub fn discover<D: Device>(
     device: D,
     config: &DiscoverConfig,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<Vec<Discovered>, RunError> {
+) -> Result<Vec<Discovered>, Error> {
     let capabilities = *device.capabilities();
     let mut options = discovery_options(config)?;
     let mut control = Control::new(device);
     let engine_options = options.engine();
     let (port, link) = open(&mut control, &engine_options, &capabilities)?;
-    let failed = |error: SetupError| RunError::from_setup(CoreIndex(0), error);
     let bytes =
-        Engine::<D::Port>::region_bytes(&engine_options, &capabilities).map_err(|error| failed(error.into()))?;
+        Engine::<D::Port>::region_bytes(&engine_options, &capabilities).map_err(|error| Error::of_core(0, error))?;
     options.bounce_buffers = 0;
     let admin_bytes = options.memory_bytes();
-    let mut region = map(bytes + admin_bytes + SLACK, Pages::Auto.policy(), None).map_err(failed)?;
+    let mut region =
+        map(bytes + admin_bytes + SLACK, Pages::Auto.policy(), None).map_err(|error| Error::of_core(0, error))?;
     let engine = Engine::new(port, link, &mut region, engine_options, &capabilities);
-    let engine = engine.map_err(|error| failed(error.into()))?;
-    let admin = region.carve(admin_bytes, 4096).map_err(|error| failed(error.into()))?.into_device_memory();
-    let mut host = Host::new(engine, admin, options).map_err(|error| failed(error.into()))?;
+    let engine = engine.map_err(|error| Error::of_core(0, error))?;
+    let admin = region.carve(admin_bytes, 4096).map_err(|error| Error::of_core(0, error))?.into_device_memory();
+    let mut host = Host::new(engine, admin, options).map_err(|error| Error::of_core(0, error))?;
     host.start();
     let clock = Clock::system();
     let began = clock.now();
@@ -133,18 +131,18 @@ pub fn discover<D: Device>(
             }
             let failure = host.last_failure().unwrap_or(failure);
             let (attempts, tries) = (host.statistics().failures, "try again later");
-            Err(RunError::NoSession { address: config.connect, attempts, failure, tries })
+            Err(no_session(config.connect, attempts, &failure, tries))
         }
     }
 }
 
-fn discovery_options(config: &DiscoverConfig) -> Result<HostOptions, RunError> {
+fn discovery_options(config: &DiscoverConfig) -> Result<HostOptions, Error> {
     let (subsystem, host) = plan::discovery_names(config.host_nqn.as_deref())?;
     let mut options = HostOptions::new(config.connect, subsystem, host);
     options.queue_depth = 1;
     options.max_attempts = ATTEMPTS;
     options.step_timeout = plan::STEP_TIMEOUT;
-    options.parameters = config.parameters;
+    options.parameters = config.device.parameters();
     Ok(options)
 }
 

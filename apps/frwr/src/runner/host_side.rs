@@ -3,14 +3,16 @@
 use super::{
     command_line::Inject,
     cores::Core,
-    error::SetupError,
     host_team::{News, Team},
     job_plan::JobPlan,
     progress::{Doing, IoCounters, Progress},
     report::MemoryReport,
     target_side::map,
 };
-use crate::job::{Job, Layout, Operation, Phase, Request, latency_histogram};
+use crate::{
+    Error,
+    job::{Job, Layout, Operation, Phase, Request, latency_histogram},
+};
 use arrayvec::ArrayVec;
 use core::time::Duration;
 use frwr_engine::{
@@ -110,7 +112,7 @@ impl<P: Port> HostSide<P> {
         node: Option<u32>,
         progress: Progress,
         team: Team,
-    ) -> Result<Self, SetupError> {
+    ) -> Result<Self, Error> {
         let engine_options = plan.options.engine();
         let layout = Layout::new(plan.job.block_bytes, plan.job.pieces);
         let data_bytes = plan.job.queue_depth as usize * layout.slot_bytes();
@@ -126,7 +128,7 @@ impl<P: Port> HostSide<P> {
         let mut host = make(engine, admin, plan.options)?;
         host.start();
         let (block_bytes, runtime) = (plan.job.block_bytes, plan.job.runtime);
-        let latency = latency_histogram().map_err(|error| SetupError::Histogram(format!("{error:?}")))?;
+        let latency = latency_histogram().map_err(|error| Error::setup(format!("no latency histogram: {error:?}")))?;
         Ok(Self {
             host,
             work: Work::Planned { plan: plan.job, data, latency },

@@ -1,7 +1,10 @@
 //! The host's job before the namespace is known, and what becomes of it then.
 
-use super::{arguments::MAX_FILE_BYTES, load_file::enough_memory};
-use crate::job::{Content, JobOptions};
+use super::load_file::{MAX_FILE_BYTES, enough_memory};
+use crate::{
+    job::{Content, JobOptions},
+    options::JobArguments,
+};
 use core::time::Duration;
 use frwr_nvmf::storage::Geometry;
 use std::sync::Arc;
@@ -28,6 +31,20 @@ pub(super) struct JobPlan {
 }
 
 impl JobPlan {
+    /// What is asked for, with the memory of requests in so many pieces.
+    pub(super) fn new(job: &JobArguments, source: Source, pieces: u32) -> Self {
+        let read_share = job.read_share(matches!(source, Source::File { .. }));
+        Self {
+            source,
+            block_bytes: job.block.block_size,
+            pieces,
+            queue_depth: job.queue_depth,
+            read_share,
+            runtime: Duration::from_secs(job.runtime),
+            seed: job.seed,
+        }
+    }
+
     /// The job on a namespace of that size, whose controller moves `max_transfer` bytes at a time.
     ///
     /// # Errors

@@ -4,19 +4,18 @@
 use super::{
     command_line::{Config, Inject},
     depth::Depth,
-    error::RunError,
     load_file::{LoadedFile, load},
     main_loop::{MainLoop, ended, leave},
     media_watch::MediaWatch,
-    outcome::{Outcome, Subject},
+    outcome::Outcome,
     plan,
     progress::Progress,
-    report::{Compared, Injected, RunReport},
+    report::{Compared, Injected, RunReport, Subject},
     start::{Beginning, Sides, for_both, launch, open, reactors},
     trace::{self, OF_KEYS, OF_PORT, RING_RECORDS, Trace, check_path},
 };
-use crate::signals::Asked;
 use crate::watch::{Lookout, with_neighbours};
+use crate::{Error, signals::Asked};
 use core::num::NonZeroU64;
 use frwr_engine::{
     control::Control,
@@ -36,22 +35,22 @@ const SKIP_EVERY: u64 = 40;
 /// Runs the main job. `say` gets the lines of progress; `asked` may end the run early.
 ///
 /// # Errors
-/// [`RunError`]; a run that found something wrong returns its report.
-pub fn run(config: &Config, asked: &dyn Asked, say: &mut dyn FnMut(&str)) -> Result<RunReport, RunError> {
+/// [`Error`]; a run that found something wrong returns its report.
+pub fn run(config: &Config, asked: &dyn Asked, say: &mut dyn FnMut(&str)) -> Result<RunReport, Error> {
     let moved = ("the file to move", Some(config.file.as_path()));
-    check_path(OF_PORT, config.trace.as_deref(), &[moved])?;
-    check_path(OF_KEYS, config.trace_keys.as_deref(), &[moved, (OF_PORT, config.trace.as_deref())])?;
+    check_path(OF_PORT, config.job.trace.as_deref(), &[moved])?;
+    check_path(OF_KEYS, config.job.output.trace_keys.as_deref(), &[moved, (OF_PORT, config.job.trace.as_deref())])?;
     let file = load(&config.file)?;
     let fabric = SoftFabric::new();
     let mut options = SoftOptions::new(config.profile);
-    options.seed = config.seed;
+    options.seed = config.job.seed;
     let target = fabric.device(options);
     if config.inject == Some(Inject::SkipInvalidate) {
         options.skip_invalidations = NonZeroU64::new(SKIP_EVERY);
     }
     let host = fabric.device(options);
     let job = Move { config, file: &file, monitor: host.monitor(), asked, say };
-    match &config.trace {
+    match &config.job.trace {
         None => job.run(target, host, None),
         Some(path) => {
             let (host, taps) = Recorded::new(host, RING_RECORDS);
@@ -72,7 +71,7 @@ struct Move<'a> {
 
 impl Move<'_> {
     /// `tracing`: where records go, and the taps of the host's device.
-    fn run<H: Device>(self, target: SoftDevice, host: H, tracing: Option<(&Path, Taps)>) -> Result<RunReport, RunError>
+    fn run<H: Device>(self, target: SoftDevice, host: H, tracing: Option<(&Path, Taps)>) -> Result<RunReport, Error>
     where
         H::Port: Send + 'static,
     {
@@ -80,14 +79,14 @@ impl Move<'_> {
         let topology = with_neighbours(Topology::of_machine());
         let target_plan = plan::target(config, file, target.capabilities())?;
         let host_plan = plan::host(config, file, host.capabilities())?;
-        let depth = Depth::of_requests(config.queue_depth, &host_plan.options.engine(), &host_plan.capabilities);
+        let depth = Depth::of_requests(config.job.queue_depth, &host_plan.options.engine(), &host_plan.capabilities);
         if let Some(line) = depth.line("--queue-depth", "requests") {
             say(&line);
         }
         let (mut target_control, mut host_control) = (Control::new(target), Control::new(host));
         let (port, link) = open(&mut target_control, &target_plan.options.engine(), &target_plan.capabilities)?;
         let placement = config.placement.clone().unwrap_or_else(|| for_both(&topology));
-        let mut keys = config.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
+        let mut keys = config.job.output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
         let follow = |keys: &mut Option<Trace>, side, reactor| keys.as_mut().map(|keys| keys.follow(side, reactor));
         let target = Beginning { port, link, plan: target_plan, keys: follow(&mut keys, "target", 0) };
         let (port, link) = open(&mut host_control, &host_plan.options.engine(), &host_plan.capabilities)?;
@@ -148,10 +147,10 @@ fn subject(config: &Config, effective_queue_depth: u32) -> Subject {
         device: format!("soft:{}", config.profile),
         file: config.file.display().to_string(),
         compared: Compared::File,
-        block_bytes: config.block_bytes,
-        queue_depth: config.queue_depth,
+        block_bytes: config.job.block.block_size,
+        queue_depth: config.job.queue_depth,
         effective_queue_depth,
-        read_share: config.read_share,
+        read_share: config.job.read_share(true),
         address: plan::loop_address(),
     }
 }

@@ -2,19 +2,19 @@
 
 use super::{
     depth::Depth,
-    error::RunError,
-    load_command::LoadConfig,
+    load_command::{LoadArguments, LoadConfig},
     load_file::{LoadedFile, load as load_file},
     main_loop::{MainLoop, ended, leave, removed},
     media_watch::MediaWatch,
-    outcome::{Outcome, Subject},
+    outcome::Outcome,
     plan,
     progress::Progress,
-    report::{Compared, RunReport},
+    report::{Compared, RunReport, Subject},
     start::{Beginning, Sides, for_host, launch, open, reactors},
     trace::{self, OF_KEYS, OF_PORT, RING_RECORDS, Trace, check_path},
 };
 use crate::{
+    Error,
     result_file::ResultFile,
     signals::Asked,
     watch::{Lookout, with_neighbours},
@@ -27,27 +27,28 @@ use frwr_engine::{
     },
 };
 use frwr_reactor::Topology;
-use std::path::Path;
+use std::{io, path::Path};
 
 /// Moves a namespace, or a file, over `device` from or to a target, and keeps a load going. `say` gets the lines of
 /// progress; `asked` may end the run early.
 ///
 /// # Errors
-/// [`RunError`]; a run that found something wrong returns its report.
+/// [`Error`]; a run that found something wrong returns its report.
 pub fn load<D: Device>(
     device: D,
     config: &LoadConfig,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<RunReport, RunError>
+) -> Result<RunReport, Error>
 where
     D::Port: Send + 'static,
 {
-    let others = [("--file", config.file.as_deref()), ("--output", config.output.as_deref())];
-    check_path(OF_PORT, config.trace.as_deref(), &others)?;
-    let others = [others[0], others[1], (OF_PORT, config.trace.as_deref())];
-    check_path(OF_KEYS, config.trace_keys.as_deref(), &others)?;
-    match &config.trace {
+    let LoadArguments { file, output, job, .. } = &config.arguments;
+    let others = [("--file", file.as_deref()), ("--output", output.as_deref())];
+    check_path(OF_PORT, job.trace.as_deref(), &others)?;
+    let others = [others[0], others[1], (OF_PORT, job.trace.as_deref())];
+    check_path(OF_KEYS, job.output.trace_keys.as_deref(), &others)?;
+    match &job.trace {
         None => load_on(device, config, None, asked, say),
         Some(path) => {
             let (device, taps) = Recorded::new(device, RING_RECORDS);
@@ -62,24 +63,24 @@ fn load_on<D: Device>(
     tracing: Option<(&Path, Taps)>,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<RunReport, RunError>
+) -> Result<RunReport, Error>
 where
     D::Port: Send + 'static,
 {
-    let file = config.file.as_deref().map(load_file).transpose()?;
-    let output = config.output.as_deref().map(Output::new).transpose()?;
+    let LoadArguments { job, queues, file, output, .. } = &config.arguments;
+    let file = file.as_deref().map(load_file).transpose()?;
+    let output = output.as_deref().map(Output::new).transpose()?;
     let topology = with_neighbours(Topology::of_machine());
     let placement = config.placement.clone().unwrap_or_else(|| for_host(&topology));
     let cores = reactors(&placement);
     let plan = plan::loaded(config, cores, file.as_ref(), device.capabilities())?;
-    let queues = u32::from(config.queues);
     let depth = Depth::of_requests(plan.options.queue_depth.into(), &plan.options.engine(), &plan.capabilities);
     if let Some(line) = depth.line("--queue-depth", "requests of a connection") {
         say(&line);
     }
-    let effective = config.queue_depth.min(depth.effective * queues);
+    let effective = job.queue_depth.min(depth.effective * u32::from(*queues));
     let mut control = Control::new(device);
-    let mut keys = config.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
+    let mut keys = job.output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     let mut hosts = Vec::with_capacity(cores);
     for member in 0..cores {
         let plan = plan.of_member(member);
@@ -142,16 +143,17 @@ fn subject(config: &LoadConfig, file: Option<&LoadedFile>, effective_queue_depth
         (None, Some(_)) => Compared::Digest,
         (None, None) => Compared::Itself,
     };
-    let name = config.file.as_ref().map(|file| file.display().to_string());
+    let LoadArguments { device, file: path, connect, job, .. } = &config.arguments;
+    let name = path.as_ref().map(|path| path.display().to_string());
     Subject {
-        device: config.device.device.clone(),
-        file: name.unwrap_or_else(|| format!("the namespace of {}", config.connect)),
+        device: device.name().to_owned(),
+        file: name.unwrap_or_else(|| format!("the namespace of {connect}")),
         compared,
-        block_bytes: config.block_bytes,
-        queue_depth: config.queue_depth,
+        block_bytes: job.block.block_size,
+        queue_depth: job.queue_depth,
         effective_queue_depth,
-        read_share: config.read_share,
-        address: config.connect,
+        read_share: job.read_share(file.is_some()),
+        address: *connect,
     }
 }
 
@@ -162,12 +164,17 @@ struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    fn new(path: &'a Path) -> Result<Self, RunError> {
-        let file = ResultFile::open(path).map_err(|source| RunError::Output { path: path.to_owned(), source })?;
+    fn new(path: &'a Path) -> Result<Self, Error> {
+        let file = ResultFile::open(path).map_err(|source| unwritable(path, &source))?;
         Ok(Self { file, path })
     }
 
-    fn write(self, bytes: &[u8]) -> Result<(), RunError> {
-        self.file.replace(bytes).map_err(|source| RunError::Output { path: self.path.to_owned(), source })
+    fn write(self, bytes: &[u8]) -> Result<(), Error> {
+        self.file.replace(bytes).map_err(|source| unwritable(self.path, &source))
     }
+}
+
+fn unwritable(path: &Path, source: &io::Error) -> Error {
+    let text = format!("--output: {path:?} cannot be written ({source}); name a file in a writable folder");
+    Error::failed("output_file", text)
 }

@@ -1,34 +1,34 @@
 //! `frwr load` as a person asks for it.
 
 use super::{
-    arguments::{
-        CommonArguments, JobArguments, MAX_FILE_BYTES, MAX_REQUEST_BYTES, address, check_address, range, whole,
-    },
-    command_line::DEFAULT_READ_SHARE,
-    device_arguments::{DeviceArguments, RdmaDeviceConfig},
-    error::RunError,
+    load_file::MAX_FILE_BYTES,
+    plan::{HOST, STEP_TIMEOUT, SUBSYSTEM, name},
     start::reactors,
 };
-use crate::address::Purpose;
-use clap::Args;
+use crate::{
+    Error,
+    address::Purpose,
+    options::{DeviceArguments, JobArguments, Limit, MAX_REQUEST_BYTES, address, check_address},
+};
+use clap::{ArgAction, Args};
 use core::time::Duration;
-use frwr_engine::provider::ConnectionParameters;
-use frwr_mempool::region::PagePolicy;
-use frwr_nvmf::host::{MAX_FOLLOWERS, MAX_QUEUES, MAX_SEGMENTS};
+use frwr_nvmf::host::{HostOptions, MAX_FOLLOWERS, MAX_QUEUES, MAX_SEGMENTS};
 use frwr_reactor::Placement;
 use std::{net::SocketAddr, path::PathBuf};
 
-/// Attempts to reconnect in a row: with pauses that double up to a second, more than a hundred is minutes.
-pub const MAX_RECONNECTS: u32 = 100;
-/// Longest time-out of requests, in seconds.
-pub const MAX_IO_TIMEOUT_SECONDS: u64 = 3600;
-/// Retries at most: as many as attempts to reconnect.
-pub const MAX_IO_RETRIES: u16 = 100;
-
-/// Cores of `load`: the one with the admin queue, and those that follow it.
+/// Cores: the one with the admin queue, and those that follow it.
 const MAX_CORES: usize = MAX_FOLLOWERS as usize + 1;
-/// Largest identifier of one namespace (Base 3.2.1.2).
-const MAX_NAMESPACE: u32 = 0xffff_fffe;
+/// Identifiers of one namespace (Base 3.2.1.2).
+const NSID: Limit = Limit::new("--nsid", 1, 0xffff_fffe);
+const QUEUES: Limit = Limit::new("--queues", 1, MAX_QUEUES as u64);
+const SCATTER: Limit = Limit::new("--scatter", 1, MAX_SEGMENTS as u64);
+const BYTES: Limit = Limit::new("--bytes", 1, MAX_FILE_BYTES);
+/// Attempts in a row: with pauses that double up to a second, more than a hundred is minutes.
+const RECONNECTS: Limit = Limit::new("--reconnects", 0, 100);
+/// In seconds.
+const IO_TIMEOUT: Limit = Limit::new("--io-timeout", 1, 3600);
+/// At most as many as attempts to reconnect.
+const IO_RETRIES: Limit = Limit::new("--io-retries", 0, RECONNECTS.most());
 
 /// The host's half of the job.
 #[derive(Clone, Debug, Args)]
@@ -47,16 +47,16 @@ pub struct LoadArguments {
     #[arg(long, value_name = "NQN")]
     pub host_nqn: Option<String>,
     /// The namespace.
-    #[arg(long, value_name = "NSID", default_value_t = 1, value_parser = whole::<u32>(1, MAX_NAMESPACE.into()))]
+    #[arg(long, value_name = "NSID", default_value_t = 1, value_parser = NSID.parser::<u32>())]
     pub nsid: u32,
     /// Write data never travels in the command capsule, so that every transfer goes through a key.
-    #[arg(long)]
-    pub no_in_capsule: bool,
+    #[arg(long = "no-in-capsule", action = ArgAction::SetFalse)]
+    pub in_capsule: bool,
     /// I/O queues of each core, over which its requests in flight are spread; the target may grant fewer.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u16>(1, MAX_QUEUES.into()))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = QUEUES.parser::<u16>())]
     pub queues: u16,
     /// Cuts every request's memory into N pieces with gaps between them: N keys on devices whose keys cover one range.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u8>(1, MAX_SEGMENTS as u64))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = SCATTER.parser::<u8>())]
     pub scatter: u8,
     /// Writes FILE to the namespace first, and checks that it comes back. The load then overwrites parts of it; `--runtime
     /// 0` leaves it there. Without FILE the namespace is only read.
@@ -66,160 +66,112 @@ pub struct LoadArguments {
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Bytes of the namespace that count; the rest is padding. Default: all of it. `serve` prints its file's length.
-    #[arg(long, value_name = "N", conflicts_with = "file", value_parser = whole::<u64>(1, MAX_FILE_BYTES))]
+    #[arg(long, value_name = "N", conflicts_with = "file", value_parser = BYTES.parser::<u64>())]
     pub bytes: Option<u64>,
     /// Fails unless what was read has this SHA-256.
     #[arg(long, value_name = "HEX", conflicts_with = "file")]
     pub expect_sha256: Option<String>,
-    /// What every run takes.
-    #[command(flatten)]
-    pub common: CommonArguments,
     /// What the host does.
     #[command(flatten)]
     pub job: JobArguments,
     /// Attempts to connect or to reconnect that may fail in a row; pauses grow from 10 ms to 1 s. 0 ends the run with the
     /// first connection.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<u32>(0, MAX_RECONNECTS.into()))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = RECONNECTS.parser::<u32>())]
     pub reconnects: u32,
     /// Seconds that requests may go unanswered before the connection is given up.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = whole::<u64>(1, MAX_IO_TIMEOUT_SECONDS))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = IO_TIMEOUT.parser::<u64>())]
     pub io_timeout: u64,
     /// How often a command is sent again because the connection ended before it was answered, and how often because the target refused it for
     /// the time being; then its request fails, and with it the run.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole::<u16>(0, MAX_IO_RETRIES.into()))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = IO_RETRIES.parser::<u16>())]
     pub io_retries: u16,
 }
 
 /// The arguments of `load`, checked.
 #[derive(Clone, Debug)]
 pub struct LoadConfig {
-    /// The device.
-    pub device: RdmaDeviceConfig,
-    /// What connections negotiate.
-    pub parameters: ConnectionParameters,
-    /// Where the target listens.
-    pub connect: SocketAddr,
-    /// The subsystem's name; `None` for that of `serve`.
-    pub subsystem: Option<String>,
-    /// The host's name.
-    pub host_nqn: Option<String>,
-    /// Namespace identifier.
-    pub namespace: u32,
-    /// Writes may travel in the capsule.
-    pub in_capsule: bool,
-    /// I/O queues of each core.
-    pub queues: u16,
-    /// Pieces of a request's memory.
-    pub scatter: u32,
-    /// What to write first.
-    pub file: Option<PathBuf>,
-    /// Where what was read goes.
-    pub output: Option<PathBuf>,
-    /// Bytes of the namespace that count.
-    pub bytes: Option<u64>,
-    /// Digest of these.
-    pub expected: Option<[u8; 32]>,
+    /// What was asked for, and what holds by default.
+    pub arguments: LoadArguments,
+    /// Digest of what is read.
+    pub(super) expected: Option<[u8; 32]>,
     /// Where the reactors go; `None` is one, where the machine says.
-    pub placement: Option<Placement>,
-    /// Requests in flight on each core.
-    pub queue_depth: u32,
-    /// Bytes per request.
-    pub block_bytes: u32,
-    /// How long the load goes on.
-    pub runtime: Duration,
-    /// Percent.
-    pub read_share: u8,
-    /// Machine-readable output.
-    pub json: bool,
-    /// Where records go.
-    pub trace: Option<PathBuf>,
-    /// Where the lives of keys go.
-    pub trace_keys: Option<PathBuf>,
-    /// The target is asked to invalidate keys.
-    pub remote_invalidate: bool,
-    /// Kind of memory.
-    pub pages: PagePolicy,
-    /// Attempts that may fail in a row.
-    pub reconnects: u32,
-    /// How long requests may go unanswered.
-    pub io_timeout: Duration,
-    /// How often a command is sent again.
-    pub io_retries: u16,
-    /// Seed of everything.
-    pub seed: u64,
+    pub(super) placement: Option<Placement>,
 }
 
 impl LoadConfig {
     /// Checks arguments.
     ///
     /// # Errors
-    /// [`RunError`] names limit, value and remedy.
-    pub fn new(arguments: LoadArguments) -> Result<Self, RunError> {
-        let LoadArguments { device, connect, file, output, bytes, expect_sha256, common, job, .. } = arguments;
-        let (reconnects, io_timeout) = (arguments.reconnects, arguments.io_timeout);
-        let (subsystem, host_nqn) = (arguments.subsystem, arguments.host_nqn);
-        let (namespace, scatter) = (arguments.nsid, arguments.scatter);
-        job.check()?;
-        common.check(MAX_REQUEST_BYTES)?;
+    /// [`Error`] names limit, value and remedy.
+    pub fn new(arguments: LoadArguments) -> Result<Self, Error> {
+        let LoadArguments { device, job, .. } = &arguments;
+        job.check(MAX_REQUEST_BYTES)?;
         let placement = device.placement(MAX_CORES)?;
         let cores = placement.as_ref().map_or(1, reactors);
         if job.trace.is_some() && cores > 1 {
-            return Err(RunError::TraceCores { value: cores });
+            let text =
+                format!("--trace follows one core, and --cores names {cores}; name one core, or leave --trace out");
+            return Err(Error::usage("trace_cores", text));
         }
-        range("--nsid", namespace.into(), 1, MAX_NAMESPACE.into())?;
-        range("--queues", arguments.queues.into(), 1, MAX_QUEUES.into())?;
-        range("--scatter", scatter.into(), 1, MAX_SEGMENTS as u64)?;
-        range("--reconnects", reconnects.into(), 0, MAX_RECONNECTS.into())?;
-        range("--io-timeout", io_timeout, 1, MAX_IO_TIMEOUT_SECONDS)?;
-        range("--io-retries", arguments.io_retries.into(), 0, MAX_IO_RETRIES.into())?;
-        range("--bytes", bytes.unwrap_or(1), 1, MAX_FILE_BYTES)?;
-        check_address("--connect", connect, Purpose::Connect)?;
-        Ok(Self {
-            parameters: device.parameters()?,
-            placement,
-            device: device.device()?,
-            connect,
-            subsystem,
-            host_nqn,
-            namespace,
-            in_capsule: !arguments.no_in_capsule,
-            queues: arguments.queues,
-            scatter: scatter.into(),
-            read_share: read_share(job.read_share, file.is_some())?,
-            file,
-            output,
-            bytes,
-            expected: expect_sha256.as_deref().map(digest).transpose()?,
-            queue_depth: job.queue_depth,
-            block_bytes: common.block_size,
-            runtime: Duration::from_secs(job.runtime),
-            json: common.json,
-            trace: job.trace,
-            trace_keys: common.trace_keys,
-            remote_invalidate: !common.no_remote_invalidate,
-            pages: common.pages.policy(),
-            reconnects,
-            io_timeout: Duration::from_secs(io_timeout),
-            io_retries: arguments.io_retries,
-            seed: job.seed,
-        })
+        arguments.check()?;
+        device.check()?;
+        let expected = arguments.expect_sha256.as_deref().map(digest).transpose()?;
+        Ok(Self { arguments, expected, placement })
+    }
+
+    /// The host on so many cores.
+    pub(super) fn options(&self, cores: usize) -> Result<HostOptions, Error> {
+        let LoadArguments { device, subsystem, host_nqn, job, queues, .. } = &self.arguments;
+        let subsystem = name(subsystem.as_deref().unwrap_or(SUBSYSTEM))?;
+        let host = name(host_nqn.as_deref().unwrap_or(HOST))?;
+        let mut options = HostOptions::new(self.arguments.connect, subsystem, host);
+        options.namespace = self.arguments.nsid;
+        options.in_capsule_data = self.arguments.in_capsule;
+        options.queues = *queues;
+        // Bounded far below 2^16.
+        options.followers = cores.saturating_sub(1) as u16;
+        // Bounded far below 2^16.
+        options.queue_depth = job.queue_depth.div_ceil((*queues).into()) as u16;
+        options.remote_invalidation = job.invalidation.remote_invalidate;
+        options.parameters = device.parameters();
+        options.max_attempts = self.arguments.reconnects;
+        options.step_timeout = STEP_TIMEOUT;
+        options.command_timeout = Duration::from_secs(self.arguments.io_timeout);
+        options.command_retries = Some(self.arguments.io_retries);
+        Ok(options)
     }
 }
 
-/// Writing blocks that are to stay what they were makes no sense.
-fn read_share(asked: Option<u8>, writes: bool) -> Result<u8, RunError> {
-    match asked {
-        Some(value) if !writes && value < 100 => Err(RunError::ReadShare { value }),
-        Some(value) => Ok(value),
-        None => Ok(if writes { DEFAULT_READ_SHARE } else { 100 }),
+impl LoadArguments {
+    /// Checks what `load` alone takes.
+    fn check(&self) -> Result<(), Error> {
+        NSID.check(self.nsid)?;
+        QUEUES.check(self.queues)?;
+        SCATTER.check(self.scatter)?;
+        RECONNECTS.check(self.reconnects)?;
+        IO_TIMEOUT.check(self.io_timeout)?;
+        IO_RETRIES.check(self.io_retries)?;
+        BYTES.check_said(self.bytes)?;
+        check_address("--connect", self.connect, Purpose::Connect)?;
+        match self.job.read_share {
+            // Writing blocks that are to stay what they were makes no sense.
+            Some(value) if self.file.is_none() && value < 100 => {
+                let remedy = "must be 100 where the namespace is only read; give --file FILE to write";
+                Err(Error::usage("read_share", format!("--read-share is {value}: {remedy}")))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
 /// 64 hexadecimal digits.
-fn digest(text: &str) -> Result<[u8; 32], RunError> {
+fn digest(text: &str) -> Result<[u8; 32], Error> {
     let mut digest = [0; 32];
     let whole = text.len() == 2 * digest.len() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let wrong = || RunError::ExpectedDigest { value: text.to_owned() };
+    let wrong = || {
+        let remedy = "must be 64 hexadecimal digits; `sha256sum FILE` prints them";
+        Error::usage("expected_digest", format!("--expect-sha256 is {text:?}: {remedy}"))
+    };
     if !whole {
         return Err(wrong());
     }

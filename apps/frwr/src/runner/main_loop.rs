@@ -2,16 +2,15 @@
 
 use super::{
     cores::{Core, Message},
-    error::RunError,
     incident_log::IncidentLog,
     live_line::{LiveLine, Reading, name},
     media_watch::MediaWatch,
     present::Present,
     progress::{Doing, IoCounters, Progress},
     trace::Trace,
-    watchdog::{Verdict, Watchdog},
+    watchdog::{Verdict, Watchdog, left_standing},
 };
-use crate::{signals::Asked, watch::Lookout};
+use crate::{Error, signals::Asked, watch::Lookout};
 use core::{mem, time::Duration};
 use frwr_engine::{
     control::{Control, ControlStatistics},
@@ -61,7 +60,7 @@ pub(crate) trait Served {
     /// Queue pairs that the device refused to destroy and still has.
     fn queue_pairs_kept(&self) -> u64;
     /// What the run cannot go on with, if that has come to light.
-    fn trouble(&self) -> Option<RunError>;
+    fn trouble(&self) -> Option<Error>;
 }
 
 impl<D: Device> Served for Control<D> {
@@ -85,22 +84,39 @@ impl<D: Device> Served for Control<D> {
         Control::statistics(self).queue_pairs_kept
     }
 
-    fn trouble(&self) -> Option<RunError> {
-        let (statistics, device) = (Control::statistics(self), || self.device().capabilities().name.to_owned());
+    fn trouble(&self) -> Option<Error> {
+        let (statistics, device) = (Control::statistics(self), || self.device().capabilities().name);
         if statistics.device_failures > 0 {
-            return Some(RunError::DeviceGone { device: device() });
+            return Some(gone(device()));
         }
         (statistics.memories_refused > 0).then(|| {
             let limit = Limits::of_process().soft_limit(Resource::LockedMemory).filter(|limit| *limit < u64::MAX);
-            RunError::MemoryRefused { device: device(), limit }
+            Error::no_room("locked_memory", format!("device {} cannot register memory: {}", device(), locked(limit)))
         })
     }
 }
 
 /// Why somebody gave up that the device did not tell: the kernel tells of a removal late, and one process after the other.
-pub(crate) fn removed<D: Device>(control: &Control<D>) -> Option<RunError> {
+pub(crate) fn removed<D: Device>(control: &Control<D>) -> Option<Error> {
     let device = control.device();
-    (!device.is_present()).then(|| RunError::DeviceGone { device: device.capabilities().name.to_owned() })
+    (!device.is_present()).then(|| gone(device.capabilities().name))
+}
+
+fn gone(device: &str) -> Error {
+    let text = format!("device {device} is gone: it was removed or has failed; `rdma link` and `dmesg` say more");
+    Error::failed("device_gone", text)
+}
+
+/// What is in the way of memory that a device shall have; the limit is `None` where there is none, or it cannot be read.
+fn locked(limit: Option<u64>) -> String {
+    match limit {
+        Some(limit) => format!(
+            "the limit of locked memory is {} KiB; raise it (`ulimit -l unlimited`, LimitMEMLOCK=infinity in a service), or \
+             give CAP_IPC_LOCK",
+            limit >> 10
+        ),
+        None => "it has no registration or memory left; `rdma resource show mr` says who has them".to_owned(),
+    }
 }
 
 /// What the main thread serves.
@@ -133,9 +149,9 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
 /// beside: see [`leave`].
 pub(crate) fn ended<M, C>(
     threads: Running<M, C>,
-    driven: Result<(), RunError>,
-) -> Result<Vec<Result<Finished<C>, RunningError>>, RunError> {
-    if driven.as_ref().is_err_and(RunError::leaves_a_core) {
+    driven: Result<(), Error>,
+) -> Result<Vec<Result<Finished<C>, RunningError>>, Error> {
+    if driven.as_ref().is_err_and(Error::leaves_a_core) {
         mem::forget(threads.abandon());
         driven?;
         return Ok(Vec::new());
@@ -146,7 +162,7 @@ pub(crate) fn ended<M, C>(
 
 /// The same error. Where it tells of a core that has not ended the devices are not closed: that core may hold a lock of theirs, and
 /// they go with the process.
-pub(crate) fn leave<T>(error: RunError, devices: T) -> RunError {
+pub(crate) fn leave<T>(error: Error, devices: T) -> Error {
     if error.leaves_a_core() {
         mem::forget(devices);
     }
@@ -158,7 +174,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
     ///
     /// # Errors
     /// What a device could not go on with, or a trace that cannot be written.
-    pub(super) fn drive(mut self, asked: &dyn Asked, say: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+    pub(super) fn drive(mut self, asked: &dyn Asked, say: &mut dyn FnMut(&str)) -> Result<(), Error> {
         let clock = Clock::system();
         let began = clock.now();
         let (mut live, mut refusals) = (LiveLine::begin(self.reading(Duration::ZERO)), Refusals::default());
@@ -182,7 +198,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                 match watchdog.look(elapsed, self.threads.pulses(), say) {
                     Verdict::Alone(cores) if ending => {
                         log.finish(say);
-                        return Err(RunError::Standing { cores });
+                        return Err(left_standing(&cores));
                     }
                     Verdict::Alone(_) | Verdict::GiveUp(_) if self.gives_up && !ending => {
                         ending = true;
@@ -261,7 +277,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
     }
 
     /// Returns the work done.
-    fn serve(&mut self) -> Result<u32, RunError> {
+    fn serve(&mut self) -> Result<u32, Error> {
         let mut work = self.controls.iter_mut().map(|control| control.poll()).sum();
         for trace in self.traces.iter_mut() {
             work += trace.drain()?;
@@ -359,7 +375,7 @@ fn sleep(pause: Duration) {
 
 #[cfg(test)]
 mod tests {
-    use super::{ControlStatistics, FIRST_WAIT, Idle, LONGEST_WAIT, Refusals, RunError, Served};
+    use super::{ControlStatistics, Error, FIRST_WAIT, Idle, LONGEST_WAIT, Refusals, Served};
     use core::time::Duration;
 
     #[derive(Default)]
@@ -391,7 +407,7 @@ mod tests {
             self.kept
         }
 
-        fn trouble(&self) -> Option<RunError> {
+        fn trouble(&self) -> Option<Error> {
             None
         }
     }

@@ -1,13 +1,10 @@
 //! The main job and its two halves, from their command lines to their reports.
 
-mod arguments;
 mod command_line;
 mod config_file;
 mod cores;
 mod depth;
-mod device_arguments;
 mod discover;
-mod error;
 mod host_side;
 mod host_team;
 mod incident_log;
@@ -37,27 +34,23 @@ mod target_side;
 mod trace;
 mod watchdog;
 
-pub use arguments::{CommonArguments, JobArguments, MAX_FILE_BYTES, MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, Pages};
-pub(crate) use arguments::{bytes_with_unit, check_address, range, whole};
 pub use command_line::{Arguments, Config, Inject};
 pub(crate) use depth::Depth;
-pub use device_arguments::{DeviceArguments, RdmaDeviceConfig, RegistrationKind};
 pub use discover::{DiscoverArguments, DiscoverConfig, discover, discovered_json, discovered_table};
-pub use error::{RunError, SetupError};
 pub use launch::run;
 pub use load::load;
-pub use load_command::{LoadArguments, LoadConfig, MAX_IO_RETRIES, MAX_IO_TIMEOUT_SECONDS, MAX_RECONNECTS};
+pub use load_command::{LoadArguments, LoadConfig};
 pub(crate) use main_loop::{GIVEN_UP, GRACE, Idle, Refusals, Served, ended, leave, removed};
 pub use namespaces::{MediumConfig, NamespaceBacking, NamespaceConfig, NamespaceReport, SubsystemConfig};
 pub(crate) use rdma::{DeviceRole, open as open_rdma};
 pub use rdma::{discover_on_rdma, load_on_rdma, serve_on_rdma};
-pub use report::{Compared, CoreReport, Injected, MemoryReport, RunReport};
+pub(crate) use remedy::cannot_listen;
+pub use report::{Compared, CoreReport, Injected, MemoryReport, RunReport, Subject};
 pub use serve::serve;
-pub use serve_command::{MAX_HOSTS, ServeArguments, ServeConfig, SharedReceives};
-pub use serve_report::ServeReport;
+pub use serve_command::{ServeArguments, ServeConfig, SharedReceives, SubsystemArguments, TargetArguments};
+pub use serve_report::{ServeReport, ServedTarget};
 pub(crate) use start::{for_both, for_host, for_target, open, reactors};
 pub(crate) use start_watch::launch_watched;
 pub(crate) use target_side::map;
 pub(crate) use trace::{Trace, finish as finish_traces};
-pub use watchdog::Standing;
-pub(crate) use watchdog::{Verdict, Watchdog};
+pub(crate) use watchdog::{Verdict, Watchdog, left_standing};

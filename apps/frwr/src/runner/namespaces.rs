@@ -1,12 +1,11 @@
 //! What `serve` offers: subsystems and namespaces as they were asked for, and as media that are ready.
 
 use super::{
-    error::RunError,
     load_file::{hex, load as load_file},
     media_watch::MediaWatch,
     target_side::shared,
 };
-use crate::output::in_line;
+use crate::{Error, output::in_line};
 use clap::ValueEnum;
 use frwr_mempool::{DeviceMemory, PagePolicy};
 use frwr_nvmf::{
@@ -14,7 +13,7 @@ use frwr_nvmf::{
     storage::{AnyStorage, Backing, Below, FileMedium, FileOptions, Geometry, MediumKind},
     wire::{Nqn, SerialNumber},
 };
-use frwr_reactor::CoreIndex;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::{
     path::{Path, PathBuf},
@@ -103,7 +102,7 @@ impl SubsystemConfig {
         media: &mut MediaWatch,
         say: &mut dyn FnMut(&str),
         reports: &mut Vec<NamespaceReport>,
-    ) -> Result<Vec<SubsystemPlan>, RunError> {
+    ) -> Result<Vec<SubsystemPlan>, Error> {
         let serial = self.serial.unwrap_or_else(|| SerialNumber::of_subsystem(&self.nqn));
         let plan = || SubsystemPlan {
             name: self.nqn,
@@ -234,7 +233,7 @@ pub(super) enum NamespacePlan {
 }
 
 /// What the report says of a namespace.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct NamespaceReport {
     /// Path, or `memory`.
     pub name: String,
@@ -279,7 +278,7 @@ fn prepare(
     users: &Users,
     media: &mut MediaWatch,
     say: &mut dyn FnMut(&str),
-) -> Result<(Vec<NamespacePlan>, NamespaceReport), RunError> {
+) -> Result<(Vec<NamespacePlan>, NamespaceReport), Error> {
     let NamespaceConfig { medium, block_bytes, read_only } = config.clone();
     let (plans, kind, geometry, content) = match medium {
         MediumConfig::Memory { bytes } => {
@@ -314,12 +313,12 @@ fn in_memory(
     geometry: Geometry,
     content: Option<Arc<[u8]>>,
     read_only: bool,
-) -> Result<Vec<NamespacePlan>, RunError> {
+) -> Result<Vec<NamespacePlan>, Error> {
     if users.cores == 1 {
         return Ok(vec![NamespacePlan::Memory { geometry, content, read_only }]);
     }
     let medium = shared(geometry, content.as_deref(), users.pages, users.node);
-    let medium = medium.map_err(|error| RunError::from_setup(CoreIndex(0), error))?;
+    let medium = medium.map_err(|error| Error::of_core(0, error))?;
     let plan = |_| NamespacePlan::Shared { medium: medium.clone(), geometry, read_only };
     Ok((0..users.cores).map(plan).collect())
 }
@@ -330,7 +329,7 @@ fn opened(
     backing: Backing,
     users: &Users,
     say: &mut dyn FnMut(&str),
-) -> Result<(Vec<NamespacePlan>, &'static str), RunError> {
+) -> Result<(Vec<NamespacePlan>, &'static str), Error> {
     let (mut plans, mut name) = (Vec::with_capacity(users.cores), "");
     for core in 0..users.cores {
         let (storage, notes) = medium.storage(backing, users.depth.clamp(1, MAX_FILE_DEPTH))?;
@@ -343,6 +342,6 @@ fn opened(
     Ok((plans, name))
 }
 
-fn whole(blocks: u64, block_bytes: u32) -> Result<Geometry, RunError> {
-    Geometry::new(blocks, block_bytes).map_err(|error| RunError::Unsuitable { reason: error.to_string() })
+fn whole(blocks: u64, block_bytes: u32) -> Result<Geometry, Error> {
+    Geometry::new(blocks, block_bytes).map_err(|error| Error::failed("namespace", error.to_string()))
 }

@@ -2,17 +2,17 @@
 
 use super::{
     cores::Core,
-    error::RunError,
     host_side::HostSide,
     load_file::hex,
-    report::{Compared, CoreReport, RunReport},
+    remedy::no_session,
+    report::{CoreReport, RunReport, Subject},
     target_side::TargetSide,
 };
+use crate::Error;
 use core::time::Duration;
 use frwr_engine::{control::ControlStatistics, provider::Port};
 use frwr_reactor::{Finished, RunningError};
 use hdrhistogram::Histogram;
-use std::net::SocketAddr;
 
 /// The ended cores: what they carried, in their order, and figures of all.
 pub(super) struct Outcome<T: Port, H: Port> {
@@ -22,20 +22,8 @@ pub(super) struct Outcome<T: Port, H: Port> {
     pub(super) undrained: Vec<String>,
 }
 
-/// What a run was about, for its report.
-pub(super) struct Subject {
-    pub(super) device: String,
-    pub(super) file: String,
-    pub(super) compared: Compared,
-    pub(super) block_bytes: u32,
-    pub(super) queue_depth: u32,
-    pub(super) effective_queue_depth: u32,
-    pub(super) read_share: u8,
-    pub(super) address: SocketAddr,
-}
-
 impl<T: Port, H: Port> Outcome<T, H> {
-    pub(super) fn collect(ended: Vec<Result<Finished<Core<T, H>>, RunningError>>) -> Result<Self, RunError> {
+    pub(super) fn collect(ended: Vec<Result<Finished<Core<T, H>>, RunningError>>) -> Result<Self, Error> {
         let mut outcome = Self { targets: Vec::new(), hosts: Vec::new(), cores: Vec::new(), undrained: Vec::new() };
         for finished in ended {
             let Finished { core, context, report } = finished?;
@@ -68,33 +56,22 @@ impl<T: Port, H: Port> Outcome<T, H> {
         self,
         subject: Subject,
         control: ControlStatistics,
-    ) -> Result<(RunReport, HostSide<H>), RunError> {
+    ) -> Result<(RunReport, HostSide<H>), Error> {
         let mut hosts = self.hosts.into_iter();
-        let host = hosts.next().ok_or(RunError::Lost)?;
+        let host = hosts.next().ok_or_else(Error::lost)?;
         let others: Vec<HostSide<H>> = hosts.collect();
         if let Some(reason) = host.refusal() {
-            return Err(RunError::Unsuitable { reason: reason.to_owned() });
+            return Err(Error::failed("namespace", reason));
         }
         if let Some((attempts, failure)) = host.never_connected() {
-            return Err(RunError::NoSession {
-                address: subject.address,
-                attempts,
-                failure,
-                tries: "raise --reconnects",
-            });
+            return Err(no_session(subject.address, attempts, &failure, "raise --reconnects"));
         }
         let digest = host.job().and_then(|job| job.digest());
         let all = || core::iter::once(&host).chain(&others);
         let report = RunReport {
-            device: subject.device,
-            file: subject.file,
+            subject,
             file_bytes: host.job().map_or(0, |job| job.read_back().len() as u64),
             sha256: digest.as_ref().map(hex),
-            compared: subject.compared,
-            block_bytes: subject.block_bytes,
-            queue_depth: subject.queue_depth,
-            effective_queue_depth: subject.effective_queue_depth,
-            read_share: subject.read_share,
             verified: host.job().is_some_and(|job| job.verified()),
             interrupted: all().any(HostSide::interrupted),
             caught: all().find_map(HostSide::caught),

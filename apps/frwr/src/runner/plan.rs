@@ -2,45 +2,45 @@
 
 use super::{
     command_line::{Config, Inject},
-    error::RunError,
     host_side::HostPlan,
     job_plan::{JobPlan, Source},
-    load_command::LoadConfig,
+    load_command::{LoadArguments, LoadConfig},
     load_file::LoadedFile,
     namespaces::{NamespacePlan, SubsystemPlan},
-    serve_command::ServeConfig,
+    serve_command::{ServeConfig, TargetArguments},
     target_side::TargetPlan,
 };
+use crate::Error;
 use core::{num::NonZeroU64, time::Duration};
-use frwr_engine::{ReceiveQueues, provider::Capabilities};
+use frwr_engine::provider::Capabilities;
 use frwr_nvmf::{
     controller::{ADMIN_QUEUE_ENTRIES, AllowedHosts, TargetOptions, UNPROVEN_CONNECTIONS},
     host::HostOptions,
     storage::Geometry,
     wire::{DEFAULT_PORT, DISCOVERY_SUBSYSTEM, Nqn, SerialNumber},
 };
-use std::{net::SocketAddr, sync::Arc};
+use std::net::SocketAddr;
 
 /// One read in this many at most is spoilt by `--inject corrupt-data`.
 const CORRUPT_EVERY: u64 = 100;
 /// Names under a domain that nobody can own (RFC 6761).
-const SUBSYSTEM: &str = "nqn.2026-11.invalid.frwr:file";
-const HOST: &str = "nqn.2026-11.invalid.frwr:host";
+pub(super) const SUBSYSTEM: &str = "nqn.2026-11.invalid.frwr:file";
+pub(super) const HOST: &str = "nqn.2026-11.invalid.frwr:host";
 /// How long a step of bringing a session up may take between two processes, so that a target that is not there is soon
 /// told as such.
 pub(super) const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 
-fn name(text: &str) -> Result<Nqn, RunError> {
-    Nqn::new(text).map_err(|error| RunError::Name(error.to_string()))
+pub(super) fn name(text: &str) -> Result<Nqn, Error> {
+    Nqn::new(text).map_err(|error| Error::failed("name", format!("no NVMe qualified name: {error}")))
 }
 
 /// The subsystem of a command line, which `load` connects to.
-pub(super) fn default_subsystem() -> Result<Nqn, RunError> {
+pub(super) fn default_subsystem() -> Result<Nqn, Error> {
     name(SUBSYSTEM)
 }
 
 /// The discovery service's name, and the host's.
-pub(super) fn discovery_names(host: Option<&str>) -> Result<(Nqn, Nqn), RunError> {
+pub(super) fn discovery_names(host: Option<&str>) -> Result<(Nqn, Nqn), Error> {
     Ok((name(DISCOVERY_SUBSYSTEM)?, name(host.unwrap_or(HOST))?))
 }
 
@@ -56,17 +56,17 @@ fn blocks(block_bytes: u32, file: &LoadedFile) -> u64 {
 
 /// Controllers of a target beside those of its hosts: one, for a host that comes back before its former connection is gone. Where several
 /// do, they take turns.
-const RETURNING: u16 = 1;
+pub(super) const RETURNING: u16 = 1;
 /// Hosts that ask the discovery service at a time at most.
 const MAX_DISCOVERY: u16 = 32;
 
 /// Controllers of a target.
-fn controllers(hosts: u16) -> u16 {
+pub(super) fn controllers(hosts: u16) -> u16 {
     hosts.saturating_add(RETURNING)
 }
 
 /// Discovery controllers: one that each host may keep, and one more for who only asks.
-fn discovery_controllers(hosts: u16) -> u16 {
+pub(super) fn discovery_controllers(hosts: u16) -> u16 {
     hosts.saturating_add(1).min(MAX_DISCOVERY)
 }
 
@@ -81,23 +81,23 @@ pub(super) fn entries(queue_depth: u32) -> u16 {
     (queue_depth as u16 + 1).max(ADMIN_QUEUE_ENTRIES)
 }
 
-pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabilities) -> Result<TargetPlan, RunError> {
-    let blocks = blocks(config.block_bytes, file);
+pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabilities) -> Result<TargetPlan, Error> {
+    let blocks = blocks(config.job.block.block_size, file);
     let mut options = TargetOptions::new(loop_address(), name(SUBSYSTEM)?);
-    options.queue_entries = entries(config.queue_depth);
-    options.buffer_bytes = options.buffer_bytes.max(config.block_bytes);
+    options.queue_entries = entries(config.job.queue_depth);
+    options.buffer_bytes = options.buffer_bytes.max(config.job.block.block_size);
     // Small files too: reading back is as many reads as there are blocks.
     let corrupt_every = NonZeroU64::new(CORRUPT_EVERY.min(blocks));
     options.corrupt_reads = corrupt_every.filter(|_| config.inject == Some(Inject::CorruptData));
-    let geometry = Geometry::new(blocks, config.block_bytes);
-    let geometry = geometry.map_err(|error| RunError::Unsuitable { reason: error.to_string() })?;
+    let geometry = Geometry::new(blocks, config.job.block.block_size);
+    let geometry = geometry.map_err(|error| Error::failed("namespace", error.to_string()))?;
     let namespaces = vec![NamespacePlan::Memory { geometry, content: None, read_only: false }];
     let (name, serial) = (options.subsystem, SerialNumber::of_subsystem(&options.subsystem));
     let subsystems = vec![SubsystemPlan { name, hosts: AllowedHosts::Any, serial, namespaces }];
     Ok(TargetPlan {
         options,
         subsystems,
-        pages: config.pages,
+        pages: config.job.memory.pages.policy(),
         capabilities: *capabilities,
         alone: false,
         snapshots: None,
@@ -105,23 +105,20 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
     })
 }
 
-pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabilities) -> Result<HostPlan, RunError> {
+pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabilities) -> Result<HostPlan, Error> {
+    let Config { job, inject, .. } = config;
     let mut options = HostOptions::new(loop_address(), name(SUBSYSTEM)?, name(HOST)?);
-    options.queue_depth = config.queue_depth as u16;
-    options.remote_invalidation = config.remote_invalidate;
-    let job = JobPlan {
-        source: Source::File { bytes: Arc::clone(&file.bytes), digest: file.digest },
-        block_bytes: config.block_bytes,
-        pieces: 1,
-        queue_depth: config.queue_depth,
-        read_share: config.read_share,
-        runtime: config.runtime,
-        seed: config.seed,
-    };
-    let (pages, capabilities, inject) = (config.pages, *capabilities, config.inject);
-    // Nobody ends the loop's connection but who injects it.
-    let tolerated_failures = u64::from(inject == Some(Inject::KillPeer));
-    Ok(HostPlan { options, job, pages, capabilities, inject, tolerated_failures })
+    options.queue_depth = job.queue_depth as u16;
+    options.remote_invalidation = job.invalidation.remote_invalidate;
+    Ok(HostPlan {
+        options,
+        job: JobPlan::new(job, file.source(), 1),
+        pages: job.memory.pages.policy(),
+        capabilities: *capabilities,
+        inject: *inject,
+        // Nobody ends the loop's connection but who injects it.
+        tolerated_failures: u64::from(*inject == Some(Inject::KillPeer)),
+    })
 }
 
 /// The target of `serve`, as each of its cores has it: `of_cores` has the subsystems of each.
@@ -129,29 +126,12 @@ pub(super) fn served(
     config: &ServeConfig,
     of_cores: Vec<Vec<SubsystemPlan>>,
     capabilities: &Capabilities,
-) -> Result<Vec<TargetPlan>, RunError> {
-    // Not looked at where subsystems are given, as here.
-    let mut options = TargetOptions::new(config.listen, default_subsystem()?);
-    options.io_queues = config.io_queues;
-    options.in_capsule_bytes = config.in_capsule;
-    options.data_blocks = config.data_blocks;
-    if let Some(entries) = config.shared_receives {
-        options.receive_queues = ReceiveQueues::Shared { entries };
-    }
-    options.queue_entries = entries(config.queue_depth);
-    options.buffer_bytes = config.max_transfer;
-    options.controllers = controllers(config.hosts);
-    options.returning_controllers = RETURNING;
-    options.discovery_controllers = discovery_controllers(config.hosts);
-    options.max_silence = config.max_silence;
-    options.remote_invalidation = config.remote_invalidate;
-    options.parameters = config.parameters;
-    // `ServeConfig` has at most MAX_CORES.
-    options.cores = of_cores.len() as u16;
+) -> Result<Vec<TargetPlan>, Error> {
+    let (options, pages) = (config.options(of_cores.len())?, config.arguments.memory.pages.policy());
     let plan = |(core, subsystems)| TargetPlan {
         options: options.on_core(core),
         subsystems,
-        pages: config.pages,
+        pages,
         capabilities: *capabilities,
         alone: true,
         snapshots: None,
@@ -161,8 +141,8 @@ pub(super) fn served(
 }
 
 /// Operations that the hosts of `serve` may have in one namespace.
-pub(super) fn storage_depth(config: &ServeConfig) -> usize {
-    config.queue_depth as usize * usize::from(config.hosts) * usize::from(config.io_queues)
+pub(super) fn storage_depth(target: &TargetArguments) -> usize {
+    target.queue_depth as usize * usize::from(target.hosts) * usize::from(target.io_queues)
 }
 
 /// The host of `load` on so many cores; `file` is what it writes first.
@@ -171,37 +151,19 @@ pub(super) fn loaded(
     cores: usize,
     file: Option<&LoadedFile>,
     capabilities: &Capabilities,
-) -> Result<HostPlan, RunError> {
-    let subsystem = name(config.subsystem.as_deref().unwrap_or(SUBSYSTEM))?;
-    let host = name(config.host_nqn.as_deref().unwrap_or(HOST))?;
-    let mut options = HostOptions::new(config.connect, subsystem, host);
-    options.namespace = config.namespace;
-    options.in_capsule_data = config.in_capsule;
-    options.queues = config.queues;
-    // Bounded far below 2^16.
-    options.followers = cores.saturating_sub(1) as u16;
-    // Bounded far below 2^16.
-    options.queue_depth = config.queue_depth.div_ceil(config.queues.into()) as u16;
-    options.remote_invalidation = config.remote_invalidate;
-    options.parameters = config.parameters;
-    options.max_attempts = config.reconnects;
-    options.step_timeout = STEP_TIMEOUT;
-    options.command_timeout = config.io_timeout;
-    options.command_retries = Some(config.io_retries);
+) -> Result<HostPlan, Error> {
+    let LoadArguments { job, scatter, bytes, .. } = &config.arguments;
     let source = match file {
-        Some(file) => Source::File { bytes: Arc::clone(&file.bytes), digest: file.digest },
-        None => Source::Namespace { bytes: config.bytes, expected: config.expected },
+        Some(file) => file.source(),
+        None => Source::Namespace { bytes: *bytes, expected: config.expected },
     };
-    let job = JobPlan {
-        source,
-        block_bytes: config.block_bytes,
-        pieces: config.scatter,
-        queue_depth: config.queue_depth,
-        read_share: config.read_share,
-        runtime: config.runtime,
-        seed: config.seed,
-    };
-    let (pages, capabilities) = (config.pages, *capabilities);
-    // The host reconnects, and gives up by itself after `reconnects` attempts in a row.
-    Ok(HostPlan { options, job, pages, capabilities, inject: None, tolerated_failures: u64::MAX })
+    Ok(HostPlan {
+        options: config.options(cores)?,
+        job: JobPlan::new(job, source, (*scatter).into()),
+        pages: job.memory.pages.policy(),
+        capabilities: *capabilities,
+        inject: None,
+        // The host reconnects, and gives up by itself after `reconnects` attempts in a row.
+        tolerated_failures: u64::MAX,
+    })
 }

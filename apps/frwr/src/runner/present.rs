@@ -1,18 +1,17 @@
 //! The report of a target that goes on: each core hands its figures over when somebody asks, and the main thread puts them together.
 
 use super::{
-    namespaces::NamespaceReport,
     progress::IoCounters,
     report::{CoreReport, MemoryReport},
-    serve_report::ServeReport,
+    serve_report::{ServeReport, ServedTarget},
 };
+use crate::report::Report as _;
 use core::{ops::Add, time::Duration};
 use frwr_engine::{Statistics as EngineStatistics, control::ControlStatistics};
 use frwr_mempool::lane;
 use frwr_nvmf::{controller::TargetStatistics, storage::StorageStatistics};
 use frwr_reactor::Statistics as ReactorStatistics;
 use serde_json::json;
-use std::net::SocketAddr;
 
 /// How long cores are waited for that shall hand over their figures: one that goes on takes no time at all, however busy its processor.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -35,18 +34,7 @@ pub(super) fn lane() -> (lane::Sender<Box<TargetSnapshot>>, lane::Receiver<Box<T
     lane::bounded(LANE)
 }
 
-/// What all reports of a run of `serve` have in common.
-#[derive(Clone, Debug)]
-pub(super) struct Served {
-    pub(super) device: String,
-    pub(super) queue_depth: u32,
-    pub(super) effective_queue_depth: u32,
-    pub(super) listen: SocketAddr,
-    pub(super) namespaces: Vec<NamespaceReport>,
-    pub(super) shared_receives: Option<u32>,
-}
-
-impl Served {
+impl ServedTarget {
     /// The report of these cores, so far; snapshots are in their order.
     pub(super) fn report(
         self,
@@ -66,18 +54,13 @@ impl Served {
             reactor,
         };
         ServeReport {
-            device: self.device,
-            queue_depth: self.queue_depth,
-            effective_queue_depth: self.effective_queue_depth,
-            listen: self.listen,
-            namespaces: self.namespaces,
+            served: self,
             storages,
             target: targets.iter().copied().reduce(Add::add).unwrap_or_default(),
             targets,
             engine,
             control,
             cores: snapshots.into_iter().zip(cores).map(of_core).collect(),
-            shared_receives: self.shared_receives,
             undrained: Vec::new(),
             warnings: Vec::new(),
         }
@@ -91,14 +74,14 @@ fn sum(left: Vec<StorageStatistics>, right: Vec<StorageStatistics>) -> Vec<Stora
 
 /// Asks the cores and waits for what they answer.
 pub(super) struct Present {
-    served: Served,
+    served: ServedTarget,
     json: bool,
     cores: Vec<(lane::Receiver<Box<TargetSnapshot>>, Option<TargetSnapshot>)>,
     due: Option<Duration>,
 }
 
 impl Present {
-    pub(super) fn new(served: Served, json: bool, lanes: Vec<lane::Receiver<Box<TargetSnapshot>>>) -> Self {
+    pub(super) fn new(served: ServedTarget, json: bool, lanes: Vec<lane::Receiver<Box<TargetSnapshot>>>) -> Self {
         Self { served, json, cores: lanes.into_iter().map(|lane| (lane, None)).collect(), due: None }
     }
 

@@ -1,8 +1,10 @@
-//! What helps where a host has no session: it follows from why.
+//! What helps where a host has no session, or a target none that could come: it follows from why.
 
-use frwr_engine::OpenFailure;
+use crate::Error;
+use frwr_engine::{OpenFailure, provider::CommandError};
 use frwr_nvmf::host::HostFailure;
 use frwr_nvmf::wire::{RejectStatus, Status};
+use std::net::SocketAddr;
 
 /// What to do about a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +50,22 @@ impl Remedy {
             HostFailure::ControllerLoss | HostFailure::TooManyAttempts => Change("look at what the target prints"),
         }
     }
+}
+
+/// The target was never reached; `tries`: how the program is told to try more often.
+pub(super) fn no_session(address: SocketAddr, attempts: u64, failure: &HostFailure, tries: &str) -> Error {
+    let remedy = Remedy::of(failure).text(tries);
+    Error::failed("no_session", format!("no session with {address} after {attempts} attempt(s): {failure}; {remedy}"))
+}
+
+/// Nobody can listen there, for what the device said.
+pub(crate) fn cannot_listen(address: SocketAddr, reason: Option<CommandError>) -> Error {
+    let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+    let text = format!(
+        "--listen {address}: the address is taken, or is none of the device's network interface{reason}; `ip address` lists \
+         addresses, and another port may be free"
+    );
+    Error::failed("listen", text)
 }
 
 /// The target refused the connection.

@@ -1,8 +1,12 @@
 //! What a run prints at its end: a table for people, one line of JSON for programs.
 
 use super::command_line::Inject;
-use crate::check::{Shortcoming, shortcomings_json};
-use crate::{failures, output::in_line};
+use crate::{
+    check::Shortcoming,
+    failures,
+    output::in_line,
+    report::{ReactorFigures, Report, counts, object, value},
+};
 use core::fmt::Write as _;
 use core::time::Duration;
 use frwr_engine::{Statistics as EngineStatistics, control::ControlStatistics};
@@ -10,7 +14,9 @@ use frwr_mempool::{Region, region::RegionKind};
 use frwr_nvmf::host::HostStatistics;
 use frwr_reactor::Statistics as ReactorStatistics;
 use hdrhistogram::Histogram;
+use serde::Serialize;
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 
 /// What a core's memory is made of.
 #[derive(Clone, Debug)]
@@ -47,28 +53,32 @@ pub struct CoreReport {
     pub reactor: ReactorStatistics,
 }
 
+impl CoreReport {
+    pub(super) fn figures(&self) -> ReactorFigures {
+        ReactorFigures::of(&self.reactor)
+    }
+
+    /// What all reports tell of it.
+    pub(super) fn json(&self) -> Value {
+        let carried = json!({ "role": self.role, "region": self.memory.kind.to_string(), "requests": self.requests });
+        object([value(self.figures()), carried])
+    }
+}
+
 /// What the bytes that were read were held against.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Compared {
     /// The file that had been written.
     File,
     /// A digest that the caller gave.
     Digest,
     /// Nothing but a second look.
+    #[serde(rename = "first_copy")]
     Itself,
 }
 
 impl Compared {
-    /// For JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Digest => "digest",
-            Self::Itself => "first_copy",
-        }
-    }
-
     fn verdict(self) -> &'static str {
         match self {
             Self::File => "SHA-256 of the file and every block read",
@@ -79,7 +89,7 @@ impl Compared {
 }
 
 /// A fault on purpose, and what became of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Injected {
     /// Which.
     pub fault: Inject,
@@ -102,18 +112,15 @@ impl Injected {
     }
 }
 
-/// The whole run.
-#[derive(Clone, Debug)]
-pub struct RunReport {
+/// What a run is about.
+#[derive(Clone, Debug, Serialize)]
+pub struct Subject {
     /// The device.
     pub device: String,
     /// The file's name, or which namespace it was.
     pub file: String,
-    /// Bytes that were moved.
-    pub file_bytes: u64,
-    /// SHA-256 of what was read, in hexadecimal digits; `None` where not all was.
-    pub sha256: Option<String>,
-    /// What it was compared with.
+    /// What is read is compared with this.
+    #[serde(rename = "compared_with")]
     pub compared: Compared,
     /// Bytes per block.
     pub block_bytes: u32,
@@ -123,27 +130,50 @@ pub struct RunReport {
     pub effective_queue_depth: u32,
     /// Reads among the requests of the mixed load, in percent.
     pub read_share: u8,
+    /// Where the target is.
+    #[serde(skip)]
+    pub address: SocketAddr,
+}
+
+/// The whole run. What is skipped is computed with, and told by other names.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunReport {
+    /// What it was about.
+    #[serde(flatten)]
+    pub subject: Subject,
+    /// Bytes that were moved.
+    pub file_bytes: u64,
+    /// SHA-256 of what was read, in hexadecimal digits; `None` where not all was.
+    pub sha256: Option<String>,
     /// Whether the file and every block came back right.
+    #[serde(skip)]
     pub verified: bool,
     /// Whether somebody ended the run early.
     pub interrupted: bool,
     /// The first thing that was wrong.
     pub caught: Option<String>,
     /// The host's counters, of all its cores.
+    #[serde(skip)]
     pub session: HostStatistics,
     /// I/O queues that it had, over all cores.
+    #[serde(skip)]
     pub queues: usize,
     /// Time from the first request's submission to the last one's end; the target worked for as long.
+    #[serde(skip)]
     pub elapsed: Duration,
     /// The host's engines.
+    #[serde(skip)]
     pub engine: EngineStatistics,
     /// The host's control.
+    #[serde(skip)]
     pub control: ControlStatistics,
     /// Bytes open to the peer when the job had ended and the connection was still up, by the device's own key table.
     pub remote_bytes_open: Option<u64>,
     /// Latency of requests, submission to end of fence, in nanoseconds.
+    #[serde(skip)]
     pub latency: Histogram<u64>,
     /// Per reactor.
+    #[serde(skip)]
     pub cores: Vec<CoreReport>,
     /// What was broken on purpose.
     pub injected: Option<Injected>,
@@ -152,19 +182,57 @@ pub struct RunReport {
     /// Reactors and pollers that did not drain in time.
     pub undrained: Vec<String>,
     /// What happened to its cores, as [`crate::watch`] saw it.
+    #[serde(rename = "shortcomings")]
     pub warnings: Vec<Shortcoming>,
 }
 
-impl RunReport {
-    /// Nothing was wrong: exit code 0.
-    #[must_use]
-    pub fn passed(&self) -> bool {
+impl Report for RunReport {
+    fn passed(&self) -> bool {
         self.caught.is_none()
             && (self.verified || self.interrupted)
             && self.keys_accounted()
             && self.shortcoming().is_none()
     }
 
+    fn json(&self) -> Value {
+        let (engine, session) = (&self.engine, &self.session);
+        let of_engine = counts!(engine =>
+            requests, requests_ended, registrations, lists_registered, local_invalidations, remote_invalidations,
+            keys_destroyed_live, mrs_destroyed, work_requests, doorbells, drain_markers, receive_doorbells, send_chains,
+            send_completions, receive_completions, stale_completions,
+        );
+        let of_session = counts!(session =>
+            split_requests, multi_key_commands, bounced_commands, in_capsule_writes, aborts, keep_alives,
+            namespace_events, ana_events, ana_reads,
+        );
+        let computed = json!({
+            "seconds": self.elapsed.as_secs_f64(),
+            "verified": self.verified && self.caught.is_none(),
+            "passed": self.passed(),
+            "reconnects": self.reconnects(),
+            "resubmitted": session.resubmitted,
+            "repeated": session.repeated,
+            "session": object([of_session, json!({ "queues": self.queues, "commands": session.submissions })]),
+            "keys_live": engine.keys_live(),
+            "shortest_key_reuse_us": engine.shortest_key_reuse_ns.map(|ns| ns as f64 / 1e3),
+            // The host's.
+            "region": self.cores.last().map(|core| core.memory.kind.to_string()),
+            "cores": self.cores.iter().map(|core| self.core_json(core)).collect::<Vec<_>>(),
+            "latency_us": self.latency_json(),
+            "failures": failures::json(engine, &self.control),
+        });
+        object([value(self), of_engine, computed])
+    }
+
+    fn table(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write_table(&mut text);
+        text
+    }
+}
+
+impl RunReport {
     /// What was to be shown by a fault on purpose, and was not.
     fn shortcoming(&self) -> Option<String> {
         self.injected.filter(|_| self.caught.is_none()).and_then(Injected::shortcoming)
@@ -188,81 +256,6 @@ impl RunReport {
     #[must_use]
     pub fn reconnects(&self) -> u64 {
         self.session.sessions.saturating_sub(1)
-    }
-
-    /// One object, on one line.
-    #[must_use]
-    pub fn json(&self) -> Value {
-        let engine = &self.engine;
-        let mut object = json!({
-            "device": self.device,
-            "file": self.file,
-            "file_bytes": self.file_bytes,
-            "sha256": self.sha256,
-            "compared_with": self.compared.name(),
-            "block_bytes": self.block_bytes,
-            "queue_depth": self.queue_depth,
-            "read_share": self.read_share,
-            "seconds": self.elapsed.as_secs_f64(),
-            "verified": self.verified && self.caught.is_none(),
-            "passed": self.passed(),
-            "interrupted": self.interrupted,
-            "caught": self.caught,
-            "injected": self.injected.map(|Injected { fault, struck }| json!({ "fault": fault.name(), "struck": struck })),
-            "requests": engine.requests,
-            "requests_ended": engine.requests_ended,
-            "reconnects": self.reconnects(),
-            "resubmitted": self.session.resubmitted,
-            "repeated": self.session.repeated,
-            "session": self.session_json(),
-            "registrations": engine.registrations,
-            "lists_registered": engine.lists_registered,
-            "local_invalidations": engine.local_invalidations,
-            "remote_invalidations": engine.remote_invalidations,
-            "keys_destroyed_live": engine.keys_destroyed_live,
-            "keys_live": engine.keys_live(),
-            "mrs_destroyed": engine.mrs_destroyed,
-            "work_requests": engine.work_requests,
-            "doorbells": engine.doorbells,
-            "drain_markers": engine.drain_markers,
-            "receive_doorbells": engine.receive_doorbells,
-            "send_chains": engine.send_chains,
-            "send_completions": engine.send_completions,
-            "receive_completions": engine.receive_completions,
-            "stale_completions": engine.stale_completions,
-            "remote_bytes_open": self.remote_bytes_open,
-            "shortest_key_reuse_us": engine.shortest_key_reuse_ns.map(|ns| ns as f64 / 1e3),
-            "region": self.host_region(),
-            "cores": self.cores.iter().map(|core| self.core_json(core)).collect::<Vec<_>>(),
-            "latency_us": self.latency_json(),
-            "undrained": self.undrained,
-        });
-        object["effective_queue_depth"] = json!(self.effective_queue_depth);
-        object["shortcomings"] = json!(shortcomings_json(&self.warnings));
-        object["failures"] = failures::json(engine, &self.control);
-        object["last_failure"] = json!(self.last_failure);
-        object
-    }
-
-    fn session_json(&self) -> Value {
-        let session = &self.session;
-        json!({
-            "queues": self.queues,
-            "commands": session.submissions,
-            "split_requests": session.split_requests,
-            "multi_key_commands": session.multi_key_commands,
-            "bounced_commands": session.bounced_commands,
-            "in_capsule_writes": session.in_capsule_writes,
-            "aborts": session.aborts,
-            "keep_alives": session.keep_alives,
-            "namespace_events": session.namespace_events,
-            "ana_events": session.ana_events,
-            "ana_reads": session.ana_reads,
-        })
-    }
-
-    fn host_region(&self) -> Option<String> {
-        self.cores.last().map(|core| core.memory.kind.to_string())
     }
 
     /// By the names of JSON, in microseconds: the order of the table.
@@ -299,47 +292,27 @@ impl RunReport {
 
     fn core_json(&self, core: &CoreReport) -> Value {
         let (iops, mebibytes) = self.rates(core.requests, core.bytes);
-        json!({
-            "core": core.reactor.cpu.map(|cpu| cpu.get()),
-            "role": core.role,
-            "region": core.memory.kind.to_string(),
-            "requests": core.requests,
-            "bytes": core.bytes,
-            "without_queue": core.idle,
-            "iops": iops,
-            "mib_per_second": mebibytes,
-            "busy_share": core.reactor.busy_share(),
-            "iterations": core.reactor.iterations,
-            "longest_iteration_us": core.reactor.longest_iteration.duration.as_secs_f64() * 1e6,
-        })
-    }
-
-    /// The table.
-    #[must_use]
-    pub fn table(&self) -> String {
-        let mut text = String::new();
-        // Writing to a string cannot fail.
-        let _ = self.write_table(&mut text);
-        text
+        let figures =
+            json!({ "bytes": core.bytes, "without_queue": core.idle, "iops": iops, "mib_per_second": mebibytes });
+        object([core.json(), figures])
     }
 
     fn write_table(&self, out: &mut String) -> core::fmt::Result {
+        let Subject { device, file, block_bytes, queue_depth, read_share, .. } = &self.subject;
+        let file = in_line(file);
         if self.latency.is_empty() {
             // Rates and latencies of no request would look like figures.
-            writeln!(out, "\n{} on {}: nothing was measured", in_line(&self.file), self.device)?;
+            writeln!(out, "\n{file} on {device}: nothing was measured")?;
             return self.write_verdict(out);
         }
-        writeln!(out, "\n{} on {}: {} bytes", in_line(&self.file), self.device, self.file_bytes)?;
+        writeln!(out, "\n{file} on {device}: {} bytes", self.file_bytes)?;
         if let Some(digest) = &self.sha256 {
             writeln!(out, "  SHA-256 {digest}")?;
         }
         writeln!(
             out,
-            "  queue depth {}{}, blocks of {} bytes, mixed load of {} % reads",
-            self.queue_depth,
+            "  queue depth {queue_depth}{}, blocks of {block_bytes} bytes, mixed load of {read_share} % reads",
             if self.hosts() > 1 { " on each core" } else { "" },
-            self.block_bytes,
-            self.read_share
         )?;
         self.write_cores(out)?;
         self.write_memory(out)?;
@@ -352,17 +325,15 @@ impl RunReport {
     fn write_cores(&self, out: &mut String) -> core::fmt::Result {
         writeln!(out, "\ncore  role         memory                      IOPS      MiB/s   busy  longest iteration")?;
         for core in &self.cores {
-            let (rate, mebibytes) = self.rates(core.requests, core.bytes);
+            let (figures, (rate, mebibytes)) = (core.figures(), self.rates(core.requests, core.bytes));
             writeln!(
                 out,
-                "{:>4}  {:<11}  {:<24}  {:>8.0}  {:>9.1}  {:>4.0}%  {:>14.1} us",
-                core.reactor.cpu.map_or_else(|| "-".to_owned(), |cpu| cpu.to_string()),
+                "{:>4}  {:<11}  {:<24}  {rate:>8.0}  {mebibytes:>9.1}  {:>4.0}%  {:>14.1} us",
+                figures.core(),
                 core.role,
                 core.memory.kind.to_string(),
-                rate,
-                mebibytes,
-                100.0 * core.reactor.busy_share(),
-                core.reactor.longest_iteration.duration.as_secs_f64() * 1e6,
+                100.0 * figures.busy_share,
+                figures.longest_iteration_us,
             )?;
         }
         // Not the sum of the rows where target and host are reported: each request passes both cores.
@@ -392,7 +363,8 @@ impl RunReport {
     }
 
     fn write_latency(&self, out: &mut String) -> core::fmt::Result {
-        let whose = if self.device.starts_with("soft:") { " (the software NIC's, not a network's)" } else { "" };
+        let whose =
+            if self.subject.device.starts_with("soft:") { " (the software NIC's, not a network's)" } else { "" };
         writeln!(out, "\nlatency, submission to dead key, in us{whose}")?;
         let values = self.latencies();
         writeln!(
@@ -463,7 +435,7 @@ impl RunReport {
                 writeln!(out, "\ninterrupted before the first request had ended")
             }
             true if self.interrupted => writeln!(out, "\ninterrupted; nothing wrong so far"),
-            true => writeln!(out, "\nverified: {}", self.compared.verdict()),
+            true => writeln!(out, "\nverified: {}", self.subject.compared.verdict()),
             false => writeln!(out, "\nFAILED: keys are not all accounted for, or the file was not verified"),
         }
     }

@@ -2,25 +2,27 @@
 
 use super::{
     depth::Depth,
-    error::RunError,
     incident_log,
     main_loop::{MainLoop, ended, leave},
     media_watch::MediaWatch,
     namespaces::{NamespaceReport, SubsystemConfig, SubsystemPlan, Users, served_twice},
     outcome::Outcome,
     plan,
-    present::{self, Present, Served},
+    present::{self, Present},
     progress::{Doing, IoCounters, Progress},
-    serve_command::ServeConfig,
-    serve_report::ServeReport,
+    remedy::cannot_listen,
+    serve_command::{ServeArguments, ServeConfig, TargetArguments},
+    serve_report::{ServeReport, ServedTarget},
     start::{Beginning, Sides, for_target, launch, open, reactors},
     target_side::TargetSide,
     trace::{self, OF_KEYS, Trace, check_path},
 };
 use crate::{
+    Error,
     signals::Asked,
     watch::{Lookout, with_neighbours},
 };
+use core::time::Duration;
 use frwr_engine::{control::Control, provider::Device};
 use frwr_nvmf::controller::{HOME_CORE, TargetListening, place_queues};
 use frwr_reactor::{Placement, Topology};
@@ -33,20 +35,21 @@ const PLAIN_REPLIES: &str =
 /// digests of files that were read into memory, then that the target listens, then what is moved in a second where something is.
 ///
 /// # Errors
-/// [`RunError`].
+/// [`Error`].
 pub fn serve<D: Device>(
     device: D,
     config: &ServeConfig,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<ServeReport, RunError>
+) -> Result<ServeReport, Error>
 where
     D::Port: Send + 'static,
 {
     serve_on(device, config, asked, say).map_err(|error| {
-        let ServeConfig { queue_depth, io_queues, hosts, .. } = config;
+        let ServeArguments { device, target: TargetArguments { queue_depth, io_queues, hosts, .. }, .. } =
+            &config.arguments;
         let asked = format!("--queue-depth {queue_depth} --io-queues {io_queues} --hosts {hosts}");
-        error.of_options(&config.device.device, asked, "--queue-depth, --io-queues or --hosts, or have more --cores")
+        error.of_options(device.name(), &asked, "--queue-depth, --io-queues or --hosts, or have more --cores")
     })
 }
 
@@ -55,23 +58,24 @@ fn serve_on<D: Device>(
     config: &ServeConfig,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<ServeReport, RunError>
+) -> Result<ServeReport, Error>
 where
     D::Port: Send + 'static,
 {
+    let ServeArguments { device: of_device, target, output, .. } = &config.arguments;
     check_trace(config)?;
-    let mut keys = config.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
+    let mut keys = output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     let topology = with_neighbours(Topology::of_machine());
     let (mut reports, mut media) = (Vec::new(), MediaWatch::default());
     let placement = config.placement.clone().unwrap_or_else(|| for_target(&topology));
     let of_cores = prepare(config, &placement, &topology, &mut media, say, &mut reports)?;
-    if config.remote_invalidate && !device.capabilities().send_with_invalidate {
+    if config.arguments.invalidation.remote_invalidate && !device.capabilities().send_with_invalidate {
         say(PLAIN_REPLIES);
     }
     let plans = plan::served(config, of_cores, device.capabilities())?;
     let buffers = plans.first().map(|plan| plan.options.usual_buffer_memory_bytes()).unwrap_or_default();
     let depth =
-        plans.first().map(|plan| Depth::of_transfers(config.queue_depth, &plan.options.engine(), &plan.capabilities));
+        plans.first().map(|plan| Depth::of_transfers(target.queue_depth, &plan.options.engine(), &plan.capabilities));
     if let Some(line) = depth.and_then(|depth| depth.line("--queue-depth", "answers of an I/O queue")) {
         say(&line);
     }
@@ -104,25 +108,25 @@ where
     traces.iter_mut().for_each(|trace| trace.started(&threads.cpus().collect::<Vec<_>>()));
     reports.iter().for_each(|report| say(&report.line()));
     let (listen, all) = (config.listen, reports.iter().map(NamespaceReport::size).collect::<Vec<_>>().join("; "));
-    let served = Served {
-        device: config.device.device.clone(),
-        queue_depth: config.queue_depth,
-        effective_queue_depth: depth.map_or(config.queue_depth, |depth| depth.effective),
+    let served = ServedTarget {
+        device: of_device.name().to_owned(),
+        queue_depth: target.queue_depth,
+        effective_queue_depth: depth.map_or(target.queue_depth, |depth| depth.effective),
         listen,
         namespaces: reports,
-        shared_receives: config.shared_receives,
+        shared_receives: target.shared_receives.0,
     };
     let main = MainLoop {
         controls: vec![&mut control],
         threads: &threads,
         progress: &progress,
         incidents,
-        present: Some(Present::new(served.clone(), config.json, snapshots)),
+        present: Some(Present::new(served.clone(), output.json, snapshots)),
         media,
         lookout: &mut lookout,
         traces: &mut traces,
-        listening: Some(format!("listening on {listen}, {all}; {}", buffers_of(buffers, config.max_transfer))),
-        stop_at: config.runtime,
+        listening: Some(format!("listening on {listen}, {all}; {}", buffers_of(buffers, target.max_transfer))),
+        stop_at: target.runtime.map(Duration::from_secs),
         gives_up: false,
     };
     let driven = main.drive(asked, say);
@@ -138,10 +142,10 @@ where
             TargetListening::Failed(reason) => Some(reason),
             _ => None,
         });
-        return Err(RunError::Listen { address: listen, reason });
+        return Err(cannot_listen(listen, reason));
     }
     if targets.is_empty() {
-        return Err(RunError::Lost);
+        return Err(Error::lost());
     }
     let reactors = cores.into_iter().map(|core| core.reactor).collect();
     let snapshots = targets.iter().map(TargetSide::snapshot).collect();
@@ -150,16 +154,16 @@ where
 }
 
 /// What transfers of this size cost.
-fn buffers_of(bytes: usize, each: u32) -> String {
+fn buffers_of(bytes: usize, each: u64) -> String {
     let (count, mebibytes, each) = (bytes / each as usize, bytes >> 20, each >> 10);
     format!("transfers of up to {each} KiB, {count} buffers for them on each core, {mebibytes} MiB")
 }
 
 /// That a trace of keys does not go to what is served.
-fn check_trace(config: &ServeConfig) -> Result<(), RunError> {
+fn check_trace(config: &ServeConfig) -> Result<(), Error> {
     let media = config.subsystems.iter().flat_map(SubsystemConfig::files);
     let media: Vec<_> = media.map(|path| ("what a namespace lives in", Some(path))).collect();
-    check_path(OF_KEYS, config.trace_keys.as_deref(), &media)
+    check_path(OF_KEYS, config.arguments.output.trace_keys.as_deref(), &media)
 }
 
 /// Opens what is served for each core that serves it.
@@ -170,16 +174,16 @@ fn prepare(
     media: &mut MediaWatch,
     say: &mut dyn FnMut(&str),
     reports: &mut Vec<NamespaceReport>,
-) -> Result<Vec<Vec<SubsystemPlan>>, RunError> {
+) -> Result<Vec<Vec<SubsystemPlan>>, Error> {
     // For configurations that no file has passed.
     if let Some((_, reason)) = served_twice(config.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces)) {
-        return Err(RunError::Unsuitable { reason });
+        return Err(Error::failed("namespace", reason));
     }
     let home = placement.resolve(topology, false).ok().and_then(|seats| seats.cores().first().copied().flatten());
     let users = Users {
         cores: reactors(placement),
-        depth: plan::storage_depth(config),
-        pages: config.pages,
+        depth: plan::storage_depth(&config.arguments.target),
+        pages: config.arguments.memory.pages.policy(),
         node: home.and_then(|core| topology.node_of(core)),
     };
     let mut of_cores: Vec<_> = (0..users.cores).map(|_| Vec::with_capacity(config.subsystems.len())).collect();

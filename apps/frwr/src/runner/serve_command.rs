@@ -1,87 +1,54 @@
-//! `frwr serve` as a person asks for it.
+//! `frwr serve` as a person asks for it: by its command line, or by a file.
 
 use super::{
-    arguments::{
-        CommonArguments, MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, address, check_address, range, transfer_bytes, whole,
-    },
     config_file,
-    device_arguments::{DeviceArguments, RdmaDeviceConfig, RegistrationKind},
-    error::RunError,
     namespaces::{NamespaceBacking, NamespaceConfig, SubsystemConfig},
-    plan::{connections, default_subsystem, entries},
+    plan::{RETURNING, connections, controllers, default_subsystem, discovery_controllers, entries},
     start::reactors,
 };
-use crate::address::Purpose;
-use clap::Args;
+use crate::{
+    Error,
+    address::Purpose,
+    options::{
+        BlockArguments, DeviceArguments, InvalidationArguments, Limit, MemoryArguments, OutputArguments, QUEUE_DEPTH,
+        RUNTIME, RegistrationKind, address, check_address, cores_of, few_bytes_with_unit, names,
+    },
+};
+use clap::{Args, Id};
 use core::{str::FromStr, time::Duration};
-use frwr_engine::provider::ConnectionParameters;
-use frwr_mempool::region::PagePolicy;
+use frwr_engine::ReceiveQueues;
 use frwr_nvmf::{
     controller::{
         ADMIN_QUEUE_ENTRIES, AllowedHosts, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_CORES, MAX_DATA_BLOCKS,
-        MAX_IN_CAPSULE_BYTES,
+        MAX_IN_CAPSULE_BYTES, TargetOptions,
     },
     storage::MAX_BLOCK_BYTES,
-    wire::{DISCOVERY_SUBSYSTEM, Nqn, NqnError, SGL_DESCRIPTOR_BYTES, SerialNumber},
+    wire::{DISCOVERY_SUBSYSTEM, Nqn, SGL_DESCRIPTOR_BYTES, SerialNumber},
 };
 use frwr_reactor::Placement;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::{net::SocketAddr, path::PathBuf};
 
-/// Hosts at the same time at most: each has receives, transfer slots and data buffers of its own.
-pub const MAX_HOSTS: u16 = 256;
+/// Each host has receives, transfer slots and data buffers of its own.
+const HOSTS: Limit = Limit::new("--hosts", 1, 256);
+/// More than a few I/O queues on each core share nothing but memory.
+const IO_QUEUES: Limit = Limit::new("--io-queues", 1, 16);
+const IN_CAPSULE: Limit = Limit::new("--in-capsule", 0, MAX_IN_CAPSULE_BYTES as u64);
+const DATA_BLOCKS: Limit = Limit::new("--data-blocks", 1, MAX_DATA_BLOCKS as u64);
+/// Twice what devices are known to have (32767 on ConnectX), and what one core can use.
+const SHARED_RECEIVES: Limit = Limit::new("--shared-receives", 1, 1 << 16);
+const MAX_SILENCE: Limit = Limit::new("--max-silence", 0, RUNTIME.most());
 
-/// Requests in flight of one host, unless it is said.
-pub(super) const DEFAULT_QUEUE_DEPTH: u32 = 128;
-/// Hosts at the same time, unless it is said.
-pub(super) const DEFAULT_HOSTS: u16 = 8;
-/// I/O queues of a host, unless it is said.
-pub(super) const DEFAULT_IO_QUEUES: u16 = 4;
-/// Data that may come with a command, unless it is said: a block.
-pub(super) const DEFAULT_IN_CAPSULE: u32 = 4096;
-/// Largest transfer of a command, unless it is said: what SPDK's target takes, and what its hosts do without splitting.
-pub(super) const DEFAULT_MAX_TRANSFER: u32 = 128 << 10;
-/// The same as people write it.
-const DEFAULT_MAX_TRANSFER_TEXT: &str = "128K";
-/// Seconds of silence behind which a host without keep alive is probed, unless it is said: long enough to cost nothing, and short enough
-/// that places of hosts that are gone come back before somebody looks for them by hand.
-pub(super) const DEFAULT_MAX_SILENCE: u64 = 300;
-/// I/O queues of a host at most: more than a few on each core share nothing but memory.
-pub(super) const MAX_SERVED_IO_QUEUES: u16 = 16;
-
-/// Receives of one shared queue: twice what devices are known to have (32767 on ConnectX), and what one core can use.
-const MAX_SHARED_RECEIVES: u32 = 1 << 16;
+/// The default of --max-transfer as people write it: what SPDK's target takes, and what its hosts do without splitting.
+const DEFAULT_MAX_TRANSFER: &str = "128K";
 
 /// What a file says instead.
-const INSTEAD_OF_CONFIG: [&str; 27] = [
-    "device",
-    "gid_index",
-    "ib_port",
-    "mtu",
-    "traffic_class",
-    "ack_timeout",
-    "inline_size",
-    "no_thread_domains",
-    "retry_count",
-    "rnr_retry_count",
-    "cores",
-    "listen",
-    "namespace",
-    "backing",
-    "pages",
-    "block_size",
-    "no_remote_invalidate",
-    "queue_depth",
-    "hosts",
-    "subsystem",
-    "allow_host",
-    "io_queues",
-    "in_capsule",
-    "data_blocks",
-    "shared_receives",
-    "max_transfer",
-    "max_silence",
-];
+fn instead_of_a_file() -> impl Iterator<Item = Id> {
+    let target = names::<TargetArguments>().filter(|name| name.as_str() != "runtime");
+    let others = names::<SubsystemArguments>().chain(names::<BlockArguments>()).chain(names::<MemoryArguments>());
+    target.chain(names::<DeviceArguments>()).chain(others).chain(names::<InvalidationArguments>())
+}
 
 /// The target's half of the job.
 #[derive(Clone, Debug, Args)]
@@ -92,7 +59,7 @@ const INSTEAD_OF_CONFIG: [&str; 27] = [
 pub struct ServeArguments {
     /// Everything of what follows in a file instead, and what has no option here: several namespaces, block devices, memory
     /// of a size; TOML, see docs/config.md.
-    #[arg(long, value_name = "FILE", conflicts_with_all = INSTEAD_OF_CONFIG)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = instead_of_a_file())]
     pub config: Option<PathBuf>,
     /// Prints what was understood, and ends.
     #[arg(long)]
@@ -100,9 +67,26 @@ pub struct ServeArguments {
     /// The device.
     #[command(flatten)]
     pub device: DeviceArguments,
-    /// Where to listen: an IP address of the device's network interface, and a port.
-    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config", value_parser = address)]
-    pub listen: Option<SocketAddr>,
+    /// The target.
+    #[command(flatten)]
+    pub target: TargetArguments,
+    /// What it offers.
+    #[command(flatten)]
+    pub subsystem: SubsystemArguments,
+    /// Its memory.
+    #[command(flatten)]
+    pub memory: MemoryArguments,
+    /// The keys of its hosts.
+    #[command(flatten)]
+    pub invalidation: InvalidationArguments,
+    /// What it tells.
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// What a command line offers; a file may have several.
+#[derive(Clone, Debug, Args)]
+pub struct SubsystemArguments {
     /// The file whose bytes the namespace holds. Read once into memory and never written, unless --backing says otherwise.
     #[arg(long, value_name = "FILE", required_unless_present = "config")]
     pub namespace: Option<PathBuf>,
@@ -110,39 +94,49 @@ pub struct ServeArguments {
     /// then write to.
     #[arg(long, value_name = "BACKING", value_enum, default_value_t = NamespaceBacking::Memory)]
     pub backing: NamespaceBacking,
-    /// What every run takes.
+    /// Its blocks.
     #[command(flatten)]
-    pub common: CommonArguments,
-    /// Requests in flight that a host may have at most.
-    #[arg(
-        long, value_name = "N", default_value_t = DEFAULT_QUEUE_DEPTH,
-        value_parser = whole::<u32>(1, MAX_QUEUE_DEPTH.into())
-    )]
-    pub queue_depth: u32,
-    /// Hosts at the same time; one that uses several subsystems counts for each. Beside these there is a place for one that comes back
-    /// before its former connection is gone, and the discovery service has places of its own, one for each host and one more.
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_HOSTS, value_parser = whole::<u16>(1, MAX_HOSTS.into()))]
-    pub hosts: u16,
+    pub block: BlockArguments,
     /// Name of the subsystem: `nqn.` and more. Default: one under a domain that nobody can own.
     #[arg(long, value_name = "NQN")]
     pub subsystem: Option<String>,
     /// A host that may connect, by the name that it gives, which nobody proves; may be given more than once. Default: every host.
     #[arg(long, value_name = "NQN")]
     pub allow_host: Vec<String>,
-    /// I/O queues of a host.
+}
+
+/// The target, whatever it offers.
+#[derive(Clone, Debug, PartialEq, Eq, Args, Deserialize, Serialize)]
+#[serde(default)]
+pub struct TargetArguments {
+    /// Where to listen: an IP address of the device's network interface, and a port.
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config", value_parser = address)]
+    #[serde(deserialize_with = "config_file::address_of")]
+    pub listen: Option<SocketAddr>,
+    /// Requests in flight that a host may have at most.
     #[arg(
-        long, value_name = "N", default_value_t = DEFAULT_IO_QUEUES,
-        value_parser = whole::<u16>(1, MAX_SERVED_IO_QUEUES.into())
+        long, value_name = "N", default_value_t = Self::default().queue_depth,
+        value_parser = QUEUE_DEPTH.parser::<u32>()
     )]
+    pub queue_depth: u32,
+    /// Hosts at the same time; one that uses several subsystems counts for each. Beside these there is a place for one that comes back
+    /// before its former connection is gone, and the discovery service has places of its own, one for each host and one more.
+    #[arg(long, value_name = "N", default_value_t = Self::default().hosts, value_parser = HOSTS.parser::<u16>())]
+    pub hosts: u16,
+    /// I/O queues of a host.
+    #[arg(long, value_name = "N", default_value_t = Self::default().io_queues, value_parser = IO_QUEUES.parser::<u16>())]
     pub io_queues: u16,
     /// Bytes of data that may come with a command, a multiple of 16; 0 for none.
     #[arg(
-        long, value_name = "BYTES", default_value_t = DEFAULT_IN_CAPSULE,
-        value_parser = whole::<u32>(0, MAX_IN_CAPSULE_BYTES.into())
+        long, value_name = "BYTES", default_value_t = Self::default().in_capsule,
+        value_parser = IN_CAPSULE.parser::<u32>()
     )]
     pub in_capsule: u32,
     /// Pieces of memory that a command may list; more than one travel in the capsule's data, 16 bytes each.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u8>(1, MAX_DATA_BLOCKS.into()))]
+    #[arg(
+        long, value_name = "N", default_value_t = Self::default().data_blocks,
+        value_parser = DATA_BLOCKS.parser::<u8>()
+    )]
     pub data_blocks: u8,
     /// Receives of a core that all its connections share, where the device has shared receive queues: memory for the
     /// commands that are admitted together, and one post for all of them. Hosts for whom none are left are refused. "off": each
@@ -151,29 +145,136 @@ pub struct ServeArguments {
     pub shared_receives: SharedReceives,
     /// Bytes of the largest transfer of a command, a power of two from 64K to 8M. Each data buffer has as many, and all of them some
     /// 200 MiB on each core, at 1M 330 MiB and at 8M 600 MiB: a line says how many there are.
-    #[arg(long, value_name = "BYTES", default_value = DEFAULT_MAX_TRANSFER_TEXT, value_parser = transfer_bytes)]
-    pub max_transfer: u32,
+    #[arg(long, value_name = "BYTES", default_value = DEFAULT_MAX_TRANSFER, value_parser = transfer_bytes)]
+    #[serde(deserialize_with = "config_file::bytes_of")]
+    pub max_transfer: u64,
     /// Seconds that a host which asked for no keep alive may be silent, until its device is asked whether it is there; one that answers
     /// stays. 0: for ever, so that hosts which vanish keep their places.
     #[arg(
-        long, value_name = "SECONDS", default_value_t = DEFAULT_MAX_SILENCE,
-        value_parser = whole::<u64>(0, MAX_RUNTIME_SECONDS)
+        long, value_name = "SECONDS", default_value_t = Self::default().max_silence,
+        value_parser = MAX_SILENCE.parser::<u64>()
     )]
     pub max_silence: u64,
     /// Ends after so many seconds. Default: at SIGINT or SIGTERM.
-    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>(0, MAX_RUNTIME_SECONDS))]
+    #[arg(long, value_name = "SECONDS", value_parser = RUNTIME.parser::<u64>())]
     pub runtime: Option<u64>,
 }
 
+impl Default for TargetArguments {
+    fn default() -> Self {
+        Self {
+            listen: None,
+            queue_depth: 128,
+            hosts: 8,
+            io_queues: 4,
+            // A block.
+            in_capsule: 4096,
+            data_blocks: 1,
+            shared_receives: SharedReceives(None),
+            max_transfer: transfer_bytes(DEFAULT_MAX_TRANSFER).unwrap_or_default(),
+            // Long enough to cost nothing, and short enough that places of hosts that are gone come back before somebody looks for them
+            // by hand.
+            max_silence: 300,
+            runtime: None,
+        }
+    }
+}
+
+impl TargetArguments {
+    /// Checks the numbers, each and together.
+    fn check(&self) -> Result<(), Error> {
+        let Self { hosts, io_queues, in_capsule, data_blocks, .. } = *self;
+        QUEUE_DEPTH.check(self.queue_depth)?;
+        RUNTIME.check_said(self.runtime)?;
+        self.listen.map_or(Ok(()), |listen| check_address("--listen", listen, Purpose::Listen))?;
+        HOSTS.check(hosts)?;
+        IO_QUEUES.check(io_queues)?;
+        let queues = connections(hosts, io_queues);
+        if queues > MAX_CONNECTIONS {
+            let text = format!(
+                "--io-queues is {io_queues} for each of {hosts} hosts: with their admin queues, those of a host that comes back, \
+                 and those of discovery and of who is not let in yet, {queues} queues, must be {MAX_CONNECTIONS} at most; lower \
+                 one of the two"
+            );
+            return Err(Error::usage("queues", text));
+        }
+        IN_CAPSULE.check(in_capsule)?;
+        if !in_capsule.is_multiple_of(16) {
+            let text = format!("--in-capsule is {in_capsule}: must be a multiple of 16; choose the next one");
+            return Err(Error::usage("in_capsule_bytes", text));
+        }
+        DATA_BLOCKS.check(data_blocks)?;
+        let wanted = u32::from(data_blocks) * SGL_DESCRIPTOR_BYTES as u32;
+        if data_blocks > 1 && wanted > in_capsule {
+            let text = format!(
+                "--data-blocks is {data_blocks}: their descriptors need {wanted} bytes of data in the capsule, which takes \
+                 {in_capsule}; raise that, or lower this"
+            );
+            return Err(Error::usage("data_blocks", text));
+        }
+        MAX_SILENCE.check(self.max_silence)?;
+        self.check_max_transfer()
+    }
+
+    /// Every block size that a namespace may have, and what one data block can describe.
+    fn check_max_transfer(&self) -> Result<(), Error> {
+        let (value, least, most) = (self.max_transfer, u64::from(MAX_BLOCK_BYTES), u64::from(MAX_BUFFER_BYTES));
+        if value.is_power_of_two() && (least..=most).contains(&value) {
+            return Ok(());
+        }
+        let remedy = "choose the next one, such as 128K or 1M";
+        let text = format!("--max-transfer is {value}: must be a power of two from {least} to {most}; {remedy}");
+        Err(Error::usage("max_transfer", text))
+    }
+
+    /// Checks that there are receives for all queues of one host, at least; the device's own limit is told when it is opened.
+    fn check_shared_receives(&self, placement: Option<&Placement>) -> Result<(), Error> {
+        let Some(value) = self.shared_receives.0 else { return Ok(()) };
+        SHARED_RECEIVES.check(value)?;
+        let cores = placement.map_or(1, reactors).max(1);
+        // The core that has the admin queue has as many I/O queues as any. Both are far below 2^16.
+        let (entries, io_queues) = (entries(self.queue_depth), usize::from(self.io_queues).div_ceil(cores) as u16);
+        let wanted = u32::from(ADMIN_QUEUE_ENTRIES) + u32::from(entries) * u32::from(io_queues);
+        if value >= wanted {
+            return Ok(());
+        }
+        let text = format!(
+            "--shared-receives is {value}: the queues that one host has on a core need {wanted}, {ADMIN_QUEUE_ENTRIES} for its \
+             admin queue and {entries} for each of {io_queues}; raise it, or lower the number of I/O queues or the queue depth"
+        );
+        Err(Error::usage("shared_receives", text))
+    }
+
+    /// The target that listens there.
+    fn options(&self, listen: SocketAddr) -> Result<TargetOptions, Error> {
+        // Not looked at where subsystems are given, as here.
+        let mut options = TargetOptions::new(listen, default_subsystem()?);
+        options.io_queues = self.io_queues;
+        options.in_capsule_bytes = self.in_capsule;
+        options.data_blocks = self.data_blocks;
+        if let SharedReceives(Some(entries)) = self.shared_receives {
+            options.receive_queues = ReceiveQueues::Shared { entries };
+        }
+        options.queue_entries = entries(self.queue_depth);
+        // Checked: 8 MiB at most.
+        options.buffer_bytes = self.max_transfer as u32;
+        options.controllers = controllers(self.hosts);
+        options.returning_controllers = RETURNING;
+        options.discovery_controllers = discovery_controllers(self.hosts);
+        options.max_silence = Duration::from_secs(self.max_silence);
+        Ok(options)
+    }
+}
+
 /// The value of `--shared-receives`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct SharedReceives(pub Option<u32>);
 
 impl FromStr for SharedReceives {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("must be off, or a whole number up to {MAX_SHARED_RECEIVES}");
+        let wrong = || format!("must be off, or a whole number up to {}", SHARED_RECEIVES.most());
         if text == "off" {
             Ok(Self(None))
         } else {
@@ -182,207 +283,117 @@ impl FromStr for SharedReceives {
     }
 }
 
-/// The arguments of `serve`, checked.
+/// A parser of the bytes of the largest transfer; which of them are too many, or no power of two, is known where they are used.
+fn transfer_bytes(text: &str) -> Result<u64, String> {
+    few_bytes_with_unit(text).map(u64::from).ok_or_else(|| {
+        format!("must be a power of two from {MAX_BLOCK_BYTES} to {MAX_BUFFER_BYTES} bytes, such as 128K or 1M")
+    })
+}
+
+impl SubsystemArguments {
+    /// What is offered.
+    fn config(&self) -> Result<SubsystemConfig, Error> {
+        let nqn = self.subsystem.as_deref().map_or_else(default_subsystem, |text| name("--subsystem", text))?;
+        check_subsystem(&nqn)?;
+        let allowed = self.allow_host.iter().map(|host| name("--allow-host", host));
+        let allowed = allowed.collect::<Result<Vec<_>, _>>()?;
+        let allowed_hosts = if allowed.is_empty() { AllowedHosts::Any } else { AllowedHosts::Listed(allowed) };
+        let block_bytes = self.block.block_size;
+        BlockArguments::check(block_bytes, MAX_BLOCK_BYTES)?;
+        // The command line requires it.
+        let namespace = self.namespace.clone().ok_or_else(Error::lost)?;
+        let namespaces = vec![NamespaceConfig::of_command_line(namespace, self.backing, block_bytes)];
+        Ok(SubsystemConfig { nqn, allowed_hosts, serial: None, namespaces })
+    }
+}
+
+/// The arguments of `serve`, or what its file says instead, checked.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
-    /// The device.
-    pub device: RdmaDeviceConfig,
-    /// What connections negotiate.
-    pub parameters: ConnectionParameters,
+    /// What was asked for, and what holds by default.
+    pub arguments: ServeArguments,
     /// Where to listen.
     pub listen: SocketAddr,
     /// What it offers, at least one subsystem with at least one namespace.
     pub subsystems: Vec<SubsystemConfig>,
     /// Where the reactors go; `None` lets the machine decide.
     pub placement: Option<Placement>,
-    /// Requests in flight of one host.
-    pub queue_depth: u32,
-    /// Hosts at the same time.
-    pub hosts: u16,
-    /// I/O queues of a host.
-    pub io_queues: u16,
-    /// Bytes of data that may come with a command; 0 for none.
-    pub in_capsule: u32,
-    /// Pieces of memory that a command may list.
-    pub data_blocks: u8,
-    /// Receives that the connections of a core share; `None` where each has its own.
-    pub shared_receives: Option<u32>,
-    /// Bytes of the largest transfer.
-    pub max_transfer: u32,
-    /// How long a host without keep alive may be silent until it is probed; zero for ever.
-    pub max_silence: Duration,
-    /// When it ends by itself.
-    pub runtime: Option<Duration>,
-    /// Machine-readable output.
-    pub json: bool,
-    /// Nothing is to be served: [`ServeConfig::describe`] is to be printed.
-    pub check_only: bool,
-    /// The target invalidates keys.
-    pub remote_invalidate: bool,
-    /// Kind of memory.
-    pub pages: PagePolicy,
-    /// Where it goes what is done with the keys of hosts.
-    pub trace_keys: Option<PathBuf>,
 }
 
 impl ServeConfig {
     /// Checks arguments.
     ///
     /// # Errors
-    /// [`RunError`] names limit, value and remedy.
-    pub fn new(arguments: ServeArguments) -> Result<Self, RunError> {
-        let ServeArguments { config, check_config, common, runtime, .. } = &arguments;
-        range("--runtime", runtime.unwrap_or(0), 0, MAX_RUNTIME_SECONDS)?;
-        if arguments.device.registration != RegistrationKind::Auto {
-            return Err(RunError::TargetRegistration);
+    /// [`Error`] names limit, value and remedy.
+    pub fn new(arguments: ServeArguments) -> Result<Self, Error> {
+        RUNTIME.check_said(arguments.target.runtime)?;
+        match arguments.config.clone() {
+            Some(path) => config_file::read(&path, arguments),
+            None => {
+                let subsystem = arguments.subsystem.config()?;
+                Self::checked(arguments, vec![subsystem])
+            }
         }
-        let (check_only, json, runtime) = (*check_config, common.json, runtime.map(Duration::from_secs));
-        let trace_keys = common.trace_keys.clone();
-        let config = match config {
-            Some(path) => config_file::read(path)?,
-            None => Self::of_command_line(arguments)?,
-        };
-        Ok(Self { json, check_only, trace_keys, runtime: runtime.or(config.runtime), ..config })
     }
 
-    fn of_command_line(arguments: ServeArguments) -> Result<Self, RunError> {
-        let nqn = arguments.subsystem.as_deref().map_or_else(default_subsystem, |text| name("--subsystem", text))?;
-        check_subsystem(&nqn)?;
-        let allowed = arguments.allow_host.iter().map(|host| name("--allow-host", host));
-        let allowed = allowed.collect::<Result<Vec<_>, _>>()?;
-        let allowed_hosts = if allowed.is_empty() { AllowedHosts::Any } else { AllowedHosts::Listed(allowed) };
-        let ServeArguments { io_queues, in_capsule, data_blocks, backing, max_transfer, max_silence, .. } = arguments;
-        let SharedReceives(shared_receives) = arguments.shared_receives;
-        let ServeArguments { device, listen, namespace, common, queue_depth, hosts, .. } = arguments;
-        common.check(MAX_BLOCK_BYTES)?;
-        // The command line requires both.
-        let (listen, namespace) = listen.zip(namespace).ok_or(RunError::Lost)?;
-        range("--queue-depth", queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
-        check_queues(hosts, io_queues, in_capsule, data_blocks)?;
+    /// The same of what a file says.
+    pub(super) fn checked(mut arguments: ServeArguments, subsystems: Vec<SubsystemConfig>) -> Result<Self, Error> {
+        let ServeArguments { device, target, .. } = &arguments;
+        if device.registration != RegistrationKind::Auto {
+            let text = "--registration: a target opens no memory to its hosts, so there is nothing that it would register by \
+                        windows or by lists; leave it out, it is for load";
+            return Err(Error::usage("target_registration", text));
+        }
+        target.check()?;
         let placement = device.placement(MAX_CORES.into())?;
-        check_shared_receives(shared_receives, queue_depth, io_queues, placement.as_ref())?;
-        check_max_transfer(max_transfer.into())?;
-        range("--max-silence", max_silence, 0, MAX_RUNTIME_SECONDS)?;
-        check_address("--listen", listen, Purpose::Listen)?;
-        Ok(Self {
-            parameters: device.parameters()?,
-            placement,
-            device: device.device()?,
-            listen,
-            subsystems: vec![SubsystemConfig {
-                nqn,
-                allowed_hosts,
-                serial: None,
-                namespaces: vec![NamespaceConfig::of_command_line(namespace, backing, common.block_size)],
-            }],
-            queue_depth,
-            hosts,
-            io_queues,
-            in_capsule,
-            data_blocks,
-            shared_receives,
-            max_transfer,
-            max_silence: Duration::from_secs(max_silence),
-            runtime: None,
-            json: false,
-            check_only: false,
-            remote_invalidate: !common.no_remote_invalidate,
-            pages: common.pages.policy(),
-            trace_keys: None,
-        })
+        target.check_shared_receives(placement.as_ref())?;
+        device.check()?;
+        // Both the command line and the file require it.
+        let listen = target.listen.ok_or_else(Error::lost)?;
+        arguments.device.cores = placement.as_ref().map(cores_of);
+        Ok(Self { listen, subsystems, placement, arguments })
+    }
+
+    /// The target on so many cores.
+    pub(super) fn options(&self, cores: usize) -> Result<TargetOptions, Error> {
+        let ServeArguments { device, target, invalidation, .. } = &self.arguments;
+        let mut options = target.options(self.listen)?;
+        options.remote_invalidation = invalidation.remote_invalidate;
+        options.parameters = device.parameters();
+        // At most MAX_CORES.
+        options.cores = cores as u16;
+        Ok(options)
     }
 
     /// What was understood, as JSON; names as in the file.
     #[must_use]
     pub fn describe(&self) -> Value {
-        let subsystems: Vec<_> = self.subsystems.iter().map(subsystem_json).collect();
-        json!({
-            "device": self.device.device,
-            "ib_port": self.device.port,
-            "gid_index": self.device.gid_index,
-            "mtu": self.device.mtu,
-            "traffic_class": self.device.traffic_class,
-            "ack_timeout": self.device.ack_timeout,
-            "inline_size": self.device.inline_size,
-            "thread_domains": self.device.thread_domains,
-            "retry_count": self.parameters.retry_count,
-            "rnr_retry_count": self.parameters.rnr_retry_count,
-            "listen": self.listen.to_string(),
-            "cores": self.placement.as_ref().map(|placement| match placement {
-                Placement::Cores(cores) => cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
-                Placement::Unpinned { reactors: reactors @ 2.. } => format!("unpinned:{reactors}"),
-                Placement::Spread { .. } | Placement::Unpinned { .. } => "unpinned".to_owned(),
-            }),
-            "queue_depth": self.queue_depth,
-            "hosts": self.hosts,
-            "io_queues": self.io_queues,
-            "in_capsule": self.in_capsule,
-            "data_blocks": self.data_blocks,
-            "shared_receives": self.shared_receives,
-            "max_transfer": self.max_transfer,
-            "max_silence": self.max_silence.as_secs(),
-            "remote_invalidate": self.remote_invalidate,
-            "runtime": self.runtime.map(|runtime| runtime.as_secs()),
-            "subsystem": subsystems,
-        })
+        #[derive(Serialize)]
+        struct Understood<'a> {
+            #[serde(flatten)]
+            device: &'a DeviceArguments,
+            #[serde(flatten)]
+            target: &'a TargetArguments,
+            #[serde(flatten)]
+            memory: &'a MemoryArguments,
+            #[serde(flatten)]
+            invalidation: &'a InvalidationArguments,
+            subsystem: Vec<Value>,
+        }
+        let ServeArguments { device, target, memory, invalidation, .. } = &self.arguments;
+        let subsystem = self.subsystems.iter().map(subsystem_json).collect();
+        // Names and numbers: there is nothing that JSON has not.
+        serde_json::to_value(Understood { device, target, memory, invalidation, subsystem }).unwrap_or_default()
     }
-}
-
-/// What of hosts, queues and capsules has limits, each and together.
-pub(super) fn check_queues(hosts: u16, io_queues: u16, in_capsule: u32, data_blocks: u8) -> Result<(), RunError> {
-    range("--hosts", hosts.into(), 1, MAX_HOSTS.into())?;
-    range("--io-queues", io_queues.into(), 1, MAX_SERVED_IO_QUEUES.into())?;
-    let queues = connections(hosts, io_queues);
-    if queues > MAX_CONNECTIONS {
-        return Err(RunError::Queues { io_queues, hosts, queues });
-    }
-    range("--in-capsule", in_capsule.into(), 0, MAX_IN_CAPSULE_BYTES.into())?;
-    if !in_capsule.is_multiple_of(16) {
-        return Err(RunError::InCapsuleBytes { value: in_capsule });
-    }
-    range("--data-blocks", data_blocks.into(), 1, MAX_DATA_BLOCKS.into())?;
-    let wanted = u32::from(data_blocks) * SGL_DESCRIPTOR_BYTES as u32;
-    if data_blocks > 1 && wanted > in_capsule {
-        return Err(RunError::DataBlocks { value: data_blocks, wanted, in_capsule });
-    }
-    Ok(())
-}
-
-/// All queues of one host, at least; the device's own limit is told when it is opened.
-pub(super) fn check_shared_receives(
-    shared: Option<u32>,
-    queue_depth: u32,
-    io_queues: u16,
-    placement: Option<&Placement>,
-) -> Result<(), RunError> {
-    let Some(value) = shared else { return Ok(()) };
-    range("--shared-receives", value.into(), 1, MAX_SHARED_RECEIVES.into())?;
-    let cores = placement.map_or(1, reactors);
-    // The core that has the admin queue has as many I/O queues as any. Both are far below 2^16.
-    let (entries, io_queues) = (entries(queue_depth), usize::from(io_queues).div_ceil(cores.max(1)) as u16);
-    let wanted = u32::from(ADMIN_QUEUE_ENTRIES) + u32::from(entries) * u32::from(io_queues);
-    if value < wanted {
-        return Err(RunError::SharedReceives { value, wanted, admin: ADMIN_QUEUE_ENTRIES, entries, io_queues });
-    }
-    Ok(())
-}
-
-/// Every block size that a namespace may have, and what one data block can describe.
-pub(super) fn check_max_transfer(value: u64) -> Result<(), RunError> {
-    let (least, most) = (MAX_BLOCK_BYTES, MAX_BUFFER_BYTES);
-    if !value.is_power_of_two() || !(u64::from(least)..=most.into()).contains(&value) {
-        return Err(RunError::MaxTransfer { value, least, most });
-    }
-    Ok(())
 }
 
 /// One that is not the discovery service's, which each target has beside its subsystems.
-pub(super) fn check_subsystem(nqn: &Nqn) -> Result<(), RunError> {
+pub(super) fn check_subsystem(nqn: &Nqn) -> Result<(), Error> {
     if nqn.as_str() != DISCOVERY_SUBSYSTEM {
         return Ok(());
     }
-    let reason = "the discovery service, which is there anyway, has this name; choose another".to_owned();
-    Err(RunError::Nqn { flag: "--subsystem", value: nqn.as_str().to_owned(), reason })
+    let reason = "the discovery service, which is there anyway, has this name; choose another";
+    Err(Error::usage("nqn", format!("--subsystem is {:?}: {reason}", nqn.as_str())))
 }
 
 fn subsystem_json(subsystem: &SubsystemConfig) -> Value {
@@ -398,7 +409,6 @@ fn subsystem_json(subsystem: &SubsystemConfig) -> Value {
     })
 }
 
-fn name(flag: &'static str, text: &str) -> Result<Nqn, RunError> {
-    let refused = |error: NqnError| RunError::Nqn { flag, value: text.to_owned(), reason: error.to_string() };
-    Nqn::new(text).map_err(refused)
+fn name(flag: &'static str, text: &str) -> Result<Nqn, Error> {
+    Nqn::new(text).map_err(|reason| Error::usage("nqn", format!("{flag} is {text:?}: {reason}")))
 }

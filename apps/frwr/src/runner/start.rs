@@ -2,7 +2,6 @@
 
 use super::{
     cores::{Core, Message},
-    error::{RunError, SetupError},
     host_side::{HostPlan, HostPoller, HostSide},
     host_team::Team,
     main_loop::Threads,
@@ -10,7 +9,7 @@ use super::{
     start_watch::launch_watched,
     target_side::{TargetPlan, TargetSide},
 };
-use crate::signals::Asked;
+use crate::{Error, signals::Asked};
 use frwr_engine::{
     CoreLink, Engine, EngineOptions, TraceRecord,
     control::Control,
@@ -40,10 +39,11 @@ pub(crate) fn open<D: Device>(
     control: &mut Control<D>,
     options: &EngineOptions,
     capabilities: &Capabilities,
-) -> Result<(D::Port, CoreLink), RunError> {
-    let (send, receive) = Engine::<D::Port>::completion_entries(options, capabilities)
-        .map_err(|error| RunError::from_setup(CoreIndex(0), error.into()))?;
-    Ok(control.open_core(send, receive)?)
+) -> Result<(D::Port, CoreLink), Error> {
+    let (send, receive) =
+        Engine::<D::Port>::completion_entries(options, capabilities).map_err(|error| Error::of_core(0, error))?;
+    let opened = control.open_core(send, receive);
+    opened.map_err(|error| Error::no_room("port", format!("the device opened no port: {error}")))
 }
 
 /// Starts the reactors: the first build the targets, the last the hosts; where there are too few for all, some build both.
@@ -55,7 +55,7 @@ pub(super) fn launch<T, H>(
     progress: &Progress,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<Threads<T, H>, RunError>
+) -> Result<Threads<T, H>, Error>
 where
     T: Port + Send + 'static,
     H: Port + Send + 'static,
@@ -129,26 +129,26 @@ fn build<T: Port, H: Port>(
     outbox: Outbox<Message>,
     target: Option<(Beginning<T, TargetPlan>, Progress)>,
     host: Option<(Beginning<H, HostPlan>, Progress, Team)>,
-) -> Result<Reactor<Core<T, H>>, SetupError> {
+) -> Result<Reactor<Core<T, H>>, Error> {
     let node = seat.node();
     let target = target.map(|(Beginning { port, link, plan, keys }, progress)| {
         let mut side = TargetSide::new(port, link, plan, node, progress)?;
         if let Some(records) = keys {
             side.trace_keys(records);
         }
-        Ok::<_, SetupError>(side)
+        Ok::<_, Error>(side)
     });
     let host = host.map(|(Beginning { port, link, plan, keys }, progress, team)| {
         let mut side = HostSide::new(port, link, plan, node, progress, team)?;
         if let Some(records) = keys {
             side.trace_keys(records);
         }
-        Ok::<_, SetupError>(side)
+        Ok::<_, Error>(side)
     });
     let (target, host) = (target.transpose()?, host.transpose()?);
     let (has_target, has_host) = (target.is_some(), host.is_some());
     let mut reactor = seat.reactor(Core { target, host, outbox });
-    let failed = |error: PollerError| SetupError::Poller(error.to_string());
+    let failed = |error: PollerError| Error::setup(format!("no poller: {error}"));
     if has_target {
         reactor.add("target", Schedule::Busy, TargetPoller).map_err(failed)?;
     }

@@ -1,10 +1,7 @@
 //! The main thread while the cores are set up: that takes seconds where much memory is pinned, and for ever where a core stands still.
 
-use super::{
-    error::{RunError, SetupError},
-    watchdog::{Standing, Verdict, Watchdog},
-};
-use crate::signals::Asked;
+use super::watchdog::{Standing, Verdict, Watchdog, left_standing};
+use crate::{Error, signals::Asked};
 use core::{ops::ControlFlow, time::Duration};
 use frwr_reactor::{Clock, Context, CoreIndex, LaunchError, Outbox, Pulse, Reactor, Reactors, Running, Seat};
 
@@ -12,17 +9,17 @@ use frwr_reactor::{Clock, Context, CoreIndex, LaunchError, Outbox, Pulse, Reacto
 /// end those are waited for as long as for any core that stands still.
 ///
 /// # Errors
-/// As [`Reactors::launch`]; [`RunError::Standing`] where cores are left behind, with all that they hold.
+/// As [`Reactors::launch`]; one that says so where cores are left behind, with all that they hold.
 pub(crate) fn launch_watched<M, C, I>(
     reactors: Reactors<M>,
     prepare: impl FnMut(CoreIndex) -> I,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<Running<M, C>, RunError>
+) -> Result<Running<M, C>, Error>
 where
     M: Send + 'static,
     C: Context<Message = M> + Send + 'static,
-    I: FnOnce(Seat<M>, Outbox<M>) -> Result<Reactor<C>, SetupError> + Send + 'static,
+    I: FnOnce(Seat<M>, Outbox<M>) -> Result<Reactor<C>, Error> + Send + 'static,
 {
     let clock = Clock::system();
     let began = clock.now();
@@ -30,7 +27,7 @@ where
     let launched =
         reactors.launch_watched(prepare, |pulses| start.look(clock.now().saturating_sub(began), pulses, asked, say));
     match launched {
-        Err(LaunchError::GivenUp) => Err(RunError::Standing { cores: start.given_up }),
+        Err(LaunchError::GivenUp) => Err(left_standing(&start.given_up)),
         Err(error) => Err(error.into()),
         Ok(running) => {
             if start.watchdog.sees_standstill() {

@@ -2,12 +2,12 @@
 
 use super::{
     cores::{Core, Message},
-    error::SetupError,
     namespaces::{NamespacePlan, SubsystemPlan},
     present::TargetSnapshot,
     progress::{Asks, Doing, IoCounters, Progress},
     report::MemoryReport,
 };
+use crate::Error;
 use core::mem;
 use frwr_engine::{
     CoreLink, Engine, Statistics, TraceRecord,
@@ -76,7 +76,7 @@ impl<P: Port> TargetSide<P> {
         plan: TargetPlan,
         node: Option<u32>,
         progress: Progress,
-    ) -> Result<Self, SetupError> {
+    ) -> Result<Self, Error> {
         let engine_options = plan.options.engine();
         let namespace_bytes: usize = plan.namespaces().map(memory_bytes).sum();
         let buffer_bytes = plan.options.usual_buffer_memory_bytes();
@@ -94,7 +94,7 @@ impl<P: Port> TargetSide<P> {
         }
         let mut target = Target::with_subsystems(engine, subsystems, buffers, plan.options)?;
         // Control's lane is empty: it takes the first messages.
-        target.listen().map_err(|error| SetupError::Namespace(error.to_string()))?;
+        target.listen().map_err(Error::setup)?;
         let memory_report = MemoryReport::of(&region);
         Ok(Self {
             target,
@@ -248,7 +248,7 @@ fn buffer_alignment(namespace: &NamespacePlan) -> usize {
     }
 }
 
-fn storage(namespace: NamespacePlan, depth: usize, region: &mut Region) -> Result<AnyStorage, SetupError> {
+fn storage(namespace: NamespacePlan, depth: usize, region: &mut Region) -> Result<AnyStorage, Error> {
     let (medium, geometry, read_only) = match namespace {
         NamespacePlan::Open { storage, .. } => return Ok(storage),
         NamespacePlan::Shared { medium, geometry, read_only } => (medium, geometry, read_only),
@@ -257,17 +257,17 @@ fn storage(namespace: NamespacePlan, depth: usize, region: &mut Region) -> Resul
         }
     };
     let storage = MemoryStorage::new(medium, geometry.block_bytes(), depth);
-    let storage = storage.map_err(|error| SetupError::Namespace(error.to_string()))?;
+    let storage = storage.map_err(Error::setup)?;
     Ok(AnyStorage::Memory(if read_only { storage.read_only() } else { storage }))
 }
 
 /// The memory of a namespace, with what it holds at first.
-fn filled(region: &mut Region, geometry: Geometry, content: Option<&[u8]>) -> Result<DeviceMemory, SetupError> {
+fn filled(region: &mut Region, geometry: Geometry, content: Option<&[u8]>) -> Result<DeviceMemory, Error> {
     // Sizes are bounded far below 2^64.
     let bytes = geometry.blocks() as usize * geometry.block_bytes() as usize;
     let medium = region.carve(bytes, PAGE)?.into_device_memory();
     if let Some(content) = content {
-        medium.write(0, content).map_err(|error| SetupError::Namespace(error.to_string()))?;
+        medium.write(0, content).map_err(Error::setup)?;
     }
     Ok(medium)
 }
@@ -278,13 +278,13 @@ pub(super) fn shared(
     content: Option<&[u8]>,
     pages: PagePolicy,
     node: Option<u32>,
-) -> Result<DeviceMemory, SetupError> {
+) -> Result<DeviceMemory, Error> {
     let bytes = geometry.blocks() as usize * geometry.block_bytes() as usize;
     filled(&mut map(bytes.next_multiple_of(PAGE) + SLACK, pages, node)?, geometry, content)
 }
 
 /// A region on the core's node, of the wanted kind.
-pub(crate) fn map(bytes: usize, pages: PagePolicy, node: Option<u32>) -> Result<Region, SetupError> {
+pub(crate) fn map(bytes: usize, pages: PagePolicy, node: Option<u32>) -> Result<Region, Error> {
     let options = RegionOptions::new(bytes).pages(pages);
     Ok(Region::map(&match node {
         Some(node) => options.node(node),

@@ -1,8 +1,11 @@
 //! Files of what happens on the cores, event by event, drained off them by the main thread: `--trace`, every post and completion
 //! of the host's port as a line of text, and `--trace-keys`, every key's life as lines of JSON.
 
-use super::{error::RunError, key_line};
-use crate::result_file::{ResultFile, ResultStream, lead_to_one};
+use super::key_line;
+use crate::{
+    Error,
+    result_file::{ResultFile, ResultStream, lead_to_one},
+};
 use core::time::Duration;
 use frwr_engine::{
     TraceRecord,
@@ -62,17 +65,20 @@ pub(crate) fn check_path(
     flag: &'static str,
     trace: Option<&Path>,
     others: &[(&'static str, Option<&Path>)],
-) -> Result<(), RunError> {
+) -> Result<(), Error> {
     let Some(path) = trace else { return Ok(()) };
     match others.iter().find(|(_, other)| other.is_some_and(|other| lead_to_one(path, other))) {
-        Some((other, _)) => Err(RunError::TraceFile { flag, path: path.to_owned(), other }),
+        Some((other, _)) => {
+            let text = format!("{flag} is {path:?}, and so is {other}, which it would overwrite; name another file");
+            Err(Error::usage("trace_file", text))
+        }
         None => Ok(()),
     }
 }
 
 impl Trace {
     /// Of a port: looks at the file; `taps` has the port's tap.
-    pub(super) fn of_port(path: &Path, taps: &Taps, port: PortId) -> Result<Option<Self>, RunError> {
+    pub(super) fn of_port(path: &Path, taps: &Taps, port: PortId) -> Result<Option<Self>, Error> {
         let file = Lines::new(OF_PORT, path)?;
         Ok(taps.take(port).map(|tap| Self {
             file,
@@ -84,7 +90,7 @@ impl Trace {
     }
 
     /// Of the keys of cores, which [`Trace::follow`] adds: looks at the file.
-    pub(crate) fn of_keys(path: &Path) -> Result<Self, RunError> {
+    pub(crate) fn of_keys(path: &Path) -> Result<Self, Error> {
         Ok(Self {
             file: Lines::new(OF_KEYS, path)?,
             source: Source::Keys(Vec::new()),
@@ -117,7 +123,7 @@ impl Trace {
     }
 
     /// Writes what has come since. Returns how many records.
-    pub(crate) fn drain(&mut self) -> Result<u32, RunError> {
+    pub(crate) fn drain(&mut self) -> Result<u32, Error> {
         let Self { file, source, .. } = self;
         let mut count = 0;
         match source {
@@ -148,7 +154,7 @@ impl Trace {
 
     /// The cores have ended: writes the rest of them. Their engines have counted `lost` records that found no room
     /// (`Statistics::trace_records_dropped`); a port counts its own.
-    pub(crate) fn ended(&mut self, lost: u64) -> Result<(), RunError> {
+    pub(crate) fn ended(&mut self, lost: u64) -> Result<(), Error> {
         while self.drain()? > 0 {}
         match &mut self.source {
             Source::Port(tap) => self.lost = tap.counters().dropped_records,
@@ -161,7 +167,7 @@ impl Trace {
     }
 
     /// Says in the file how many records found no room.
-    fn finish(mut self) -> Result<(), RunError> {
+    fn finish(mut self) -> Result<(), Error> {
         let (lost, is_keys) = (self.lost, matches!(self.source, Source::Keys(_)));
         self.file.write(|out| {
             if is_keys {
@@ -175,7 +181,7 @@ impl Trace {
 }
 
 /// Ends the files of traces whose cores have all ended ([`Trace::ended`]); `say` is told of keys' records that were lost.
-pub(crate) fn finish(traces: impl IntoIterator<Item = Trace>, say: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+pub(crate) fn finish(traces: impl IntoIterator<Item = Trace>, say: &mut dyn FnMut(&str)) -> Result<(), Error> {
     for trace in traces {
         let (is_keys, lost) = (matches!(trace.source, Source::Keys(_)), trace.lost);
         trace.finish()?;
@@ -211,12 +217,12 @@ struct Lines {
 }
 
 impl Lines {
-    fn new(flag: &'static str, path: &Path) -> Result<Self, RunError> {
-        let file = ResultFile::open(path).map_err(|source| RunError::Trace { flag, path: path.to_owned(), source })?;
+    fn new(flag: &'static str, path: &Path) -> Result<Self, Error> {
+        let file = ResultFile::open(path).map_err(|source| unwritable(flag, path, &source))?;
         Ok(Self { flag, path: path.to_owned(), waiting: Some(file), out: None, line: Vec::new() })
     }
 
-    fn write(&mut self, line: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> Result<(), RunError> {
+    fn write(&mut self, line: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> Result<(), Error> {
         self.line.clear();
         let written = self.begun().and_then(|()| {
             line(&mut self.line)?;
@@ -236,16 +242,21 @@ impl Lines {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<(), RunError> {
+    fn finish(mut self) -> Result<(), Error> {
         let flushed = self.out.as_mut().map_or(Ok(()), ResultStream::flush);
         flushed.map_err(|source| self.give_up(source))
     }
 
     /// What was written stays nowhere.
-    fn give_up(&mut self, source: io::Error) -> RunError {
+    fn give_up(&mut self, source: io::Error) -> Error {
         if let Some(out) = self.out.take() {
             out.give_up();
         }
-        RunError::Trace { flag: self.flag, path: self.path.clone(), source }
+        unwritable(self.flag, &self.path, &source)
     }
+}
+
+fn unwritable(flag: &str, path: &Path, source: &io::Error) -> Error {
+    let remedy = "name a file in a writable folder with room for it";
+    Error::failed("trace_file", format!("{flag}: {path:?} cannot be written ({source}); {remedy}"))
 }

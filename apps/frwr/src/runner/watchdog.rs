@@ -1,5 +1,6 @@
 //! Whether the cores go on: what the main thread says of one that stands still, and when it waits for such a core no longer.
 
+use crate::Error;
 use core::{fmt, time::Duration};
 use frwr_reactor::{CoreIndex, CpuId, Pulse, Turn};
 use std::fs;
@@ -21,7 +22,7 @@ const GIVEN_UP_AFTER: Duration = super::main_loop::GRACE;
 
 /// A core that stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub(crate) struct Standing {
     core: CoreIndex,
     cpu: Option<CpuId>,
     turn: Turn,
@@ -34,6 +35,16 @@ impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} did not end: {}", Place(self.core, self.cpu), self.what())
     }
+}
+
+/// Cores that never poll again, which nobody waits for any longer.
+pub(crate) fn left_standing(cores: &[Standing]) -> Error {
+    let cores: Vec<_> = cores.iter().map(ToString::to_string).collect();
+    Error::standing(format!(
+        "{}; what it had in hand is lost, and there is no report; if it happens again, look at its thread while it stands \
+         (gdb -p, /proc/PID/task/TID/stack)",
+        cores.join("; ")
+    ))
 }
 
 /// Where a reactor is, for people.

@@ -1,6 +1,7 @@
 //! A file through `serve` and `load`, both in this process.
 
 use clap::Parser as _;
+use frwr::report::Report as _;
 use frwr::runner::{LoadConfig, ServeConfig, load, serve};
 use frwr::{CommandLine, Task};
 use frwr_engine::provider::verbs::VerbsDevice;

@@ -1,0 +1,241 @@
+//! Which RDMA device a program uses, and how.
+
+use super::Limit;
+use crate::Error;
+use clap::{ArgAction, Args, ValueEnum};
+use frwr_engine::provider::ConnectionParameters;
+use frwr_reactor::{CoreList, CoreListError, CpuId, Placement};
+use serde::{Deserialize, Serialize};
+
+/// Path MTUs of InfiniBand and RoCE, in bytes (IBTA 1.4, table 45).
+const MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
+const GID_INDEX: Limit = Limit::new("--gid-index", 0, u8::MAX as u64);
+const IB_PORT: Limit = Limit::new("--ib-port", 1, u8::MAX as u64);
+const TRAFFIC_CLASS: Limit = Limit::new("--traffic-class", 0, u8::MAX as u64);
+/// Local ACK Timeout: five bits.
+const ACK_TIMEOUT: Limit = Limit::new("--ack-timeout", 0, 31);
+/// Inline data that is asked for: work requests of the devices that are known end below that.
+const INLINE_SIZE: Limit = Limit::new("--inline-size", 0, 1024);
+/// Three bits.
+const RETRY_COUNT: Limit = Limit::new("--retry-count", 0, 7);
+/// Three bits.
+const RNR_RETRY_COUNT: Limit = Limit::new("--rnr-retry-count", 0, 7);
+
+/// Arguments of an RDMA device.
+#[derive(Clone, Debug, PartialEq, Eq, Args, Deserialize, Serialize)]
+#[serde(default)]
+pub struct DeviceArguments {
+    /// RDMA device, such as rxe0 or mlx5_0; `frwr check` lists them.
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// Index in the port's table of GIDs. Default: the first of RoCE v2 with an IPv4 address, if there is one.
+    #[arg(long, value_name = "N", value_parser = GID_INDEX.parser::<u8>())]
+    pub gid_index: Option<u8>,
+    /// Port of the device.
+    #[arg(long, value_name = "N", default_value_t = Self::default().ib_port, value_parser = IB_PORT.parser::<u8>())]
+    pub ib_port: u8,
+    /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096, the same for `serve` and `load`. Default: the port's.
+    #[arg(long, value_name = "BYTES", value_parser = mtu)]
+    pub mtu: Option<u32>,
+    /// Traffic class of what is sent (RoCE v2: the IP header's DSCP and ECN).
+    #[arg(long, value_name = "N", value_parser = TRAFFIC_CLASS.parser::<u8>())]
+    pub traffic_class: Option<u8>,
+    /// Time until a packet without an acknowledgement is sent again: 4.096 us times 2 to the power of N; 0 is for ever.
+    #[arg(long, value_name = "N", value_parser = ACK_TIMEOUT.parser::<u8>())]
+    pub ack_timeout: Option<u8>,
+    /// Messages and RDMA WRITEs of up to so many bytes are copied into their work request, so that the device need not fetch them; 0
+    /// for none. Default: 64, on soft RoCE 0; at most what the device has room for.
+    #[arg(long, value_name = "BYTES", value_parser = INLINE_SIZE.parser::<u32>())]
+    pub inline_size: Option<u32>,
+    /// Let the device's library choose which registers queue pairs ring, and lock them. Default on ConnectX: a thread domain (ibv_alloc_td)
+    /// for each core, whose queue pairs ring a register that no other core rings, without locks (never run on hardware).
+    #[arg(long = "no-thread-domains", action = ArgAction::SetFalse)]
+    pub thread_domains: bool,
+    /// How often a packet without an acknowledgement is sent again, 0 to 7.
+    #[arg(
+        long, value_name = "N", default_value_t = Self::default().retry_count,
+        value_parser = RETRY_COUNT.parser::<u8>()
+    )]
+    pub retry_count: u8,
+    /// How often a message that met no receive is sent again, 0 to 7; 7 is for ever.
+    #[arg(
+        long, value_name = "N", default_value_t = Self::default().rnr_retry_count,
+        value_parser = RNR_RETRY_COUNT.parser::<u8>()
+    )]
+    pub rnr_retry_count: u8,
+    /// What memory is opened by: windows, lists (ConnectX, feature mlx5, never run on hardware), or auto for lists where the
+    /// device has them with keys that rotate, else windows.
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    #[serde(skip)]
+    pub registration: RegistrationKind,
+    /// Cores of the reactors, such as 1 or 0,2-3, or `unpinned`, or `unpinned:N` for N of them; queues are spread over them.
+    /// Default: the first physical core for `serve` and the second, if there is one, for `load`, so that both on one machine
+    /// do not share one.
+    #[arg(long, value_name = "CORES")]
+    pub cores: Option<String>,
+}
+
+impl Default for DeviceArguments {
+    fn default() -> Self {
+        let ConnectionParameters { retry_count, rnr_retry_count, .. } = ConnectionParameters::default();
+        Self {
+            device: None,
+            gid_index: None,
+            ib_port: 1,
+            mtu: None,
+            traffic_class: None,
+            ack_timeout: None,
+            inline_size: None,
+            thread_domains: true,
+            retry_count,
+            rnr_retry_count,
+            registration: RegistrationKind::Auto,
+            cores: None,
+        }
+    }
+}
+
+/// What memory is opened to peers by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum RegistrationKind {
+    /// Lists where the device has them with keys that rotate, else windows.
+    #[default]
+    Auto,
+    /// Type 2 windows.
+    Windows,
+    /// Indirect keys of mlx5.
+    Lists,
+}
+
+impl DeviceArguments {
+    /// The device's name. Required by `load`, and by `serve` without --config.
+    pub(crate) fn name(&self) -> &str {
+        self.device.as_deref().unwrap_or_default()
+    }
+
+    /// It is the software NIC, or what would be one of its profiles.
+    pub(crate) fn is_soft(&self) -> bool {
+        self.name() == "soft" || self.name().starts_with("soft:")
+    }
+
+    /// Checks that there is a device, and the numbers.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.name().is_empty() || self.is_soft() {
+            let text = format!(
+                "--device is {:?}: the software NIC lives inside one process; name an RDMA device (`frwr check` lists \
+                 them), or run `frwr FILE` without serve or load",
+                self.name()
+            );
+            return Err(Error::usage("soft_device", text));
+        }
+        IB_PORT.check(self.ib_port)?;
+        ACK_TIMEOUT.check_said(self.ack_timeout)?;
+        INLINE_SIZE.check_said(self.inline_size)?;
+        if let Some(value) = self.mtu.filter(|mtu| !MTUS.contains(mtu)) {
+            let text = format!("--mtu is {value}: must be 256, 512, 1024, 2048 or 4096; leave it out for the port's");
+            return Err(Error::usage("mtu", text));
+        }
+        self.check_retries()
+    }
+
+    /// Checks what holds on any device.
+    pub(crate) fn check_retries(&self) -> Result<(), Error> {
+        RETRY_COUNT.check(self.retry_count)?;
+        RNR_RETRY_COUNT.check(self.rnr_retry_count)
+    }
+
+    /// The first option that is said of an RDMA device's port.
+    pub(crate) fn of_port(&self) -> Option<&'static str> {
+        let said = [
+            ("--gid-index", self.gid_index.is_some()),
+            ("--ib-port", self.ib_port != Self::default().ib_port),
+            ("--mtu", self.mtu.is_some()),
+            ("--traffic-class", self.traffic_class.is_some()),
+            ("--ack-timeout", self.ack_timeout.is_some()),
+            ("--inline-size", self.inline_size.is_some()),
+            ("--no-thread-domains", !self.thread_domains),
+        ];
+        said.into_iter().find_map(|(option, is_said)| is_said.then_some(option))
+    }
+
+    /// What its connections negotiate.
+    pub(crate) fn parameters(&self) -> ConnectionParameters {
+        let (retry_count, rnr_retry_count) = (self.retry_count, self.rnr_retry_count);
+        ConnectionParameters { retry_count, rnr_retry_count, ..ConnectionParameters::default() }
+    }
+
+    /// What the device is opened with.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn verbs(&self) -> frwr_engine::provider::verbs::VerbsOptions {
+        use frwr_engine::provider::verbs::{MAX_INLINE_BYTES, Registration, VerbsOptions};
+        const _: () =
+            assert!(INLINE_SIZE.most == MAX_INLINE_BYTES as u64, "what can be typed is what can be asked for");
+        let mut options = VerbsOptions::new(self.name());
+        options.port = self.ib_port;
+        options.gid_index = self.gid_index;
+        options.mtu = self.mtu;
+        options.traffic_class = self.traffic_class;
+        options.ack_timeout = self.ack_timeout;
+        options.inline_bytes = self.inline_size;
+        options.thread_domains = self.thread_domains;
+        options.registration = match self.registration {
+            RegistrationKind::Auto => Registration::Automatic,
+            RegistrationKind::Windows => Registration::Windows,
+            RegistrationKind::Lists => Registration::Lists,
+        };
+        options
+    }
+
+    /// Where the reactors go, `most` at most; `None` lets the machine decide.
+    pub(crate) fn placement(&self, most: usize) -> Result<Option<Placement>, Error> {
+        let Some(list) = self.cores.as_deref() else { return Ok(None) };
+        let (placement, value) = match unpinned(list) {
+            Some(reactors) => (Placement::Unpinned { reactors }, reactors),
+            None => {
+                let cores = core_list(list)?;
+                let count = cores.len();
+                (Placement::Cores(cores), count)
+            }
+        };
+        if !(1..=most).contains(&value) {
+            let text = format!("--cores names {value} cores: must be 1 to {most}; name as many");
+            return Err(Error::usage("core_count", text));
+        }
+        Ok(Some(placement))
+    }
+}
+
+/// Numbers of cores.
+pub(crate) fn core_list(list: &str) -> Result<Vec<CpuId>, Error> {
+    let wrong = |error: CoreListError| {
+        // Where somebody wrote a word, it may have been meant for the one that there is.
+        let or_unpinned = match error {
+            CoreListError::NotANumber { .. } | CoreListError::Empty => ", or `unpinned`",
+            _ => "",
+        };
+        Error::usage("core_list", format!("--cores: {error}{or_unpinned}"))
+    };
+    Ok(list.parse::<CoreList>().map_err(wrong)?.cores().to_vec())
+}
+
+/// Where reactors go, as --cores says it.
+pub(crate) fn cores_of(placement: &Placement) -> String {
+    match placement {
+        Placement::Cores(cores) => cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+        Placement::Unpinned { reactors: reactors @ 2.. } => format!("unpinned:{reactors}"),
+        Placement::Spread { .. } | Placement::Unpinned { .. } => "unpinned".to_owned(),
+    }
+}
+
+/// A parser; which numbers there are is known to [`DeviceArguments::check`].
+fn mtu(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "must be 256, 512, 1024, 2048 or 4096".to_owned())
+}
+
+/// How many reactors are to run where the kernel puts them.
+fn unpinned(list: &str) -> Option<usize> {
+    match list.split_once(':') {
+        None => (list == "unpinned").then_some(1),
+        Some((word, count)) => count.parse().ok().filter(|_| word == "unpinned"),
+    }
+}
