@@ -487,6 +487,12 @@ impl SendQueue {
         Token(self.ring.at(position))
     }
 
+    /// The request slot of an invalidation that stands or stood at this position.
+    #[inline(always)]
+    pub(crate) fn owner_at(&self, position: u64) -> u32 {
+        self.owners.at(position)
+    }
+
     /// Takes the oldest posted work request out; its entries are free again.
     pub(crate) fn retire(&mut self) -> Option<Posted> {
         let posted = self.abandon()?;

@@ -147,8 +147,9 @@ pub(crate) struct Connection {
     pub(crate) standalone_staged: bool,
     /// A registration may be the last work request that was posted, and what stands behind it has to wait for it: the next chain is looked at.
     pub(crate) fence_owed: bool,
-    /// The last transfer of the chain asks for no completion, and perhaps nothing is ever posted behind it.
-    pub(crate) transfers_unsignalled: bool,
+    /// The end of something in the chain is waited for, nothing behind it asks for a completion, and perhaps nothing is ever posted
+    /// behind it.
+    pub(crate) end_unsignalled: bool,
     /// The receives that it posts.
     pub(crate) receives: FixedList<ReceiveRequest>,
     /// It was ready, so that its caller heard of it.
@@ -254,7 +255,7 @@ impl Connection {
             registered: Registered::default(),
             standalone_staged: false,
             fence_owed: false,
-            transfers_unsignalled: false,
+            end_unsignalled: false,
             receives: FixedList::new_in(region, limits.receives as usize, vacant)?,
             was_ready: false,
             early: VecDeque::with_capacity(limits.receives as usize),
@@ -445,7 +446,7 @@ impl Connection {
         self.send_queue.unstage();
         self.chain.clear();
         self.registered = Registered::default();
-        self.transfers_unsignalled = false;
+        self.end_unsignalled = false;
         self.receives.clear();
         self.early.clear();
         self.note_usual();

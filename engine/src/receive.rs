@@ -1,6 +1,5 @@
 //! Receive buffers of one core: each is posted, in the caller's hands, or idle.
 
-use crate::event::Received;
 use crate::provider::{ReceiveRequest, ScatterElement, Token, TokenKind};
 use frwr_mempool::mutant;
 use frwr_mempool::{DeviceMemory, Region, device_memory::DeviceTable, region::CarveError, slab::Table};
@@ -36,9 +35,7 @@ impl Buffer {
     }
 
     fn is(&self, place: Place, generation: u32) -> bool {
-        // S7: a generation of before is as good; a place of before as well.
-        (self.place == place || (mutant!(K6_twice) && place != Place::Idle))
-            && (self.token.generation() == generation || mutant!(S7_receive))
+        self.place == place && self.token.generation() == generation
     }
 
     /// Posts it under a new generation.
@@ -169,22 +166,13 @@ impl Receives {
         true
     }
 
-    /// Hands a filled buffer to the caller. `None` for a late, duplicated or foreign completion.
-    #[inline]
-    pub(crate) fn fill(&mut self, buffer: u32, generation: u32, length: u32) -> Option<Received> {
-        let length = length.min(self.stride);
-        let entry = self.buffers.get_mut(buffer as usize).filter(|entry| entry.is(Place::Posted, generation))?;
-        entry.hold(length);
-        Some(Received { buffer, generation, length, is_reply: false })
-    }
-
     /// The buffer that is posted under this token.
     #[inline(always)]
     pub(crate) fn posted_mut(&mut self, token: Token) -> Option<&mut Buffer> {
         self.buffers.get_mut(token.index() as usize).filter(|entry| {
             // S7, K6: a late or a doubled completion counts.
-            (entry.token == token || (mutant!(S7_receive_at_once) && entry.token.kind() == token.kind()))
-                && (entry.place == Place::Posted || mutant!(K6_twice_at_once))
+            (entry.token == token || (mutant!(S7_receive) && entry.token.kind() == token.kind()))
+                && (entry.place == Place::Posted || mutant!(K6_twice))
         })
     }
 

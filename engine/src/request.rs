@@ -5,7 +5,7 @@ use crate::event::RequestStatus;
 use crate::options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST};
 use crate::provider::Access;
 use arrayvec::ArrayVec;
-use frwr_mempool::slab::Handle;
+use frwr_mempool::{mutant, slab::Handle};
 
 /// Two cache lines, half of the budget of one slot (goal A23); a power of two, so that its place is a shift away.
 const SLOT_BYTES: usize = 128;
@@ -170,6 +170,20 @@ impl Request {
 
     pub(crate) fn awaits_message(&self) -> bool {
         self.standing.kind == Kind::Inline
+    }
+
+    /// A key of it is dead. Whether nothing of it lives that its end waits for, beside perhaps its message.
+    #[inline(always)]
+    pub(crate) fn lose_key(&mut self, descriptor: u32) -> bool {
+        // K15: one dead key stands for all of its request.
+        if self.mrs.as_slice() == [descriptor] || mutant!(K15_fenced) {
+            self.mrs = ArrayVec::new();
+            return self.standing.phase == Phase::Fencing;
+        }
+        if let Some(at) = self.mrs.iter().position(|held| *held == descriptor) {
+            self.mrs.swap_remove(at);
+        }
+        self.standing.phase == Phase::Fencing && self.mrs.is_empty()
     }
 
     /// Its end is known, and reported or about to be.

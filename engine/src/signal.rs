@@ -157,6 +157,12 @@ impl Signaller {
         message.signalled
     }
 
+    /// A policy with a count of its own decides, which knows of messages that are waited for.
+    #[inline]
+    pub(crate) const fn counts_by_policy(&self) -> bool {
+        self.stops == BY_POLICY
+    }
+
     /// Counts a message and what stands in front of it where it need not be signalled, and nothing has to be counted for a policy.
     #[inline(always)]
     fn skips(&mut self, work_requests: u32) -> bool {

@@ -4,99 +4,18 @@ use super::Engine;
 use crate::{
     chain::NOT_POSTED,
     connection::{Ending, Phase as Connected},
-    event::{DisconnectCause, Received, RequestStatus},
-    mr::{ConnectionKey, State},
+    event::{DisconnectCause, RequestStatus},
+    mr::State,
     options::{MAX_MRS_PER_REQUEST, StalePolicy},
-    pool::Pool,
     provider::{CommandError, Port, PostError, TokenKind},
-    request::{Phase, Request},
+    request::Phase,
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
 use frwr_mempool::mutant;
 use frwr_mempool::slab::Handle;
 
-/// What a reply does to its request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Replied {
-    /// The request ends now or when its fence is done; it keeps the message.
-    Taken,
-    /// The request had ended, or never was; the message goes back.
-    Unknown,
-    /// The peer invalidated what it must not (I25, F13).
-    Foreign,
-}
-
 impl<P: Port> Engine<P> {
-    /// A reply arrived on a connection for one of its requests: match the key that the peer invalidated (S58), fence the
-    /// others.
-    pub(super) fn reply(
-        &mut self,
-        index: usize,
-        handle: Handle,
-        invalidated: Option<u32>,
-        received: &Received,
-    ) -> Replied {
-        let Some(request) = self.requests.get_mut(handle) else { return Replied::Unknown };
-        let found = usize::from(request.standing.connection) == index
-            && request.standing.phase == Phase::Posted
-            && !request.is_standalone();
-        // Nobody answers what was not sent.
-        let is_staged = self.requests.get(handle).is_some_and(|request| self.is_staged(handle.index(), request));
-        // Mutant: an answer to what was not sent counts.
-        if !found || (is_staged && !mutant!(answer_before_post)) {
-            return Replied::Unknown;
-        }
-        let Some(request) = self.requests.get_mut(handle) else { return Replied::Unknown };
-        let connection = &mut self.connections[index];
-        if let Some(key) = invalidated {
-            // A reply that kills a foreign key is no reply: the request stays as it is and ends with its connection.
-            let Some(descriptor) = take_invalidated(&mut self.pool, request, handle.index(), connection.key, key)
-            else {
-                return Replied::Foreign;
-            };
-            let cost = self.capabilities.send_queue_cost.invalidate;
-            // S4: the entry that is kept for the invalidation never comes back.
-            connection.send_queue.release(if mutant!(S4_remote) { 0 } else { cost });
-            connection.idle.push(descriptor);
-            self.statistics.uninvited_invalidations += u64::from(!request.invited);
-            self.statistics.remote_invalidations += 1;
-        }
-        let Received { buffer, generation, length, .. } = *received;
-        request.outcome = RequestStatus::Replied(Received { buffer, generation, length, is_reply: true });
-        // K9: the reply alone ends a request whose message the device may read again.
-        let waits_for_send = !mutant!(K9_reply)
-            && request.awaits_message()
-            && connection.send_queue.is_pending(request.message_position);
-        if request.mrs.is_empty() && !waits_for_send {
-            // Nothing is left to fence: the usual reply of a peer that invalidates.
-            request.standing.phase = Phase::Ended;
-            self.statistics.requests_ended += 1;
-            self.events.push_ended(handle.index());
-        } else {
-            self.statistics.reply_waits_for_send += u64::from(waits_for_send);
-            self.fence(handle);
-        }
-        if self.trace.is_some()
-            && let Some(key) = invalidated
-        {
-            self.record_invalidated(index, key);
-        }
-        Replied::Taken
-    }
-
-    /// A reply to no request: where some were cancelled it is one of theirs, in a receive that was kept for it.
-    #[cold]
-    pub(super) fn answers_cancelled(&mut self, index: usize) -> bool {
-        let connection = &mut self.connections[index];
-        let is_one = connection.abandoned_replies > 0;
-        // Mutant: each message to no request brings a receive for another reply.
-        if !mutant!(abandoned_never_spent) {
-            connection.abandoned_replies -= u32::from(is_one);
-        }
-        is_one
-    }
-
     /// Puts every MR that a posted request still has on the invalidation chain; ends the request at once if it has none.
     #[inline]
     pub(super) fn fence(&mut self, handle: Handle) {
@@ -121,26 +40,10 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// The same for who does it himself where there is one.
-    #[inline(never)]
-    pub(super) fn fence_all(&mut self, handle: Handle) {
-        self.fence(handle);
-    }
-
-    /// One key of a request is dead.
-    #[inline]
+    /// One key of a request is dead, with its MR's object.
     pub(super) fn fenced(&mut self, slot: u32, descriptor: u32) {
         let Some((handle, request)) = self.requests.at_mut(slot) else { return };
-        if request.mrs.as_slice() == [descriptor] {
-            request.mrs.clear();
-        } else {
-            request.mrs.retain(|held| *held != descriptor);
-        }
-        // K15: one dead key stands for all of its request.
-        if request.standing.phase == Phase::Fencing && (mutant!(K15_fenced) || request.mrs.is_empty()) {
-            if mutant!(K15_fenced) {
-                request.mrs.clear();
-            }
+        if request.lose_key(descriptor) {
             self.end_if_fenced(handle);
         }
     }
@@ -362,31 +265,4 @@ impl<P: Port> Engine<P> {
             .find(|(_, request)| matches!(request.standing.phase, Phase::Fencing) && request.mrs.contains(&descriptor))
             .map(|(handle, _)| handle.index())
     }
-}
-
-/// Takes the MR whose key the peer invalidated off its request. `None` when the request has no such valid key.
-fn take_invalidated(
-    pool: &mut Pool,
-    request: &mut Request,
-    slot: u32,
-    connection: ConnectionKey,
-    key: u32,
-) -> Option<u32> {
-    let mut dies =
-        |descriptor| pool.get_mut(descriptor).is_some_and(|mr| mr.remotely_invalidated(slot, connection, key).is_ok());
-    if let &[only] = request.mrs.as_slice() {
-        if !dies(only) {
-            return None;
-        }
-        request.mrs.clear();
-        return Some(only);
-    }
-    let at = request.mrs.iter().position(|&descriptor| dies(descriptor))?;
-    // K15: the wrong one of several is taken for dead, or all are.
-    let at = if mutant!(K15_wrong) { 0 } else { at };
-    let dead = request.mrs.remove(at);
-    if mutant!(K15_all) {
-        request.mrs.clear();
-    }
-    Some(dead)
 }

@@ -125,9 +125,9 @@ impl<P: Port> Engine<P> {
         if connection.chain.is_empty() {
             return 0;
         }
-        // F5: the end of a chain's transfers is waited for, and never asked for.
-        if connection.transfers_unsignalled && !mutant!(F5_transfers_unasked) {
-            connection.ask_for_transfers();
+        // F5: the end of what stands in a chain is waited for, and never asked for.
+        if connection.end_unsignalled && !mutant!(F5_transfers_unasked) {
+            connection.ask_for_end();
         }
         if connection.standalone_staged && !mutant!(F5_standalone_unasked) {
             self.ask_for_standalone(index);

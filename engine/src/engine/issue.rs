@@ -135,6 +135,7 @@ impl<P: Port> Engine<P> {
             registered,
             send_queue,
             relief_coming,
+            end_unsignalled,
             peer_receives,
             reply_receives,
             ..
@@ -191,10 +192,14 @@ impl<P: Port> Engine<P> {
                 *send = message_request(message_token(handle), elements, false, fence);
             }
             let pressure = making.slots_are_short(self.held, *relief_coming);
-            // F15: a message that is waited for asks for no completion.
+            // One completion tells of all messages of a chain that are waited for: the flush asks for it, where no policy does.
             let awaited = inline > 0;
-            if signaller.request(places, awaited && !mutant!(F15), pressure) {
-                *relief_coming = true;
+            let asks = awaited && (making.every || signaller.counts_by_policy()) && !mutant!(F15);
+            if signaller.request(places, asks, pressure) {
+                (*relief_coming, *end_unsignalled) = (true, false);
+            } else if awaited {
+                // F15: a message that is waited for asks for no completion.
+                *end_unsignalled = !mutant!(F15);
             }
             send_queue.stage_request(places, awaited);
         } else if let [registration] = places {

@@ -15,6 +15,7 @@ mod life;
 mod opening;
 mod parking;
 mod pieces;
+mod received;
 mod resolve;
 mod respond;
 mod retire;

@@ -153,6 +153,51 @@ impl Taken<OneSegment<'_>> for Piece {
     }
 }
 
+/// Two of them, such as what is read and what is written.
+impl Memory for [OneSegment<'_>; 2] {
+    type Grants = [Grant; 2];
+    type Taken = [Piece; 2];
+
+    #[inline(always)]
+    fn count(self) -> usize {
+        2
+    }
+
+    #[inline(always)]
+    fn taken(self) -> usize {
+        0
+    }
+
+    #[inline(always)]
+    fn take(
+        self,
+        reach: &[Reach],
+        idle: &mut FreeRing,
+        pool: &Pool,
+        elements: &mut [ScatterElement],
+    ) -> Option<Self::Taken> {
+        let [first, second] = self;
+        // Nothing is taken where the other one is not there.
+        locate_whole(reach, second.segment).filter(|_| idle.len() >= 2)?;
+        Some([first.take(reach, idle, pool, elements)?, second.take(reach, idle, pool, elements)?])
+    }
+}
+
+impl Taken<[OneSegment<'_>; 2]> for [Piece; 2] {
+    #[inline(always)]
+    fn each(self, mut act: impl FnMut(&Piece)) {
+        let [first, second] = self;
+        act(&first);
+        act(&second);
+    }
+
+    #[inline(always)]
+    fn open(self, mut opener: Opener<'_>, places: &mut [WorkRequest]) -> Option<[Grant; 2]> {
+        let ([first, second], [place, next, ..]) = (self, places) else { return None };
+        Some([opener.open(&first, place)?, opener.open(&second, next)?])
+    }
+}
+
 /// Anything that was gathered.
 impl Memory for &Pieces {
     type Grants = Grants;

@@ -7,18 +7,18 @@
 
 use super::{Engine, life::keys_at_stake};
 use crate::{
-    chain::{NOT_POSTED, Posted, WORD},
+    chain::{NOT_POSTED, Posted, SendQueue, WORD},
     connection::Connection,
     event::Event,
     mr::Mr,
+    pool::Pool,
     provider::{Completion, CompletionBatch, Failure, Port, Token, TokenKind},
     request::{Phase, Request},
     trace::TracePoint,
     transfer,
 };
-use arrayvec::ArrayVec;
 use core::mem::ManuallyDrop;
-use frwr_mempool::mutant;
+use frwr_mempool::{mutant, slab::Slab};
 
 /// Good completions of one connection's messages, one behind the other, that are retired together.
 #[derive(Clone, Copy)]
@@ -135,7 +135,7 @@ impl<P: Port> Engine<P> {
             let before = awaited;
             awaited = self.end_transfers(index, word, awaited);
             awaited = self.end_invalidated(index, word, awaited);
-            awaited = self.free_held(index, word, awaited);
+            awaited = self.end_messages(index, word, awaited);
             if awaited == before {
                 let posted = self.connections[index].send_queue.entry(word + u64::from(awaited.trailing_zeros()));
                 awaited &= awaited - 1;
@@ -144,56 +144,46 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Slots that only Hold keeps, up to the first position that is something else. Returns what is left of `awaited`.
+    /// Messages that were waited for, up to the first position that is something else. Returns what is left of `awaited`.
     #[inline(always)]
-    fn free_held(&mut self, index: usize, word: u64, mut awaited: u64) -> u64 {
-        let Some(Connection { send_queue, .. }) = self.connections.get(index) else { return 0 };
-        while awaited != 0 {
+    fn end_messages(&mut self, index: usize, word: u64, mut awaited: u64) -> u64 {
+        while awaited != 0
+            && let Some(Connection { send_queue, .. }) = self.connections.get(index)
+        {
             let token = send_queue.token_at(word + u64::from(awaited.trailing_zeros()));
-            let slot = token.index();
-            let is_held = |(_, request): (_, &ManuallyDrop<Request>)| request.standing.phase == Phase::Held;
-            if !(token.is(TokenKind::Message) && self.requests.at(slot).is_some_and(is_held)) {
+            if !token.is(TokenKind::Message) {
                 break;
             }
             awaited &= awaited - 1;
-            self.held -= 1;
-            // Mutant: a slot that only Hold kept is lost.
-            if !mutant!(S10_held) {
-                self.requests.discard_at(slot);
-            }
+            self.message_retired(token);
         }
         awaited
     }
 
-    /// Invalidations that end their request, in the same way.
+    /// Invalidations, in the same way: each key is dead, and a request whose last one it was ends.
     #[inline(always)]
-    fn end_invalidated(&mut self, index: usize, word: u64, mut awaited: u64) -> u64 {
-        let Some(Connection { send_queue, idle, .. }) = self.connections.get_mut(index) else { return 0 };
-        let mut ended = 0;
-        while awaited != 0 && self.trace.is_none() {
+    fn end_invalidated(&mut self, index: usize, word: u64, before: u64) -> u64 {
+        let Some(connection) = self.connections.get_mut(index) else { return 0 };
+        let (mut awaited, mut ended) = (before, 0);
+        while awaited != 0 {
             let position = word + u64::from(awaited.trailing_zeros());
-            let token = send_queue.token_at(position);
-            let descriptor = token.index();
-            if let Some(mr) = self.pool.get_mut(descriptor)
-                && let Some(owner) = mr.owner_while_invalidating(token)
-                && let Some((handle, request)) = self.requests.at_mut(owner)
-                && request.standing.phase == Phase::Fencing
-                && request.mrs.as_slice() == [descriptor]
-                && !request.awaits_message()
-            {
-                mr.invalidation_done();
-                awaited &= awaited - 1;
-                idle.push(descriptor);
-                request.mrs = ArrayVec::new();
-                request.standing.phase = Phase::Ended;
-                self.events.push_ended(handle.index());
-                ended += 1;
-            } else {
+            let token = connection.send_queue.token_at(position);
+            if !token.is(TokenKind::Invalidate) {
                 break;
             }
+            awaited &= awaited - 1;
+            if let Some(slot) =
+                key_died(connection, &mut self.pool, &mut self.requests, token, |queue| queue.owner_at(position))
+            {
+                self.events.push_ended(slot);
+                ended += 1;
+            }
         }
-        self.statistics.local_invalidations += ended;
+        self.statistics.local_invalidations += u64::from((before & !awaited).count_ones());
         self.statistics.requests_ended += ended;
+        if self.trace.is_some() {
+            self.record_invalidations(index, word, before & !awaited);
+        }
         awaited
     }
 
@@ -268,7 +258,7 @@ impl<P: Port> Engine<P> {
         let token = posted.token;
         match token.kind() {
             TokenKind::Register => self.register_retired(posted, result),
-            TokenKind::Invalidate => self.invalidate_retired(index, posted, result),
+            TokenKind::Invalidate => self.invalidation_ended(index, posted, result),
             TokenKind::Message => self.message_retired(token),
             // Behind a failure: those without a reply vouch for nothing then.
             TokenKind::Transfer if mutant!(K5_fetch) => self.transfer_done(token.index()),
@@ -306,41 +296,23 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    #[inline]
-    fn invalidate_retired(&mut self, index: usize, posted: Posted, result: Result<(), Failure>) {
+    /// An invalidation behind a failure. One that failed is no fence: the request waits for the MR's destruction (S74, S80, D6).
+    #[cold]
+    fn invalidation_ended(&mut self, index: usize, posted: Posted, result: Result<(), Failure>) {
         let (descriptor, generation) = (posted.token.index(), posted.token.generation());
-        let Some(mr) = self.pool.get_mut(descriptor) else { return };
-        match result {
-            Ok(()) => {
-                // Without the early return the MR was this request's until now; with it, it is free or taken again.
-                let held = mr.is_invalidating();
-                let news = mr.invalidated(generation);
-                self.statistics.local_invalidations += 1;
-                if self.trace.is_some() {
-                    self.record_dead(TracePoint::LocalInvalidateDone, descriptor, None);
-                }
-                // K1: also where somebody has it again.
-                if (held && news.is_ok()) || mutant!(K1_early_return) {
-                    self.connections[index].idle.push(descriptor);
-                }
-                self.fenced(posted.owner, descriptor);
-            }
-            Err(failure) => {
-                self.invalidation_failed(descriptor, generation, failure);
-                // K5: a failed fence counts as one.
-                if mutant!(K5_invalidation) {
-                    self.fenced(posted.owner, descriptor);
-                }
+        if let Err(failure) = result {
+            self.invalidation_lost(descriptor, generation);
+            if self.trace.is_some() {
+                self.record_of_key(TracePoint::LocalInvalidateFailed(failure), descriptor, None);
             }
         }
-    }
-
-    /// No fence: the request waits for the MR's destruction (S74, S80, D6).
-    #[cold]
-    fn invalidation_failed(&mut self, descriptor: u32, generation: u32, failure: Failure) {
-        self.invalidation_lost(descriptor, generation);
-        if self.trace.is_some() {
-            self.record_of_key(TracePoint::LocalInvalidateFailed(failure), descriptor, None);
+        // K5: a failed fence counts as one.
+        if (result.is_ok() || mutant!(K5_invalidation))
+            && let Some(connection) = self.connections.get_mut(index)
+            && let Some(slot) = key_died(connection, &mut self.pool, &mut self.requests, posted.token, |_| posted.owner)
+        {
+            self.statistics.requests_ended += 1;
+            self.events.push_ended(slot);
         }
     }
 
@@ -357,18 +329,22 @@ impl<P: Port> Engine<P> {
         self.pool.doom_keys(descriptor, doomed);
     }
 
-    /// The device is done with a request's message: Hold ends.
-    #[inline]
+    /// The device is done with a request's message: a slot that only Hold kept is free, and a request whose keys are dead ends.
+    #[inline(always)]
     fn message_retired(&mut self, token: Token) {
         let Some((handle, request)) = self.requests.at_mut(token.index()) else { return };
-        if mutant!(S3_send_first) && request.standing.phase == Phase::Posted {
+        match request.standing.phase {
+            Phase::Held => {
+                self.held -= 1;
+                // Mutant: a slot that only Hold kept is lost.
+                if !mutant!(S10_held) {
+                    self.requests.discard_at(handle.index());
+                }
+            }
+            Phase::Fencing if request.awaits_message() => self.end_if_fenced(handle),
             // The slot goes with the message, whatever the reply says.
-            self.requests.discard_at(handle.index());
-        } else if request.standing.phase == Phase::Held {
-            self.held -= 1;
-            self.requests.discard_at(handle.index());
-        } else if request.awaits_message() && request.standing.phase == Phase::Fencing {
-            self.end_if_fenced(handle);
+            Phase::Posted if mutant!(S3_send_first) => drop(self.requests.discard_at(handle.index())),
+            _ => {}
         }
     }
 
@@ -378,4 +354,35 @@ impl<P: Port> Engine<P> {
             self.transfer_done(token.index());
         }
     }
+}
+
+/// A key is dead, by the invalidation of this name, which `owner` says whose it was where its MR does not know any more. Returns the slot of its request where that ends by it: its outcome
+/// is known, no key of it lives, and the device has read its message where the caller's memory is in that (S51).
+#[inline(always)]
+fn key_died(
+    connection: &mut Connection,
+    pool: &mut Pool,
+    requests: &mut Slab<ManuallyDrop<Request>>,
+    token: Token,
+    owner: impl FnOnce(&SendQueue) -> u32,
+) -> Option<u32> {
+    let descriptor = token.index();
+    let freed = pool.get_mut(descriptor)?.invalidated(token.generation());
+    // K1: also where somebody has it again.
+    if matches!(freed, Ok(Some(_))) || mutant!(K1_early_return) {
+        connection.idle.push(descriptor);
+    }
+    let owner = match freed {
+        Ok(Some(owner)) => owner,
+        _ => owner(&connection.send_queue),
+    };
+    let (_, request) = requests.at_mut(owner)?;
+    let ends = request.lose_key(descriptor)
+        && (!request.awaits_message()
+            || !connection.send_queue.is_pending(request.message_position)
+            || mutant!(K9_fence));
+    if ends {
+        request.standing.phase = Phase::Ended;
+    }
+    ends.then_some(owner)
 }

@@ -24,6 +24,8 @@ pub(super) struct Making {
     pub(super) cost: SendQueueCost,
     /// The same of a registration with its invalidation.
     per_key: u32,
+    /// The same of the usual request, which has one.
+    single: u32,
     /// See [`Pool::key_mask`].
     pub(super) key_mask: u32,
     /// With so many slots held a message asks for a completion.
@@ -37,11 +39,13 @@ pub(super) struct Making {
 impl Making {
     pub(super) fn new(capabilities: &Capabilities, request_slots: u32, on_post_error: OnPostError) -> Self {
         let cost = capabilities.send_queue_cost;
+        // S4, K6: the invalidation, or the registration, is not reserved for.
+        let per_key = if mutant!(K6_entries) { 0 } else { cost.register }
+            + if mutant!(S4_invalidation) { 0 } else { cost.invalidate };
         Self {
             cost,
-            // S4, K6: the invalidation, or the registration, is not reserved for.
-            per_key: if mutant!(K6_entries) { 0 } else { cost.register }
-                + if mutant!(S4_invalidation) { 0 } else { cost.invalidate },
+            single: cost.message + per_key,
+            per_key,
             key_mask: Pool::key_mask(capabilities.rotating_key_bits),
             held_limit: held_slots_limit(request_slots),
             fence: capabilities.fence_after_registration,
@@ -53,7 +57,10 @@ impl Making {
     /// Send queue entries of a request: its message, if it sends one, and a registration and an invalidation for each MR.
     #[inline(always)]
     pub(super) fn entries(&self, sends: bool, pieces: u32) -> u32 {
-        u32::from(sends) * self.cost.message + pieces * self.per_key
+        match (sends, pieces) {
+            (true, 1) => self.single,
+            _ => u32::from(sends) * self.cost.message + pieces * self.per_key,
+        }
     }
 
     /// So many slots are kept only by Hold that a message is to ask for a completion, unless one is coming anyway.
@@ -120,9 +127,11 @@ impl<P: Port> Engine<P> {
         let every = self.options.invalidate_signalling == InvalidateSignalling::Every
             || (self.options.on_post_error == OnPostError::DeregisterAndContinue && !mutant!(F5_invalidations));
         for &descriptor in invalidations.as_slice() {
-            let mr = self.pool.get_mut(descriptor);
-            let begun = mr.and_then(|mr| mr.invalidate_in_chain(self.options.return_policy));
-            let Some((token, owner, operation)) = begun else { continue };
+            let Some(mr) = self.pool.get_mut(descriptor) else { continue };
+            // F7: one token for both work requests of an MR.
+            let token = if mutant!(F7_token) { mr.token_register() } else { mr.token_invalidate() };
+            let begun = mr.invalidate_posted(mr.key(), self.options.return_policy);
+            let Ok((owner, operation)) = begun else { continue };
             let Some(place) = places.next() else { break };
             *place = WorkRequest { token, signalled: every, fence: false, operation };
             send_queue.put_invalidation(position, token, owner);
@@ -243,7 +252,7 @@ impl<P: Port> Engine<P> {
         }
         connection.chain.clear();
         connection.registered = Registered::default();
-        (connection.standalone_staged, connection.transfers_unsignalled) = (false, false);
+        (connection.standalone_staged, connection.end_unsignalled) = (false, false);
     }
 }
 

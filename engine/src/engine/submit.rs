@@ -172,6 +172,13 @@ impl<P: Port> Engine<P> {
                     Err(hindrance) => hindrance,
                 }
             }
+            [Chunk { access, segments: [segment] }, Chunk { access: other, segments: [next] }] => {
+                let memory = [OneSegment { access: *access, segment }, OneSegment { access: *other, segment: next }];
+                match self.issue(index, Seat::New, submission.issue(), memory, protocol) {
+                    Ok(handle) => return Ok(RequestHandle(handle)),
+                    Err(hindrance) => hindrance,
+                }
+            }
             _ => Hindrance::Gather,
         };
         // A copy: what is not passed on need not be in memory. What comes back fits into a register, for the same reason: a handle

@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::{
     mr::Mr,
-    provider::{ElementRange, Operation, Port, PostError, TokenKind},
+    provider::{ElementRange, Operation, Port, PostError, Success, TokenKind},
     trace::{TracePoint, TraceRecord, Tracer},
 };
 use frwr_mempool::lane;
@@ -178,11 +178,22 @@ impl<P: Port> Engine<P> {
         }
     }
 
+    /// Invalidations completed: those at the positions from `word` on whose bits are set.
     #[cold]
-    pub(super) fn record_invalidated(&mut self, index: usize, key: u32) {
-        let dead =
-            self.pool.of(index as u16).find(|&descriptor| self.pool.get(descriptor).is_some_and(|mr| mr.key() == key));
-        if let Some(descriptor) = dead {
+    pub(super) fn record_invalidations(&mut self, index: usize, word: u64, mut dead: u64) {
+        while dead != 0 {
+            let token = self.connections[index].send_queue.token_at(word + u64::from(dead.trailing_zeros()));
+            dead &= dead - 1;
+            self.record_dead(TracePoint::LocalInvalidateDone, token.index(), None);
+        }
+    }
+
+    /// A reply was taken, with the key that it killed.
+    #[cold]
+    pub(super) fn record_reply(&mut self, index: usize, success: Success) {
+        let Some(key) = success.invalidated else { return };
+        let is_it = |descriptor: &u32| self.pool.get(*descriptor).is_some_and(|mr| mr.key() == key);
+        if let Some(descriptor) = self.pool.of(index as u16).find(is_it) {
             self.record_dead(TracePoint::MrRemoteInvalidate, descriptor, Some(key));
         }
     }

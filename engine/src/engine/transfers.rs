@@ -208,7 +208,7 @@ impl Connection {
     fn chain_probe(&mut self, handle: Handle, elements: u32) -> u64 {
         let token = Token::of(TokenKind::Transfer, handle.index(), handle.generation());
         self.signaller.signalled();
-        self.transfers_unsignalled = false;
+        self.end_unsignalled = false;
         let (local, remote) = (ElementRange { first: elements, count: 0 }, RemoteRange { address: 0, key: 0 });
         self.chain.push(WorkRequest { token, signalled: true, fence: false, operation: write(local, remote) });
         self.send_queue.stage_operation(token, true)
@@ -221,7 +221,7 @@ impl Connection {
         match kind {
             Kind::Fetch => {
                 self.signaller.signalled();
-                self.transfers_unsignalled = false;
+                self.end_unsignalled = false;
                 // Mutant: RDMA READs ask for no completion, and are counted as if they did.
                 self.chain_operations(token, elements, ranges, !mutant!(fetch_unsignalled), true, read)
             }
@@ -229,7 +229,7 @@ impl Connection {
                 // One completion tells of all RDMA WRITEs of a chain: the flush asks for it.
                 // At most MAX_TRANSFER_OPERATIONS.
                 let signalled = self.signaller.reply(ranges.len() as u32, every, false);
-                self.transfers_unsignalled = !signalled;
+                self.end_unsignalled = !signalled;
                 self.chain_operations(token, elements, ranges, signalled, true, write)
             }
             // The reply asks, if anything does.
@@ -277,16 +277,16 @@ impl Connection {
         pressure: bool,
     ) -> u64 {
         let signalled = self.signaller.reply(operations + 1, every, pressure);
-        self.transfers_unsignalled = !signalled && !mutant!(F5_reply_unasked);
+        self.end_unsignalled = !signalled && !mutant!(F5_reply_unasked);
         let token = Token::of(TokenKind::Reply, handle.index(), handle.generation());
         self.chain.push(WorkRequest { token, signalled, fence: false, operation });
         self.send_queue.stage_operation(token, true)
     }
 
-    /// The last of a chain whose last transfer does not asks for a completion: nothing may ever be posted behind it, and their end must
-    /// come out all the same.
-    pub(super) fn ask_for_transfers(&mut self) {
-        self.transfers_unsignalled = false;
+    /// The last of a chain asks for a completion, which tells of transfers and messages in front of it: nothing may ever be posted behind
+    /// it, and their end must come out all the same.
+    pub(super) fn ask_for_end(&mut self) {
+        self.end_unsignalled = false;
         if let Some(last) = self.chain.last_mut()
             && !last.signalled
             && !mutant!(F5_transfers_unsignalled)

@@ -453,12 +453,6 @@ impl Mr {
         self.fields.key == key && matches!(self.step, Step::Registering | Step::Valid)
     }
 
-    /// Whether an invalidation is in the send queue for whoever has the MR now.
-    #[must_use]
-    pub(crate) const fn is_invalidating(&self) -> bool {
-        matches!(self.step, Step::Invalidating)
-    }
-
     /// The device object.
     #[must_use]
     pub const fn object(&self) -> RegistrationId {

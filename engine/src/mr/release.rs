@@ -1,19 +1,19 @@
 //! The second half of an MR's life: invalidation, failure, recovery, the end.
 
-use super::{Cause, ConnectionKey, Mr, MrError, NO_OBJECT, NO_SLOT, ReturnPolicy, Role, Step};
-use crate::provider::{Operation, Token};
+use super::{Cause, ConnectionKey, Mr, MrError, NO_OBJECT, ReturnPolicy, Role, Step};
+use crate::provider::Operation;
 use core::num::NonZeroU32;
 use frwr_mempool::mutant;
 
 impl Mr {
     /// The invalidation enters a chain: Registering or Valid to Invalidating, or to IdlePending where the policy allows
-    /// it (S65, D2, D10). A Registering MR may be invalidated because its registration is ahead in the same queue.
+    /// it (S65, D2, D10). Returns the request slot that it belongs to. A Registering MR may be invalidated because its registration is ahead in the same queue.
     ///
     /// # Errors
     /// [`MrError::Denied`] for the pad (I26); [`MrError::AlreadyInvalid`] (I5); [`MrError::InvalidState`] where no key
     /// can be valid, and for a Stale MR, which an invalidation never repairs (I4); [`MrError::StaleKey`] (I6).
-    #[inline]
-    pub fn invalidate_posted(&mut self, key: u32, policy: ReturnPolicy) -> Result<Operation, MrError> {
+    #[inline(always)]
+    pub fn invalidate_posted(&mut self, key: u32, policy: ReturnPolicy) -> Result<(u32, Operation), MrError> {
         self.check_request_role()?;
         match self.step {
             Step::Registering | Step::Valid => {}
@@ -23,57 +23,31 @@ impl Mr {
         if key != self.fields.key {
             return Err(MrError::StaleKey);
         }
-        Ok(self.begin_invalidation(policy))
-    }
-
-    /// [`Mr::invalidate_posted`] of the current key, for who makes the work request at once: with its token, and the request slot
-    /// that it belongs to. `None`, and nothing is changed, where that would be refused.
-    #[inline(always)]
-    pub(crate) fn invalidate_in_chain(&mut self, policy: ReturnPolicy) -> Option<(Token, u32, Operation)> {
-        if self.is_pad() || !matches!(self.step, Step::Registering | Step::Valid) {
-            return None;
-        }
-        // F7: one token for both work requests of an MR.
-        let token = if mutant!(F7_token) { self.token_register() } else { self.token_invalidate() };
-        Some((token, self.owner, self.begin_invalidation(policy)))
-    }
-
-    /// Registering or Valid to Invalidating or IdlePending.
-    #[inline(always)]
-    fn begin_invalidation(&mut self, policy: ReturnPolicy) -> Operation {
         if policy == ReturnPolicy::OnInvalidateCompleted {
             (self.step, self.pending) = (Step::Invalidating, None);
         } else {
             // No generation is 0.
             (self.step, self.pending) = (Step::IdlePending, NonZeroU32::new(self.generation()));
         }
-        Operation::Invalidate { object: self.fields.object, key: self.fields.key }
-    }
-
-    /// The request slot of the invalidation that has this token, where the MR waits for that one to complete.
-    #[inline(always)]
-    pub(crate) fn owner_while_invalidating(&self, token: Token) -> Option<u32> {
-        (token == self.token_invalidate() && self.step == Step::Invalidating).then_some(self.owner)
-    }
-
-    /// [`Mr::invalidated`] of an MR that waits for it, as was seen.
-    #[inline(always)]
-    pub(crate) fn invalidation_done(&mut self) {
-        debug_assert!(self.step == Step::Invalidating && self.pending.is_none());
-        self.step = Step::Spent;
+        Ok((self.owner, Operation::Invalidate { object: self.fields.object, key: self.fields.key }))
     }
 
     /// A completion shows that the invalidation of `generation` took effect, its own or a later one of the same queue:
-    /// Invalidating or IdlePending to Idle. An MR that was taken early stays with its new owner.
+    /// Invalidating or IdlePending to Idle. Returns the request slot that held it until now; `None` with the early return, where it
+    /// was free before, and one that was taken since stays with its new owner (D2).
     ///
     /// # Errors
     /// [`MrError::StaleCompletion`] when no such invalidation is in flight, among others because a later one of the same
     /// MR has replaced it (I16).
-    #[inline]
-    pub fn invalidated(&mut self, generation: u32) -> Result<(), MrError> {
+    #[inline(always)]
+    pub fn invalidated(&mut self, generation: u32) -> Result<Option<u32>, MrError> {
+        // F7: the completion of an earlier use counts for this one.
+        if self.step == Step::Invalidating && (generation == self.generation() || mutant!(F7_invalidated)) {
+            // It has no earlier one in flight.
+            self.step = Step::Spent;
+            return Ok(Some(self.owner));
+        }
         match self.step {
-            // F7: the completion of an earlier use counts for this one.
-            Step::Invalidating if generation == self.generation() || mutant!(F7_invalidated) => self.step = Step::Spent,
             // Another key may have been burnt since: that one was never valid.
             Step::IdlePending if self.is_pending(generation) => {
                 self.step = if self.fields.key as u8 == self.device_tag { Step::Spent } else { Step::Idle };
@@ -82,7 +56,7 @@ impl Mr {
             _ => return Err(MrError::StaleCompletion),
         }
         self.pending = None;
-        Ok(())
+        Ok(None)
     }
 
     /// The reply of request `owner` said that the peer invalidated `key`: Registering or Valid to Idle (S58).
@@ -90,29 +64,20 @@ impl Mr {
     /// # Errors
     /// [`MrError::Denied`] for the pad (I26); [`MrError::ProtocolError`] when that request does not hold that key on that
     /// connection, or the key is not valid (I25).
+    #[inline(always)]
     pub fn remotely_invalidated(&mut self, owner: u32, connection: ConnectionKey, key: u32) -> Result<(), MrError> {
-        self.check_request_role()?;
-        if connection != self.connection {
-            return Err(MrError::ProtocolError);
-        }
         // K14: any key that the peer names is the request's.
         let key = if mutant!(K14_reply) { self.fields.key } else { key };
-        self.key_died(owner, key)
-    }
-
-    /// The same for a request slot that exists, which the pad has not, and that holds this MR: both are of one connection.
-    #[inline(always)]
-    pub(crate) fn key_died(&mut self, owner: u32, key: u32) -> Result<(), MrError> {
-        debug_assert!(owner != NO_SLOT || !self.is_pad());
         // K15: a key whose registration was never posted, or of another request, may be invalidated.
         let is_valid = matches!(self.step, Step::Registering | Step::Valid)
             || (mutant!(K15_unregistered) && self.step == Step::Mapped);
-        if is_valid && (self.owner == owner || mutant!(K15_owner)) && key == self.fields.key {
-            self.step = Step::Spent;
-            self.pending = None;
-            return Ok(());
+        let is_its = self.owner == owner || mutant!(K15_owner);
+        if !(is_valid && is_its && key == self.fields.key && connection == self.connection && !self.is_pad()) {
+            return Err(if self.is_pad() { MrError::Denied } else { MrError::ProtocolError });
         }
-        Err(MrError::ProtocolError)
+        self.step = Step::Spent;
+        self.pending = None;
+        Ok(())
     }
 
     /// The registration of `generation` failed or was flushed; it may have taken effect all the same.

@@ -66,7 +66,7 @@ fn call(mr: &mut Mr, step: u8, near: u8, early: bool) -> Result<(), MrError> {
         5 => mr.register_refused(),
         6 => mr.registered(generation),
         7 => mr.invalidate_posted(key, policy(early)).map(drop),
-        8 => mr.invalidated(generation),
+        8 => mr.invalidated(generation).map(drop),
         9 => mr.remotely_invalidated(OWNER, connection, key),
         10 => mr.register_failed(generation),
         11 => mr.invalidate_failed(generation),
@@ -164,7 +164,7 @@ impl Pair {
             // With early return a later use may have overtaken it; it is then refused and dropped.
             let _ = match work {
                 Work::Register { .. } => self.mr.registered(generation),
-                Work::Invalidate { .. } => self.mr.invalidated(generation),
+                Work::Invalidate { .. } => self.mr.invalidated(generation).map(drop),
             };
             self.late.push((work, generation));
         }

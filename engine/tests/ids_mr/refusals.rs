@@ -137,8 +137,9 @@ fn i13_second_release_is_refused() {
 
 #[test]
 fn i16_completion_of_another_generation_is_refused() {
+    let invalidated: fn(&mut Mr, u32) -> Result<(), MrError> = |mr, generation| mr.invalidated(generation).map(drop);
     let completions: [Completion; 5] =
-        [Mr::registered, Mr::register_failed, Mr::invalidated, Mr::invalidate_failed, Mr::invalidate_refused];
+        [Mr::registered, Mr::register_failed, invalidated, Mr::invalidate_failed, Mr::invalidate_refused];
     for (name, mr) in &every_state() {
         for (number, completion) in completions.iter().enumerate() {
             for generation in [0, mr.generation().wrapping_add(1), mr.generation().wrapping_sub(1), u32::MAX] {

@@ -67,9 +67,8 @@ mutants! {
     K11_transfer
     K12
     K12_refill
-    K13_at_once
     K13_cancel
-    K14_at_once
+    K13_reply
     K14_reply
     K15_all
     K15_fenced
@@ -118,7 +117,6 @@ mutants! {
     K6_entries
     K6_message
     K6_twice
-    K6_twice_at_once
     K8
     K9_fence
     K9_reply
@@ -191,7 +189,6 @@ mutants! {
     S7_handle
     S7_position
     S7_receive
-    S7_receive_at_once
     S7_receive_generation
     S7_shared_taker
     S7_target_slot
@@ -280,7 +277,7 @@ mutants! {
     transfers_left_at_end
     transfers_pass
     unannounced_stays_staged
-    uninvited_at_once
+    uninvited
     unstaged_message_position
     unstaged_registration_posted
     vacant_while_freeing

@@ -27,7 +27,7 @@ pub struct OutputArguments {
 #[derive(Clone, Debug, Default, Args, Deserialize, Serialize)]
 #[serde(default)]
 pub struct MemoryArguments {
-    /// Pages of the memory: auto tries 2M, the system's hugepages, transparent ones, then plain ones.
+    /// Pages of the memory: auto tries the system's default hugepages, 2M, transparent ones, then plain ones.
     #[arg(long, value_name = "PAGES", value_enum, default_value_t = Pages::Auto)]
     pub pages: Pages,
 }

@@ -71,7 +71,6 @@ fn refusals_of_arguments(mr: &Mr, world: &World) -> Vec<Outcome> {
         Box::new(move |mr| mr.invalidate_posted(key ^ 0x100, COMPLETED).map(drop)),
         Box::new(move |mr| mr.remotely_invalidated(OWNER + 1, connection, key)),
         Box::new(move |mr| mr.remotely_invalidated(OWNER, connection, key ^ 1)),
-        Box::new(move |mr| mr.key_died(OWNER + 1, key)),
         Box::new(move |mr| mr.map(&Mapping { bytes: 0, ..mapping }).map(drop)),
         Box::new(move |mr| mr.map(&Mapping { iova: u64::MAX, ..mapping }).map(drop)),
         Box::new(move |mr| mr.open(OWNER, connection, &Mapping { rotating_key_bits: 9, ..mapping }).map(drop)),
@@ -89,8 +88,8 @@ fn refusals_of_arguments(mr: &Mr, world: &World) -> Vec<Outcome> {
 
 /// Completions of what is neither the MR's current use nor the invalidation that it has in mind (I16).
 fn refusals_of_completions(mr: &Mr, world: &World) -> Vec<Outcome> {
-    let calls: [Completion; 5] =
-        [Mr::registered, Mr::register_failed, Mr::invalidated, Mr::invalidate_failed, Mr::invalidate_refused];
+    let invalidated: Completion = |mr, generation| mr.invalidated(generation).map(drop);
+    let calls = [Mr::registered, Mr::register_failed, invalidated, Mr::invalidate_failed, Mr::invalidate_refused];
     let foreign = |generation: &u32| *generation != mr.generation() && !mr.is_pending(*generation);
     let generations = world.generations().filter(foreign);
     let results = generations.flat_map(|generation| calls.map(|call| refused(mr, &move |mr| call(mr, generation))));

@@ -2,7 +2,7 @@
 
 use super::super::{Cause, Mr, MrError, Opening, ReturnPolicy, Step, tag_mask};
 use super::world::{ADDRESS, Act, BYTES, INDEX, OWNER, ROTATING_BITS, Sent, Valid, Work, World, assert_same};
-use crate::provider::{Access, BaseId, Operation, RegistrationId, Token, TokenKind, WorkRequest};
+use crate::provider::{Access, BaseId, Operation, RegistrationId, Token, WorkRequest};
 
 impl World {
     /// Does it, where that can happen now. What the MR refuses leaves it unchanged ([`super::refusals`]) and is not done.
@@ -88,16 +88,9 @@ impl World {
     }
 
     fn invalidate(&mut self, policy: ReturnPolicy, taken: bool) -> Option<()> {
-        let (mut at_once, key) = (self.mr.clone(), self.mr.key());
-        let found = at_once.invalidate_in_chain(policy);
-        let result = self.mr.invalidate_posted(key, policy);
-        assert_same(&self.mr, &at_once);
-        let token = Token::new(TokenKind::Invalidate, 9, self.mr.generation());
-        assert_eq!(
-            found.map(|(token, _, operation)| (token, operation)),
-            result.ok().map(|operation| (token, operation))
-        );
-        result.ok()?;
+        let key = self.mr.key();
+        let (owner, _) = self.mr.invalidate_posted(key, policy).ok()?;
+        assert_eq!(owner, OWNER);
         if taken && !self.broken {
             self.post(Work::Invalidate { key });
         } else {
@@ -139,19 +132,16 @@ impl World {
     fn complete(&mut self) {
         let (sent, succeeded) = self.completions.remove(0);
         let Sent { work, generation } = sent;
-        let (before, owner) =
-            (self.mr.clone(), self.mr.owner_while_invalidating(Token::new(TokenKind::Invalidate, 9, generation)));
+        let before = self.mr.clone();
+        let waited_for_it = before.step == Step::Invalidating && generation == before.generation();
         let result = match (work, succeeded) {
             (Work::Register { .. }, true) => self.mr.registered(generation),
             (Work::Register { .. }, false) => self.mr.register_failed(generation),
-            (Work::Invalidate { .. }, true) => self.mr.invalidated(generation),
+            (Work::Invalidate { .. }, true) => self.mr.invalidated(generation).map(|freed| {
+                assert_eq!(freed, waited_for_it.then_some(OWNER), "who has it is told: {before:?}");
+            }),
             (Work::Invalidate { .. }, false) => self.mr.invalidate_failed(generation),
         };
-        if matches!(work, Work::Invalidate { .. }) && succeeded && owner.is_some() {
-            let mut at_once = before.clone();
-            at_once.invalidation_done();
-            assert_same(&self.mr, &at_once);
-        }
         if let Err(error) = result {
             assert_eq!(error, MrError::StaleCompletion);
             assert_same(&self.mr, &before);
@@ -167,10 +157,7 @@ impl World {
     fn invalidate_remotely(&mut self) -> Option<()> {
         let is_current = |valid: &Valid| *valid == (self.mr.key(), self.mr.generation());
         let (key, _) = self.valid.filter(|valid| is_current(valid) && !self.invalidated && !self.broken)?;
-        let mut at_once = self.mr.clone();
         self.mr.remotely_invalidated(OWNER, self.connection, key).ok()?;
-        at_once.key_died(OWNER, key).expect("as the other");
-        assert_same(&self.mr, &at_once);
         (self.valid, self.invalidated) = (None, true);
         Some(())
     }

@@ -1,0 +1,434 @@
+//! What was received: whose it is, what its protocol says it means, and what follows. The one way of a message, whatever it is and
+//! whoever posted its receive; what is rare is a branch.
+
+use super::{Engine, stage::Making};
+use crate::{
+    connection::{Connection, Opening, Phase as Connected},
+    event::{ConnectionId, DisconnectCause, Event, Received, RequestStatus},
+    events::Events,
+    fixed_list::FixedList,
+    pool::Pool,
+    protocol::{CLASSIFY_BYTES, Message, Protocol},
+    provider::{Completion, CompletionBatch, Port, Success, TokenKind},
+    request::{Phase, Request, RequestHandle, Standing},
+    statistics::Statistics,
+};
+use arrayvec::ArrayVec;
+use core::mem::ManuallyDrop;
+use frwr_mempool::{
+    device_memory::{self, DeviceTable},
+    mutant,
+    slab::Slab,
+};
+
+/// No connection: a core has fewer.
+const NOBODY: u16 = u16::MAX;
+
+/// What taking a reply touches, beside its connection.
+struct Replies<'a> {
+    requests: &'a mut Slab<ManuallyDrop<Request>>,
+    pool: &'a mut Pool,
+    events: &'a mut Events,
+    dirty: &'a mut FixedList<u16>,
+    statistics: &'a mut Statistics,
+    making: &'a Making,
+}
+
+/// That of an engine, whose connections are borrowed apart.
+macro_rules! replies {
+    ($engine:ident) => {
+        Replies {
+            requests: &mut $engine.requests,
+            pool: &mut $engine.pool,
+            events: &mut $engine.events,
+            dirty: &mut $engine.dirty,
+            statistics: &mut $engine.statistics,
+            making: &$engine.making,
+        }
+    };
+}
+
+impl Replies<'_> {
+    /// A reply arrived on a connection for one of its requests: match the key that the peer invalidated (S58), fence the
+    /// others. False, with nothing changed, where there is no such request, or it has no such key.
+    #[inline(always)]
+    fn take(
+        &mut self,
+        connection: &mut Connection,
+        RequestHandle(handle): RequestHandle,
+        invalidated: Option<u32>,
+        received: &Received,
+    ) -> bool {
+        let Some(request) = self.requests.get_mut(handle).map(|request| &mut **request) else { return false };
+        if !awaits_reply(connection, request) {
+            return false;
+        }
+        if let Some(key) = invalidated {
+            // A reply that kills a foreign key is no reply: the request stays as it is and ends with its connection.
+            let Some(dead) = take_invalidated(self.pool, request, handle.index(), connection, key) else {
+                return false;
+            };
+            // S4: the entry that is kept for the invalidation never comes back.
+            connection.send_queue.release(if mutant!(S4_remote) { 0 } else { self.making.cost.invalidate });
+            connection.idle.push(dead);
+            if !request.invited && !mutant!(uninvited) {
+                self.statistics.uninvited_invalidations += 1;
+            }
+            self.statistics.remote_invalidations += 1;
+        }
+        let Received { buffer, generation, length, .. } = *received;
+        request.outcome = RequestStatus::Replied(Received { buffer, generation, length, is_reply: true });
+        // K9: the reply alone ends a request whose message the device may read again.
+        let waits_for_send = request.awaits_message()
+            && connection.send_queue.is_pending(request.message_position)
+            && !mutant!(K9_reply);
+        // K13: told before the keys are dead.
+        if (request.mrs.is_empty() && !waits_for_send) || mutant!(K13_reply) {
+            request.standing.phase = Phase::Ended;
+            self.statistics.requests_ended += 1;
+            self.events.push_ended(handle.index());
+            return true;
+        }
+        self.statistics.reply_waits_for_send += u64::from(waits_for_send);
+        request.standing.phase = Phase::Fencing;
+        for &descriptor in &request.mrs {
+            connection.invalidate(descriptor);
+            if mutant!(fence_first_only) {
+                break;
+            }
+        }
+        if !core::mem::replace(&mut connection.dirty, true) {
+            self.dirty.push(connection.key.index);
+        }
+        // F12: told before the invalidations are posted.
+        if mutant!(F12) {
+            request.standing.phase = Phase::Ended;
+            self.events.push_ended(handle.index());
+        }
+        true
+    }
+}
+
+impl<P: Port> Engine<P> {
+    #[inline(never)]
+    pub(super) fn take_receives(&mut self, batch: &CompletionBatch, protocol: &mut impl Protocol) -> u32 {
+        if self.shared.is_none() {
+            batch.iter().for_each(|completion| self.take_receive::<false>(completion, protocol));
+        } else {
+            batch.iter().for_each(|completion| self.take_receive::<true>(completion, protocol));
+        }
+        let taken = batch.len() as u32;
+        self.statistics.receive_completions += u64::from(taken);
+        taken
+    }
+
+    /// A completion of a receive queue that a connection has for itself, or `SHARED`: the queue pair that it names tells the connection.
+    #[inline(always)]
+    fn take_receive<const SHARED: bool>(&mut self, completion: &Completion, protocol: &mut impl Protocol) {
+        let token = completion.token;
+        let stride = self.receives.stride();
+        let Some(entry) = self.receives.posted_mut(token) else { return self.stray_receive(completion) };
+        let owner = match &self.shared {
+            Some(shared) if SHARED => shared.connection_of(completion.queue_pair).unwrap_or(NOBODY),
+            _ => entry.connection,
+        };
+        let (Some(connection), Ok(success)) = (self.connections.get_mut(usize::from(owner)), completion.result) else {
+            return self.receive_otherwise(completion, owner, protocol);
+        };
+        // S5: a completion of a queue pair that is gone is one of its successor's.
+        let is_its = SHARED || connection.queue_pair == completion.queue_pair || mutant!(S5_receive);
+        if !(is_its && connection.is_ready() && (!SHARED || connection.receives_posted > 0)) {
+            return self.receive_otherwise(completion, owner, protocol);
+        }
+        let length = success.bytes.min(stride);
+        entry.hold(length);
+        connection.receives_posted -= 1;
+        if SHARED && let Some(shared) = &mut self.shared {
+            shared.taken(token.index(), owner);
+        }
+        let received = Received { buffer: token.index(), generation: token.generation(), length, is_reply: true };
+        connection.peer_receives += 1;
+        match classify(self.receives.messages(), token.index(), protocol, connection.key, length) {
+            Message::Reply(request) => {
+                if !replies!(self).take(connection, request, success.invalidated, &received) {
+                    self.unexpected_reply(completion, owner, request);
+                } else if self.trace.is_some() {
+                    self.record_reply(usize::from(owner), success);
+                }
+            }
+            message => self.other_message(completion, owner, message),
+        }
+    }
+
+    /// [`Engine::not_taken`] of a reply. All but its request is found once more, so that who calls need not keep it at hand.
+    #[inline(never)]
+    fn unexpected_reply(&mut self, completion: &Completion, owner: u16, request: RequestHandle) {
+        self.other_message(completion, owner, Message::Reply(request));
+    }
+
+    /// The same of any message.
+    #[inline(never)]
+    fn other_message(&mut self, completion: &Completion, owner: u16, message: Message) {
+        let (token, Ok(success)) = (completion.token, completion.result) else { return };
+        let length = success.bytes.min(self.receives.stride());
+        let received = Received { buffer: token.index(), generation: token.generation(), length, is_reply: false };
+        self.not_taken(usize::from(owner), received, success, message);
+    }
+
+    /// The same of a connection that is not ready, of none, or where nothing was received that anybody may have.
+    #[cold]
+    #[inline(never)]
+    fn receive_otherwise(&mut self, completion: &Completion, owner: u16, protocol: &mut impl Protocol) {
+        let (token, index) = (completion.token, usize::from(owner));
+        let shares = self.shared.is_some();
+        let takes = self.connections.get(index).is_some_and(|connection| match shares {
+            true => connection.takes_shared_receives() || mutant!(S5_shared),
+            false => self.is_current(index, completion),
+        });
+        let (true, Ok(success)) = (takes, completion.result) else {
+            return if shares {
+                self.shared_receive_wasted(completion, owner)
+            } else {
+                self.receive_failed(completion, index)
+            };
+        };
+        let length = success.bytes.min(self.receives.stride());
+        if let Some(entry) = self.receives.posted_mut(token) {
+            entry.hold(length);
+        }
+        self.receive_returned(index, token.index());
+        let received = Received { buffer: token.index(), generation: token.generation(), length, is_reply: false };
+        if self.connections[index].was_ready {
+            self.received(index, received, success, protocol);
+        } else {
+            // It overtook the news that its connection is up.
+            self.connections[index].early.push_back((received, success));
+            self.ask_attention();
+        }
+    }
+
+    /// A receive of a connection is not posted any more.
+    fn receive_returned(&mut self, index: usize, buffer: u32) {
+        // After a drain that timed out the count is zero already, and the completions may still come.
+        let posted = &mut self.connections[index].receives_posted;
+        *posted = posted.saturating_sub(1);
+        if let Some(shared) = &mut self.shared {
+            // One core has at most u16::MAX connections.
+            shared.taken(buffer, index as u16);
+        }
+    }
+
+    /// What was received means something now: its connection is up, or was.
+    pub(super) fn received(
+        &mut self,
+        index: usize,
+        received: Received,
+        success: Success,
+        protocol: &mut impl Protocol,
+    ) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        connection.peer_receives += 1;
+        let message = classify(self.receives.messages(), received.buffer, protocol, connection.key, received.length);
+        if let Message::Reply(request) = message
+            && replies!(self).take(connection, request, success.invalidated, &received)
+        {
+            if self.trace.is_some() {
+                self.record_reply(index, success);
+            }
+            return;
+        }
+        self.not_taken(index, received, success, message);
+    }
+
+    /// A completion that no posted buffer has the name of.
+    #[cold]
+    fn stray_receive(&mut self, completion: &Completion) {
+        if completion.token.kind() == TokenKind::Foreign {
+            self.events.push_back(Event::Foreign(*completion));
+        } else {
+            self.statistics.stale_completions += 1;
+        }
+    }
+
+    /// A receive that a connection has for itself brought nothing.
+    fn receive_failed(&mut self, completion: &Completion, index: usize) {
+        let Err(failure) = completion.result else {
+            self.statistics.stale_completions += 1;
+            return;
+        };
+        if !self.is_current(index, completion) {
+            self.statistics.stale_completions += 1;
+            return;
+        }
+        self.receives.unpost(completion.token.index(), completion.token.generation());
+        if !mutant!(flushed_receive_uncounted) {
+            self.receive_returned(index, completion.token.index());
+        }
+        self.work_request_failed(index, failure);
+    }
+
+    /// A shared receive that nobody can use: it failed, its connection is gone or going, or its peer was not granted it.
+    fn shared_receive_wasted(&mut self, completion: &Completion, owner: u16) {
+        let (buffer, Some(shared)) = (completion.token.index(), &mut self.shared) else { return };
+        self.receives.unpost(buffer, completion.token.generation());
+        shared.released.push(buffer);
+        let index = usize::from(owner);
+        let Some(connection) = self.connections.get(index) else {
+            self.statistics.stale_completions += 1;
+            shared.found(completion.queue_pair);
+            return;
+        };
+        let granted = connection.receives_posted > 0;
+        if granted {
+            self.receive_returned(index, buffer);
+        }
+        match completion.result {
+            Err(failure) => self.work_request_failed(index, failure),
+            Ok(_) if granted => self.statistics.stale_completions += 1,
+            Ok(_) => self.fail(index, DisconnectCause::ReceivesExceeded),
+        }
+    }
+
+    /// A message that ends no request.
+    #[inline(never)]
+    fn not_taken(&mut self, index: usize, mut received: Received, success: Success, message: Message) {
+        // A key died that nobody can be found for, or that of another request: what it covered is unknown (I25, F13).
+        let (is_foreign, mutant) = match message {
+            // F13: what the command invalidated is not looked at.
+            Message::Command if success.invalidated.is_none() || mutant!(F13_command) => {
+                let connection = self.connections[index].key;
+                return self.events.push_back(Event::Received { connection, received });
+            }
+            // A message that is no reply has no request whose key it could kill.
+            Message::Command => (true, mutant!(F13_reply)),
+            Message::Reply(request) if success.invalidated.is_some() && self.is_awaited(index, request) => {
+                (true, mutant!(F13_reply))
+            }
+            Message::Malformed | Message::Reply(_) => {
+                if matches!(message, Message::Malformed) {
+                    self.fail(index, DisconnectCause::Protocol);
+                }
+                self.statistics.bad_reply_count += 1;
+                received.is_reply = self.answers_cancelled(index);
+                (success.invalidated.is_some(), mutant!(F13_unknown))
+            }
+        };
+        if is_foreign && !mutant {
+            self.statistics.foreign_invalidations += 1;
+            self.fail(index, DisconnectCause::ForeignInvalidation);
+        }
+        self.release(received);
+    }
+
+    /// Whether a request awaits its reply on this connection.
+    fn is_awaited(&self, index: usize, RequestHandle(handle): RequestHandle) -> bool {
+        let (connection, request) = (self.connections.get(index), self.requests.get(handle));
+        connection.zip(request).is_some_and(|(connection, request)| awaits_reply(connection, request))
+    }
+
+    /// A reply to no request: where some were cancelled it is one of theirs, in a receive that was kept for it.
+    #[cold]
+    fn answers_cancelled(&mut self, index: usize) -> bool {
+        let connection = &mut self.connections[index];
+        let is_one = connection.abandoned_replies > 0;
+        // Mutant: each message to no request brings a receive for another reply.
+        if !mutant!(abandoned_never_spent) {
+            connection.abandoned_replies -= u32::from(is_one);
+        }
+        is_one
+    }
+
+    /// A buffer goes back to its queue pair with the next flush.
+    #[inline]
+    pub(super) fn repost(&mut self, buffer: u32, owner: u16) {
+        if let Some(shared) = &mut self.shared {
+            shared.released.push(buffer);
+            return;
+        }
+        let connection = &mut self.connections[usize::from(owner)];
+        if matches!(
+            connection.phase,
+            Connected::Ready | Connected::Opening(Opening::Handshake { .. } | Opening::Filling { .. })
+        ) {
+            connection.receives.push(self.receives.post(buffer, connection.bases[0].lkey));
+            self.mark_dirty(owner);
+        }
+    }
+}
+
+/// Whether a reply to a request may come on this connection: nobody answers what was not sent.
+#[inline(always)]
+fn awaits_reply(connection: &Connection, request: &Request) -> bool {
+    // Mutant: an answer to what was not sent counts.
+    let was_posted = connection.send_queue.was_posted(request.message_position) || mutant!(answer_before_post);
+    was_posted && (request.standing == connection.posted || is_inline(request.standing, connection.posted))
+}
+
+/// The same of a message with bytes out of the caller's memory. A call, so that the other one is compared as one number.
+#[inline(never)]
+fn is_inline(standing: Standing, posted: Standing) -> bool {
+    standing == posted.of(true, true)
+}
+
+/// Takes the MR whose key the peer invalidated off its request. `None` when the request has no such valid key.
+#[inline(always)]
+fn take_invalidated(
+    pool: &mut Pool,
+    request: &mut Request,
+    slot: u32,
+    connection: &Connection,
+    key: u32,
+) -> Option<u32> {
+    let &[only] = request.mrs.as_slice() else {
+        return take_one_of_several(pool, request, slot, connection.key, key);
+    };
+    pool.get_mut(only)?.remotely_invalidated(slot, connection.key, key).ok()?;
+    // Not cleared: that would look once more how many there are.
+    request.mrs = ArrayVec::new();
+    Some(only)
+}
+
+/// The same of a request of several MRs, or of none. A call, so that the usual one keeps what it has at hand.
+#[inline(never)]
+fn take_one_of_several(
+    pool: &mut Pool,
+    request: &mut Request,
+    slot: u32,
+    connection: ConnectionId,
+    key: u32,
+) -> Option<u32> {
+    let mut dies =
+        |descriptor| pool.get_mut(descriptor).is_some_and(|mr| mr.remotely_invalidated(slot, connection, key).is_ok());
+    let at = request.mrs.iter().position(|&descriptor| dies(descriptor))?;
+    // K15: the wrong one of several is taken for dead, or all are.
+    let at = if mutant!(K15_wrong) { 0 } else { at };
+    let dead = request.mrs.remove(at);
+    if mutant!(K15_all) {
+        request.mrs.clear();
+    }
+    Some(dead)
+}
+
+/// Has the protocol say what stands in this buffer, which has [`CLASSIFY_BYTES`] bytes or more, and is ours
+/// until it is released. What stands behind a shorter message is not shown to anybody.
+#[inline(always)]
+fn classify<Q: Protocol>(
+    messages: &DeviceTable,
+    buffer: u32,
+    protocol: &mut Q,
+    connection: ConnectionId,
+    length: u32,
+) -> Message {
+    const SHORT: usize = 2 * device_memory::WORD;
+    const { assert!(Q::CLASSIFIED_BYTES <= CLASSIFY_BYTES, "a protocol sees CLASSIFY_BYTES bytes at most") };
+    let shown = Q::CLASSIFIED_BYTES.min(CLASSIFY_BYTES);
+    if Q::CLASSIFIED_BYTES == 0 {
+        return protocol.classify(connection, &[], length);
+    }
+    if Q::CLASSIFIED_BYTES <= SHORT {
+        let prefix = messages.read_front::<2>(buffer).unwrap_or_default();
+        return protocol.classify(connection, &prefix.as_flattened()[..shown.min(length as usize)], length);
+    }
+    let prefix: [u8; CLASSIFY_BYTES] = messages.read_line(buffer).unwrap_or([0; CLASSIFY_BYTES]);
+    protocol.classify(connection, &prefix[..shown.min(length as usize)], length)
+}
