@@ -1,5 +1,6 @@
 //! Counters of a target.
 
+use super::command::Work;
 use frwr_engine::{Listening, provider::CommandError};
 
 /// Whether a target listens.
@@ -126,6 +127,27 @@ pub struct TargetStatistics {
     pub buffers_free: u64,
     /// Queues that a host uses now.
     pub queues: u64,
+}
+
+impl TargetStatistics {
+    /// What a storage was asked for succeeded, and moved so many bytes. Whether a Compare did is known later.
+    #[inline]
+    pub(super) fn succeeded(&mut self, work: &Work, bytes: u64) {
+        match work {
+            Work::Read { .. } => {
+                self.reads += 1;
+                self.bytes_read += bytes;
+            }
+            Work::Write { .. } => {
+                self.writes += 1;
+                self.bytes_written += bytes;
+            }
+            Work::WriteZeroes { .. } => self.write_zeroes += 1,
+            Work::Deallocate { .. } => self.deallocations += 1,
+            Work::Flush { .. } => self.flushes += 1,
+            _ => {}
+        }
+    }
 }
 
 /// Of several cores together.
