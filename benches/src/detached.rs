@@ -1,5 +1,6 @@
-//! A device that two sides connect over as they always do, and that one of them is detached from then: from that moment on its port has
-//! a far end that answers at once. So a measurement counts the side and its engine, and neither the device nor the other side.
+//! A device that two sides connect over as they always do, and that one of them is detached from then: from that moment
+//! on its port has a far end that answers at once. So a measurement counts the side and its engine, and neither the
+//! device nor the other side.
 
 use frwr_engine::provider::{
     Capabilities, Chain, Command, CommandError, Completion, CompletionBatch, CompletionQueue, Device, DeviceEvent,

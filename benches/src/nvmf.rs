@@ -1,4 +1,5 @@
-//! A target and a host that are connected, of which one is then detached from the other (`detached`): what a command costs each.
+//! A target and a host that are connected, of which one is then detached from the other (`detached`): what a command
+//! costs each.
 
 use crate::detached::{FarEnd, Memory};
 use core::time::Duration;
@@ -53,7 +54,8 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// As many, so many at a time: reads of a block, by a key that the target is to kill, or writes of one that lies in the capsule.
+    /// As many, so many at a time: reads of a block, by a key that the target is to kill, or writes of one that lies in
+    /// the capsule.
     ///
     /// # Errors
     /// Where a command cannot be encoded.

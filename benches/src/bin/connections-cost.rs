@@ -5,8 +5,8 @@
 //!
 //! * `one`: all of one connection, while the others have nothing to do.
 //! * `turns`: each of the next connection, so that an iteration's requests are of eight.
-//! * `end`: no requests, but the ends of that many connections, one behind the other, while the others have nothing to do: all that the core
-//!   and Control do from `Engine::disconnect` to the event.
+//! * `end`: no requests, but the ends of that many connections, one behind the other, while the others have nothing to
+//!   do: all that the core and Control do from `Engine::disconnect` to the event.
 //! * `bytes`: none; prints what a connection has of memory at a depth of 32, its receives apart.
 #![allow(clippy::print_stdout, reason = "a program that prints what it did")]
 

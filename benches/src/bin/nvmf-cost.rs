@@ -1,14 +1,15 @@
 //! Instructions of one NVMe-oF command on the target's own code, and on the host's (goal A24).
 //!
-//! `nvmf-cost MODE BATCH COMMANDS` connects a host and a target over the software NIC, detaches one of them from it, and runs that many
-//! commands of 4 KiB of it, `BATCH` per iteration, with a far end that answers at once. Count it with callgrind at two numbers of commands
-//! and divide the difference. Modes:
+//! `nvmf-cost MODE BATCH COMMANDS` connects a host and a target over the software NIC, detaches one of them from it,
+//! and runs that many commands of 4 KiB of it, `BATCH` per iteration, with a far end that answers at once. Count it
+//! with callgrind at two numbers of commands and divide the difference. Modes:
 //!
-//! * `target-read`: from a namespace in memory, by a key that the response kills. `target-write`: with the data in the capsule.
+//! * `target-read`: from a namespace in memory, by a key that the response kills. `target-write`: with the data in the
+//!   capsule.
 //! * `host-read`, `host-write`: the same commands, as the host sends them and takes their answers.
 //! * `medium-read`, `medium-write`: what the namespace has of it, which copies every word of a block.
-//! * `bare-` in front of the first four: their port and far end without an engine, which are part of them, and neither the target's nor the
-//!   host's.
+//! * `bare-` in front of the first four: their port and far end without an engine, which are part of them, and neither
+//!   the target's nor the host's.
 #![allow(clippy::print_stdout, reason = "a program that prints what it did")]
 
 use core::{hint::black_box, time::Duration};

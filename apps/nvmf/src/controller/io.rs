@@ -22,8 +22,8 @@ type RemoteList = ArrayVec<RemoteSegment, MAX_TRANSFER_OPERATIONS>;
 /// Bytes copied at a time from a capsule to its buffer.
 pub(super) const COPY_BYTES: usize = 1024;
 
-/// The list of a command's data blocks. It was checked when the command arrived, and its memory is not given back to the device before the
-/// command is done with it.
+/// The list of a command's data blocks. It was checked when the command arrived, and its memory is not given back to
+/// the device before the command is done with it.
 #[inline(never)]
 fn remote_list<P: Port>(engine: &Engine<P>, received: &Received, offset: u32, count: u32) -> RemoteList {
     let listed = (0..count).filter_map(|at| listed(engine, received, offset, at));
@@ -144,10 +144,9 @@ impl<P: Port, S: Storage> Target<P, S> {
     fn step_copy(&mut self, index: u32) -> Step {
         let Some(slot) = self.slots.get_mut(index) else { return Step::Drop };
         let arrived = slot.work.arrived();
+        let Some(buffer) = &slot.buffer else { return Step::Drop };
         let data = core::mem::replace(&mut slot.data, Data::None);
-        let (Data::InCapsule { received, offset, length }, Some(buffer)) = (data, &slot.buffer) else {
-            return Step::Drop;
-        };
+        let Data::InCapsule { received, offset, length } = data else { return Step::Drop };
         let (mut done, mut chunk) = (0, [0; COPY_BYTES]);
         while done < length {
             let bytes = &mut chunk[..COPY_BYTES.min((length - done) as usize)];

@@ -72,8 +72,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.start(&arrival, accepted, scattered, received);
     }
 
-    /// Reads the list of a command whose data pointer is a last segment. The command is then one with a single data block of as
-    /// many bytes in its place, so that all checks are the same.
+    /// Reads the list of a command whose data pointer is a last segment. The command is then one with a single data
+    /// block of as many bytes in its place, so that all checks are the same.
     #[inline]
     fn gather_list(
         &self,

@@ -1,5 +1,6 @@
-//! The tables of commands that a target takes, one of admin commands (`admin`) and one of I/O commands (`blocks`): an entry for each, with
-//! the function that checks it and says what work comes of it, and with what hosts are told of it. Whatever has no entry is an invalid opcode.
+//! The tables of commands that a target takes, one of admin commands (`admin`) and one of I/O commands (`blocks`): an
+//! entry for each, with the function that checks it and says what work comes of it, and with what hosts are told of it.
+//! Whatever has no entry is an invalid opcode.
 
 use super::Target;
 use super::admin::ADMIN_ENTRIES;
@@ -115,7 +116,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         Ok((index, controller))
     }
 
-    /// What a command says, and the controller that executes it: what every function of the table begins with, but for fabrics commands.
+    /// What a command says, and the controller that executes it: what every function of the table begins with, but for
+    /// fabrics commands.
     #[inline]
     pub(super) fn ready<T>(&mut self, arrival: &Arrival<'_>, decoded: Result<T, Status>) -> Result<(usize, T), Reply> {
         let decoded = decoded.map_err(Reply::of)?;

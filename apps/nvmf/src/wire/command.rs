@@ -330,8 +330,8 @@ fn invalid_field() -> Status {
     Status::INVALID_FIELD.do_not_retry()
 }
 
-/// Whether the command is no fused one, and points to its data by an SGL. Byte 1 of a fabrics command is reserved (Base figure 385): what a
-/// host writes there has no meaning.
+/// Whether the command is no fused one, and points to its data by an SGL. Byte 1 of a fabrics command is reserved (Base
+/// figure 385): what a host writes there has no meaning.
 ///
 /// # Errors
 /// The status to complete the command with.
