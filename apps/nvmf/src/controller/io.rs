@@ -91,15 +91,15 @@ impl<P: Port, S: Storage> Target<P, S> {
         if let Phase::TakeBuffer = slot.phase {
             let (part, wanted) = (self.buffers.part(slot.work.namespace()), slot.work.buffers());
             // All or none, so that nobody holds one and waits for another.
-            if wanted > 1 {
-                if !self.buffers.has(part, wanted) {
-                    return Step::WaitForBuffer;
-                }
-                slot.second = self.buffers.take(part);
+            if wanted > 1 && !self.buffers.has(part, wanted) {
+                return Step::WaitForBuffer;
             }
             slot.buffer = self.buffers.take(part);
             if slot.buffer.is_none() {
                 return Step::WaitForBuffer;
+            }
+            if wanted > 1 {
+                slot.second = self.buffers.take(part);
             }
             slot.phase = slot.work.first_phase();
         }
