@@ -2,11 +2,13 @@
 
 pub mod arguments;
 pub mod cores;
+pub mod detached;
 pub mod freelist;
 pub mod idle;
 pub mod lane;
 pub mod null_device;
 pub mod null_queue_pairs;
+pub mod nvmf;
 pub mod per_request;
 pub mod ping_pong;
 pub mod requester;

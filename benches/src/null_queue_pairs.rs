@@ -1,10 +1,14 @@
 //! The null port with any number of queue pairs: as [`NullPort`](crate::null_device::NullPort), whose one queue pair needs no looking up.
+//! A queue pair that is to end gives its receives back when its drain marker is posted.
 
 use frwr_engine::provider::{
-    Chain, Completion, CompletionBatch, CompletionQueue, Operation, Port, PortId, PostError, QueuePairId,
-    ReceiveRequest, SharedReceiveQueueId, Success, Token,
+    Chain, Completion, CompletionBatch, CompletionQueue, Failure, Operation, Port, PortId, PostError, QueuePairId,
+    ReceiveRequest, SharedReceiveQueueId, Success, Token, TokenKind,
 };
 use std::collections::VecDeque;
+
+/// In place of a key: the receive is flushed. No key has all its bits set, since they begin with an object's number.
+const FLUSHED: u32 = u32::MAX;
 
 /// Positions in queues, of which those of receives are each queue pair's own.
 pub struct NullQueuePairs {
@@ -44,6 +48,9 @@ impl Port for NullQueuePairs {
             }
             if request.signalled {
                 self.signalled.push_back((queue_pair, request.token));
+                if request.token.is(TokenKind::Drain) {
+                    self.flush(queue_pair);
+                }
             }
         }
         Ok(())
@@ -87,12 +94,21 @@ impl Port for NullQueuePairs {
 }
 
 impl NullQueuePairs {
+    /// A drain marker was the last thing to be sent: it is answered by all receives of its queue pair.
+    #[cold]
+    fn flush(&mut self, queue_pair: QueuePairId) {
+        self.sent.pop_back();
+        let receives = self.receives.get(queue_pair.0 as usize).map_or(0, VecDeque::len);
+        self.sent.extend((0..receives).map(|_| (queue_pair, FLUSHED)));
+    }
+
     #[inline(always)]
     fn answer(&mut self) -> Option<Completion> {
         let &(queue_pair, key) = self.sent.front()?;
         let token = self.receives[queue_pair.0 as usize].pop_front()?;
         self.sent.pop_front();
         let invalidated = (self.remote_invalidation && key != 0).then_some(key);
-        Some(Completion { token, queue_pair, result: Ok(Success { bytes: 16, invalidated }) })
+        let result = if key == FLUSHED { Err(Failure::FLUSHED) } else { Ok(Success { bytes: 16, invalidated }) };
+        Some(Completion { token, queue_pair, result })
     }
 }

@@ -5,6 +5,8 @@
 //!
 //! * `one`: all of one connection, while the others have nothing to do.
 //! * `turns`: each of the next connection, so that an iteration's requests are of eight.
+//! * `end`: no requests, but the ends of that many connections, one behind the other, while the others have nothing to
+//!   do: all that the core and Control do from `Engine::disconnect` to the event.
 //! * `bytes`: none; prints what a connection has of memory at a depth of 32, its receives apart.
 #![allow(clippy::print_stdout, reason = "a program that prints what it did")]
 
@@ -26,6 +28,8 @@ use std::{collections::VecDeque, error::Error};
 const BATCH: u64 = 8;
 /// That of most hosts.
 const USUAL_DEPTH: u32 = 32;
+/// Steps within which a connection is gone: each of its MRs is destroyed by a command of its own.
+const STEPS_TO_END: u32 = 1_000;
 /// Connections between two readings of what memory they take: each takes the same.
 const MORE: u16 = 64;
 
@@ -35,7 +39,7 @@ static COUNTING: frwr_allocations::Counting = frwr_allocations::Counting;
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, mode, connections, requests] = &arguments[..] else {
-        return Err("usage: connections-cost one|turns|bytes CONNECTIONS REQUESTS".into());
+        return Err("usage: connections-cost one|turns|end|bytes CONNECTIONS REQUESTS".into());
     };
     let (connections, requests): (u16, u64) = (connections.parse()?, requests.parse()?);
     if connections == 0 {
@@ -44,12 +48,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     match mode.as_str() {
         "one" => Core::open(connections, BATCH as u32)?.run(1, requests),
         "turns" => Core::open(connections, BATCH as u32)?.run(connections.into(), requests),
+        "end" => Core::open(connections, BATCH as u32)?.end(requests),
         "bytes" => {
             let (few, many) = (bytes(connections)?, bytes(connections + MORE)?);
             println!("bytes {}", (many - few) / usize::from(MORE));
             Ok(())
         }
-        other => Err(format!("the mode is {other}, but must be one, turns or bytes").into()),
+        other => Err(format!("the mode is {other}, but must be one, turns, end or bytes").into()),
     }
 }
 
@@ -147,6 +152,29 @@ impl Core {
         println!("{done} iterations of 1 request, {}", posted(&before, &engine.statistics()));
         Ok(())
     }
+}
+
+impl Core {
+    /// Ends the first connections, each when the one before it is gone.
+    #[inline(never)]
+    fn end(mut self, count: u64) -> Result<(), Box<dyn Error>> {
+        let ended = usize::try_from(count)?;
+        let ending = self.connections.get(..ended).ok_or("CONNECTIONS are fewer than are to end")?;
+        for connection in ending {
+            self.requester.engine.disconnect(*connection);
+            let mut steps = 0..STEPS_TO_END;
+            while !self.requester.engine.next_event().is_some_and(|event| is_end_of(&event, *connection)) {
+                steps.next().ok_or("a connection does not end")?;
+                self.requester.step();
+            }
+        }
+        println!("{count} iterations of 1 end");
+        Ok(())
+    }
+}
+
+fn is_end_of(event: &Event, of: ConnectionId) -> bool {
+    matches!(event, Event::Disconnected { connection, .. } if *connection == of)
 }
 
 /// What is allocated with so many connections ready, and what they have of the region, their receives apart.

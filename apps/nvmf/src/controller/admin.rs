@@ -1,15 +1,16 @@
-//! Properties, Abort, and what embedders can change while a target serves.
+//! The table of admin commands, properties, Abort, and what embedders can change while a target serves.
 
 use super::Target;
 use super::command::{Phase, Reply, Work};
 use super::controllers::{ConfigurationEffect, Controller};
 use super::event::Notice;
-use super::receive::{Accepted, refused};
+use super::receive::refused;
 use super::subsystem::{AllowedHosts, Served};
+use super::table::{Accepted, Arrival, Entry};
 use crate::storage::{Cookie, Storage};
 use crate::wire::{
     self, ADMIN_QUEUE, Abort, AnaState, ControllerCapabilities, ControllerConfiguration, DataPointer, Property,
-    PropertyGet, PropertySet, Status,
+    PropertyGet, PropertySet, Status, fabrics, opcode,
 };
 use frwr_engine::provider::Port;
 use frwr_mempool::mutant;
@@ -41,15 +42,59 @@ pub enum NamespaceError {
     },
 }
 
+/// Commands of admin queues.
+pub(super) const ADMIN_ENTRIES: usize = 8;
+
 impl<P: Port, S: Storage> Target<P, S> {
+    pub(super) const ADMIN: [Entry<P, S>; ADMIN_ENTRIES] = [
+        Entry::new(opcode::GET_LOG_PAGE, Self::get_log_page),
+        Entry::new(opcode::IDENTIFY, Self::identify),
+        Entry::new(opcode::ABORT, Self::abort),
+        Entry::new(opcode::SET_FEATURES, Self::set_features),
+        Entry::new(opcode::GET_FEATURES, Self::get_features),
+        Entry::new(opcode::ASYNCHRONOUS_EVENT_REQUEST, Self::asynchronous_event_request),
+        Entry::new(opcode::KEEP_ALIVE, Self::keep_alive),
+        Entry::new(opcode::FABRICS, Self::fabrics),
+    ];
+
     /// The subsystem of a controller; `None` for a discovery controller.
     pub(super) fn subsystem_of(&self, controller: usize) -> Option<&Served> {
         let found = self.controllers.get(controller)?.as_ref()?;
         self.subsystems.get(found.subsystem()?)
     }
 
+    /// Fabrics commands (Base 6), whose type says which one it is.
+    pub(super) fn fabrics(&mut self, arrival: &Arrival<'_>) -> Accepted {
+        match arrival.entry.fabrics_type() {
+            fabrics::CONNECT => self.connect(arrival),
+            fabrics::PROPERTY_GET if arrival.is_admin => {
+                let get = PropertyGet::decode(arrival.entry).map_err(Reply::of)?;
+                let (controller, _) = self.addressed(arrival)?;
+                Err(self.property_get(controller, get))
+            }
+            fabrics::PROPERTY_SET if arrival.is_admin => {
+                let set = PropertySet::decode(arrival.entry).map_err(Reply::of)?;
+                let (controller, _) = self.addressed(arrival)?;
+                Err(self.property_set(controller, set))
+            }
+            _ => Err(refused(Status::INVALID_COMMAND_OPCODE)),
+        }
+    }
+
+    /// Keep Alive (Base 5.18): that it arrived is all there is to it.
+    pub(super) fn keep_alive(&mut self, arrival: &Arrival<'_>) -> Accepted {
+        self.ready(arrival, Ok(()))?;
+        Err(Reply::result(0))
+    }
+
+    /// Asynchronous Event Request (Base 5.2). Those that wait are kept by `start`, and need no slot.
+    pub(super) fn asynchronous_event_request(&mut self, arrival: &Arrival<'_>) -> Accepted {
+        self.ready(arrival, Ok(()))?;
+        Err(refused(Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED))
+    }
+
     /// Property Get (Base 6.4).
-    pub(super) fn property_get(&mut self, controller: usize, get: PropertyGet) -> Reply {
+    fn property_get(&mut self, controller: usize, get: PropertyGet) -> Reply {
         let is_resetting =
             self.controllers.get(controller).and_then(Option::as_ref).is_some_and(Controller::is_resetting);
         let settled = is_resetting && !self.has_late_commands(controller);
@@ -68,7 +113,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// Property Set (Base 6.5); CC is the only one that can be written.
-    pub(super) fn property_set(&mut self, controller: usize, set: PropertySet) -> Reply {
+    fn property_set(&mut self, controller: usize, set: PropertySet) -> Reply {
         let Some(Some(found)) = self.controllers.get_mut(controller) else { return refused(Status::INTERNAL_ERROR) };
         if set.property != Property::Configuration {
             return refused(Status::INVALID_FIELD);
@@ -95,7 +140,8 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// Abort (Base 5.1), best effort: event requests, and commands that no medium has been given yet, on whatever core.
-    pub(super) fn abort(&mut self, controller: usize, abort: Abort) -> Accepted {
+    pub(super) fn abort(&mut self, arrival: &Arrival<'_>) -> Accepted {
+        let (controller, abort) = self.ready(arrival, Abort::decode(arrival.entry))?;
         let Some(Some(found)) = self.controllers.get_mut(controller) else {
             return Err(refused(Status::INTERNAL_ERROR));
         };

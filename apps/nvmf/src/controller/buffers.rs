@@ -36,6 +36,11 @@ struct Part {
 }
 
 impl Part {
+    /// One more is none of those that are for all.
+    fn has_own(self) -> bool {
+        self.held < self.kept
+    }
+
     /// Of so many more, those that it takes of what is for all.
     fn beyond(self, more: u32) -> u32 {
         (self.held + more).saturating_sub(self.kept.max(self.held))
@@ -107,7 +112,9 @@ impl Buffers {
 
     pub(super) fn take(&mut self, part: u32) -> Option<Buffer> {
         let of = self.parts.get_mut(part as usize)?;
-        self.common = self.common.checked_sub(of.beyond(1))?;
+        if !of.has_own() {
+            self.common = self.common.checked_sub(1)?;
+        }
         of.held += 1;
         // There is one, because those of `common` and those that are kept and not held are all free.
         self.free.pop().map(|index| Buffer { index, part })
@@ -117,7 +124,7 @@ impl Buffers {
         self.free.push(buffer.index);
         if let Some(part) = self.parts.get_mut(buffer.part as usize) {
             part.held -= 1;
-            self.common += part.beyond(1);
+            self.common += u32::from(!part.has_own());
         }
     }
 

@@ -1,9 +1,13 @@
 //! Commands in flight: one slot each, from the capsule's arrival until the device is done with the response.
 
-use super::buffers::Buffer;
-use crate::wire::{self, Status};
+use super::buffers::{Buffer, Buffers};
+use super::connect::Seating;
+use super::log::Part;
+use crate::storage::Operation;
+use crate::wire::{self, DATASET_RANGE_BYTES, DatasetRange, Status};
 use frwr_engine::{ConnectionId, Received, RemoteSegment};
 use frwr_mempool::mutant;
+use zerocopy::FromBytes;
 
 /// What a command does once its data is there, or to have its data.
 #[derive(Clone, Copy, Debug)]
@@ -11,9 +15,9 @@ pub(super) enum Work {
     /// Everything was said when it arrived.
     Nothing,
     /// Data in: [`wire::ConnectData`].
-    Connect(wire::Connect),
+    Connect(Seating),
     /// Data out: a structure of 4096 bytes.
-    Identify(wire::Identify),
+    Identify { structure: u8, namespace: u32 },
     /// Data out.
     Read { namespace: usize, lba: u64, blocks: u32 },
     /// Data in.
@@ -29,7 +33,7 @@ pub(super) enum Work {
     /// No data: the flush behind a write that has to be on the medium before it is answered.
     Harden { namespace: usize },
     /// Data out: a part of a page.
-    LogPage(wire::GetLogPage),
+    LogPage(Part),
     /// Data out: 16 bytes.
     HostIdentifier,
     /// No data: a command of another core's queue.
@@ -43,7 +47,7 @@ impl Work {
     pub(super) fn first_phase(&self) -> Phase {
         match self {
             Self::Connect(_) | Self::Write { .. } | Self::Compare { .. } | Self::Deallocate { .. } => Phase::Fetch,
-            Self::Identify(_)
+            Self::Identify { .. }
             | Self::LogPage(_)
             | Self::HostIdentifier
             | Self::Abort { .. }
@@ -72,6 +76,11 @@ impl Work {
         matches!(self, Self::Harden { .. } | Self::Deallocate { next: 1.., .. })
     }
 
+    /// It leaves something to be written, which may have to be on the medium before it is answered.
+    pub(super) fn is_written(&self) -> bool {
+        matches!(self, Self::Write { .. } | Self::WriteZeroes { .. })
+    }
+
     /// It needs no buffer.
     pub(super) fn is_without_data(&self) -> bool {
         matches!(
@@ -97,7 +106,7 @@ impl Work {
             | Self::Harden { namespace } => Some(*namespace),
             Self::Nothing
             | Self::Connect(_)
-            | Self::Identify(_)
+            | Self::Identify { .. }
             | Self::LogPage(_)
             | Self::HostIdentifier
             | Self::Abort { .. }
@@ -231,7 +240,46 @@ pub(super) struct Slot {
 }
 
 impl Slot {
+    /// A range of a Dataset Management command, which has arrived in the command's buffer.
+    pub(super) fn range(&self, buffers: &Buffers, at: u32) -> Option<DatasetRange> {
+        let mut bytes = [0; DATASET_RANGE_BYTES];
+        buffers.read(self.buffer.as_ref()?, at as usize * DATASET_RANGE_BYTES, &mut bytes).ok()?;
+        DatasetRange::read_from_bytes(&bytes).ok()
+    }
+
+    /// What it asks of the storage of which namespace; `None` for what no storage does.
+    #[inline]
+    pub(super) fn operation(&self, buffers: &Buffers) -> Option<(usize, Operation)> {
+        let held = if matches!(self.work, Work::Compare { .. }) { &self.second } else { &self.buffer };
+        let buffer = held.as_ref().map_or(0, |buffer| buffers.offset(buffer));
+        Some(match self.work {
+            Work::Read { namespace, .. } | Work::Compare { namespace, .. } if self.commit_first => {
+                (namespace, Operation::Flush)
+            }
+            Work::Read { namespace, lba, blocks } | Work::Compare { namespace, lba, blocks } => {
+                (namespace, Operation::Read { lba, blocks, buffer })
+            }
+            Work::Write { namespace, lba, blocks } => (namespace, Operation::Write { lba, blocks, buffer }),
+            Work::WriteZeroes { namespace, lba, blocks, deallocate } => {
+                (namespace, Operation::WriteZeroes { lba, blocks, deallocate })
+            }
+            Work::Flush { namespace } | Work::Harden { namespace } => (namespace, Operation::Flush),
+            Work::Deallocate { namespace, next, .. } => {
+                let range = self.range(buffers, next)?;
+                (namespace, Operation::Deallocate { lba: range.lba.get(), blocks: range.blocks.get() })
+            }
+            Work::Nothing
+            | Work::Connect(_)
+            | Work::Identify { .. }
+            | Work::LogPage(_)
+            | Work::HostIdentifier
+            | Work::Abort { .. }
+            | Work::SettingsEverywhere { .. } => return None,
+        })
+    }
+
     /// A command that takes its first step next; it invalidates nothing.
+    #[inline(always)]
     pub(super) fn new(connection: ConnectionId, command_id: u16, work: Work, data: Data) -> Self {
         let phase = Phase::TakeBuffer;
         let (buffer, second) = (None, None);
@@ -280,18 +328,43 @@ impl Slots {
         self.free.is_empty()
     }
 
+    /// The index of a free slot, and where its command goes at once; `None` where all are taken.
+    #[inline(always)]
+    pub(super) fn reserve(&mut self) -> Option<(u32, &mut Option<Slot>)> {
+        let index = self.free.pop()?;
+        let (generation, slot) = self.slots.get_mut(index as usize)?;
+        *generation = generation.wrapping_add(1);
+        Some((index, slot))
+    }
+
     /// The slot's index; `None` where all are taken: what the command holds would be lost then.
     pub(super) fn insert(&mut self, command: Slot) -> Option<u32> {
-        let index = self.free.pop()?;
-        if let Some((generation, slot)) = self.slots.get_mut(index as usize) {
-            *generation = generation.wrapping_add(1);
-            *slot = Some(command);
-        }
+        let (index, slot) = self.reserve()?;
+        *slot = Some(command);
         Some(index)
     }
 
+    #[inline]
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Slot> {
         self.slots.get_mut(index as usize)?.1.as_mut()
+    }
+
+    /// A command, and what engine and storage are given to name it.
+    #[inline]
+    pub(super) fn with_cookie(&mut self, index: u32) -> Option<(u64, &mut Slot)> {
+        let (generation, slot) = self.slots.get_mut(index as usize)?;
+        Some((cookie(*generation, index), slot.as_mut()?))
+    }
+
+    /// The command that a cookie names, unless its slot was used again since.
+    #[inline]
+    pub(super) fn named(&mut self, cookie: u64) -> Option<(u32, &mut Slot)> {
+        // The lower and the upper half.
+        let (index, generation) = (cookie as u32, (cookie >> 32) as u32);
+        let (now, slot) = self.slots.get_mut(index as usize)?;
+        // S7: what is said of a former command is said of this one.
+        let is_it = *now == generation || mutant!(S7_target_slot);
+        Some((index, slot.as_mut().filter(|_| is_it)?))
     }
 
     /// The command of a connection that was not answered yet.
@@ -331,6 +404,7 @@ impl Slots {
         self.slots.iter().filter_map(|(_, slot)| slot.as_ref()).any(storing)
     }
 
+    #[inline(always)]
     pub(super) fn remove(&mut self, index: u32) -> Option<Slot> {
         let slot = self.slots.get_mut(index as usize)?.1.take()?;
         if !mutant!(S10_target_slot) {
@@ -342,17 +416,17 @@ impl Slots {
     /// What engine and storage give back with a completion.
     pub(super) fn cookie(&self, index: u32) -> u64 {
         let generation = self.slots.get(index as usize).map_or(0, |(generation, _)| *generation);
-        u64::from(generation) << 32 | u64::from(index)
+        cookie(generation, index)
     }
 
-    /// The slot that a cookie names, unless it was used again since.
-    pub(super) fn index_of(&self, cookie: u64) -> Option<u32> {
-        // The lower and the upper half.
-        let (index, generation) = (cookie as u32, (cookie >> 32) as u32);
-        let (now, slot) = self.slots.get(index as usize)?;
-        // S7: what is said of a former command is said of this one.
-        ((*now == generation || mutant!(S7_target_slot)) && slot.is_some()).then_some(index)
+    /// The index of the slot that a cookie names, unless it was used again since.
+    pub(super) fn index_of(&mut self, cookie: u64) -> Option<u32> {
+        self.named(cookie).map(|(index, _)| index)
     }
+}
+
+fn cookie(generation: u32, index: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(index)
 }
 
 #[cfg(test)]

@@ -4,13 +4,15 @@ use super::Target;
 use super::command::{Phase, Reply, Work};
 use super::controllers::{Controller, Purpose};
 use super::io::Step;
+use super::receive::refused;
 use super::refusal::Refusal;
 use super::session::Connecting;
 use super::spread::Claim;
+use super::table::{Accepted, Arrival};
 use crate::storage::Storage;
 use crate::wire::{
     self, ADMIN_QUEUE, CONNECT_DATA_BYTES, Connect, ConnectData, ConnectDataError, DISCOVERY_SUBSYSTEM,
-    DYNAMIC_CONTROLLER, DataPointer, KeyedDataBlock, Nqn,
+    DYNAMIC_CONTROLLER, DataPointer, KeyedDataBlock, Nqn, Status,
 };
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Port;
@@ -23,6 +25,22 @@ pub(super) struct Names {
     pub(super) subsystem: Option<Nqn>,
 }
 
+/// What of a Connect is needed once its data is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seating {
+    pub(super) queue_id: u16,
+    /// 0-based, and below the entries that the connect request asked for.
+    pub(super) queue_size: u16,
+    keep_alive_timeout: u32,
+}
+
+impl Seating {
+    fn of(connect: &Connect) -> Self {
+        let &Connect { queue_id, queue_size, keep_alive_timeout, .. } = connect;
+        Self { queue_id, queue_size, keep_alive_timeout }
+    }
+}
+
 impl Names {
     pub(super) fn of(data: &ConnectData) -> Self {
         Self { host: data.host, subsystem: Some(data.subsystem) }
@@ -30,14 +48,15 @@ impl Names {
 }
 
 impl<P: Port, S: Storage> Target<P, S> {
-    /// What can be said before the data is there.
-    pub(super) fn check_connect(
-        &mut self,
-        connection: ConnectionId,
-        connect: Connect,
-    ) -> Result<(Work, DataPointer), Reply> {
+    /// Connect (Base 6.3): what can be said before the data is there.
+    pub(super) fn connect(&mut self, arrival: &Arrival<'_>) -> Accepted {
+        let (connect, connection) = (Connect::decode(arrival.entry).map_err(Reply::of)?, arrival.connection);
+        if arrival.association.is_some() {
+            self.addressed(arrival)?;
+            return Err(refused(Status::COMMAND_SEQUENCE_ERROR));
+        }
         let judged = self.judge_command(connection, &connect);
-        let judged = judged.map(|()| (Work::Connect(connect), connect.data));
+        let judged = judged.map(|()| (Work::Connect(Seating::of(&connect)), connect.data));
         judged.map_err(|refusal| self.refuse_connect(connection, Names::default(), refusal))
     }
 
@@ -64,7 +83,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// The data has arrived.
-    pub(super) fn step_connect(&mut self, index: u32, connect: &Connect) -> Step {
+    pub(super) fn step_connect(&mut self, index: u32, connect: Seating) -> Step {
         let Some(connection) = self.slots.get_mut(index).map(|slot| slot.connection) else { return Step::Drop };
         // One that made room for another connection becomes nothing any more.
         let Some(queue) = self.queue_mut(connection).filter(|queue| !queue.doomed) else { return Step::Drop };
@@ -75,7 +94,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
         let data = match self.connect_data(index) {
             Ok(data) => data,
-            Err(refusal) => return self.connected(connection, Names::default(), Err(refusal)),
+            Err(refusal) => return self.connected(index, Names::default(), Err(refusal)),
         };
         if connect.queue_id == ADMIN_QUEUE {
             self.leave_ending_queues();
@@ -88,7 +107,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             return self.ask_home(index, connect, &data);
         }
         let answer = self.associate(connection, connect, &data);
-        self.connected(connection, Names::of(&data), answer)
+        self.connected(index, Names::of(&data), answer)
     }
 
     /// The next poll looks at a Connect again.
@@ -100,14 +119,16 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// Answers a Connect: with the identifier of its controller, or with why there is none.
-    pub(super) fn connected(&mut self, connection: ConnectionId, names: Names, answer: Result<u16, Refusal>) -> Step {
+    pub(super) fn connected(&mut self, index: u32, names: Names, answer: Result<u16, Refusal>) -> Step {
+        let Some(connection) = self.slots.get_mut(index).map(|slot| slot.connection) else { return Step::Drop };
         if let Some(queue) = self.queue_mut(connection) {
             queue.connecting = Connecting::No;
         }
-        Step::Go(Phase::Reply(match answer {
+        let reply = match answer {
             Ok(id) => Reply::result(id.into()),
             Err(refusal) => self.refuse_connect(connection, names, refusal),
-        }))
+        };
+        self.go(index, Phase::Reply(reply))
     }
 
     /// The answer to a Connect that is refused, and the line that tells it.
@@ -133,7 +154,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         })
     }
 
-    fn associate(&mut self, connection: ConnectionId, connect: &Connect, data: &ConnectData) -> Result<u16, Refusal> {
+    fn associate(&mut self, connection: ConnectionId, connect: Seating, data: &ConnectData) -> Result<u16, Refusal> {
         let purpose = self.purpose(data)?;
         let controller = match purpose {
             _ if connect.queue_id == ADMIN_QUEUE => self.make_controller(connection, connect, data, purpose)?,
@@ -165,7 +186,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     fn make_controller(
         &mut self,
         connection: ConnectionId,
-        connect: &Connect,
+        connect: Seating,
         data: &ConnectData,
         purpose: Purpose,
     ) -> Result<usize, Refusal> {

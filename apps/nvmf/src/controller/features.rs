@@ -3,7 +3,8 @@
 use super::Target;
 use super::command::{Reply, Work};
 use super::event::Notice;
-use super::receive::{Accepted, refused};
+use super::receive::refused;
+use super::table::{Accepted, Arrival};
 use crate::storage::Storage;
 use crate::wire::{ADMIN_QUEUE, DataPointer, GetFeatures, KeyedDataBlock, Select, SetFeatures, Status, feature};
 use frwr_engine::ReceiveQueues;
@@ -62,7 +63,8 @@ impl Features {
 
 impl<P: Port, S: Storage> Target<P, S> {
     /// Set Features (Base 5.27).
-    pub(super) fn set_features(&mut self, controller: usize, set: SetFeatures) -> Accepted {
+    pub(super) fn set_features(&mut self, arrival: &Arrival<'_>) -> Accepted {
+        let (controller, set) = self.ready(arrival, SetFeatures::decode(arrival.entry))?;
         if set.save {
             return Err(refused(Status::FEATURE_NOT_SAVEABLE));
         }
@@ -149,7 +151,8 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// What can be said of a Get Features: everything but a host identifier, which is data.
-    pub(super) fn get_features(&mut self, controller: usize, get: GetFeatures) -> Accepted {
+    pub(super) fn get_features(&mut self, arrival: &Arrival<'_>) -> Accepted {
+        let (controller, get) = self.ready(arrival, GetFeatures::decode(arrival.entry))?;
         let queues = u64::from(self.queues_granted());
         let Some(Some(found)) = self.controllers.get_mut(controller) else {
             return Err(refused(Status::INTERNAL_ERROR));

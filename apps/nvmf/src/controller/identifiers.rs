@@ -5,11 +5,11 @@ const WORDS: usize = (1 << 16) / u64::BITS as usize;
 
 /// The set of identifiers of commands that were not answered yet. Made once per queue's place: it never allocates later.
 #[derive(Debug)]
-pub(super) struct IdentifiersInUse(Box<[u64]>);
+pub(super) struct IdentifiersInUse(Box<[u64; WORDS]>);
 
 impl IdentifiersInUse {
     pub(super) fn new() -> Self {
-        Self(vec![0; WORDS].into())
+        Self(Box::new([0; WORDS]))
     }
 
     /// Takes an identifier into use. False where it is already.

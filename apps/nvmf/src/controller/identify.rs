@@ -6,14 +6,15 @@ use super::command::{Data, Reply};
 use super::controllers::{Controller, ERROR_LOG_ENTRIES, KEEP_ALIVE_UNITS};
 use super::event::{MAX_EVENT_REQUESTS, Notice};
 use super::options::TRANSFER_UNIT;
-use super::receive::{Accepted, refused};
+use super::receive::refused;
 use super::spread::MAX_ABORTS;
+use super::table::{Accepted, Arrival};
 use super::{Work, subsystem::Served};
 use crate::storage::Storage;
 use crate::wire::{
     self, BROADCAST_NAMESPACE, COMMAND_CAPSULE_BYTES, DISCOVERY_SUBSYSTEM, DataPointer, IDENTIFY_BYTES, Identify,
     IdentifyActiveNamespaces, IdentifyController, IdentifyDescriptors, IdentifyNamespace, IdentifyNvmController,
-    KeyedDataBlock, RESPONSE_CAPSULE_BYTES, Status, SubmissionQueueEntry, cns,
+    KeyedDataBlock, RESPONSE_CAPSULE_BYTES, Status, cns,
 };
 use frwr_engine::provider::Port;
 use zerocopy::{FromZeros, IntoBytes};
@@ -40,22 +41,10 @@ const WRITE_ZEROES_SHIFT: u8 = 8;
 pub(super) const MAX_WRITE_ZEROES_BYTES: u64 = (TRANSFER_UNIT as u64) << WRITE_ZEROES_SHIFT;
 const _: () = assert!(MAX_WRITE_ZEROES_BYTES >= crate::storage::MAX_BLOCK_BYTES as u64);
 
-/// Optional commands of the NVM command set that a controller takes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OptionalCommands {
-    pub(super) compare: bool,
-    pub(super) write_zeroes: bool,
-    pub(super) deallocate: bool,
-}
-
 impl<P: Port, S: Storage> Target<P, S> {
-    /// What can be said of an Identify before there is a buffer.
-    pub(super) fn check_identify(
-        &self,
-        controller: usize,
-        identify: Identify,
-        entry: &SubmissionQueueEntry,
-    ) -> Accepted {
+    /// Identify (Base 5.17): what can be said before there is a buffer.
+    pub(super) fn identify(&mut self, arrival: &Arrival<'_>) -> Accepted {
+        let (controller, identify) = self.ready(arrival, Identify::decode(arrival.entry))?;
         let namespace = identify.namespace;
         let subsystem = self.subsystem_of(controller);
         match (identify.structure, subsystem) {
@@ -77,12 +66,12 @@ impl<P: Port, S: Storage> Target<P, S> {
             _ => return Err(refused(Status::INVALID_FIELD)),
         }
         let of_command_set = matches!(identify.structure, cns::COMMAND_SET_NAMESPACE | cns::COMMAND_SET_CONTROLLER);
-        if of_command_set && entry.command_set() != 0 {
+        if of_command_set && arrival.entry.command_set() != 0 {
             return Err(refused(Status::INVALID_COMMAND_SET));
         }
         match identify.data {
             DataPointer::Keyed(KeyedDataBlock { length, .. }) if length as usize == IDENTIFY_BYTES => {
-                Ok((Work::Identify(identify), identify.data))
+                Ok((Work::Identify { structure: identify.structure, namespace }, identify.data))
             }
             DataPointer::Keyed(_) => Err(refused(Status::DATA_SGL_LENGTH_INVALID)),
             DataPointer::InCapsule { .. } => Err(refused(Status::SGL_DESCRIPTOR_TYPE_INVALID)),
@@ -99,19 +88,19 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// Writes the structure into the command's buffer.
-    pub(super) fn execute_identify(&mut self, index: u32, identify: Identify) -> Reply {
+    pub(super) fn execute_identify(&mut self, index: u32, structure: u8, namespace: u32) -> Reply {
         let Some((at, buffer)) = self.admin_buffer(index) else { return refused(Status::INTERNAL_ERROR) };
         let found = self.controllers.get(at).and_then(Option::as_ref);
-        let written = match (identify.structure, found, self.subsystem_of(at)) {
+        let written = match (structure, found, self.subsystem_of(at)) {
             (cns::CONTROLLER, Some(controller), subsystem) => {
                 self.buffers.write(&buffer, 0, self.identify_controller(controller, subsystem).as_bytes()).is_ok()
             }
             (cns::ACTIVE_NAMESPACES, _, Some(subsystem)) => {
-                let structure = self.active_namespaces(subsystem, identify.namespace);
+                let structure = self.active_namespaces(subsystem, namespace);
                 self.buffers.write(&buffer, 0, structure.as_bytes()).is_ok()
             }
             (cns::DESCRIPTORS, _, Some(subsystem)) => {
-                let structure = IdentifyDescriptors::new(subsystem.name.identifier(identify.namespace.into()));
+                let structure = IdentifyDescriptors::new(subsystem.name.identifier(namespace.into()));
                 self.buffers.write(&buffer, 0, structure.as_bytes()).is_ok()
             }
             // No protection information and no metadata: all fields are 0 (NVM figure 100).
@@ -122,7 +111,7 @@ impl<P: Port, S: Storage> Target<P, S> {
                 self.buffers.write(&buffer, 0, limits.as_bytes()).is_ok()
             }
             (cns::NAMESPACE, _, Some(subsystem)) => {
-                let structure = self.identify_namespace(subsystem, identify.namespace);
+                let structure = self.identify_namespace(subsystem, namespace);
                 self.buffers.write(&buffer, 0, structure.as_bytes()).is_ok()
             }
             _ => false,
@@ -142,20 +131,6 @@ impl<P: Port, S: Storage> Target<P, S> {
             slot.buffer = Some(buffer);
         }
         if written { Reply::data() } else { refused(Status::INTERNAL_ERROR) }
-    }
-
-    /// What all namespaces of the controller's subsystem can do.
-    pub(super) fn optional_commands(&self, controller: &Controller) -> OptionalCommands {
-        let subsystem = controller.subsystem().and_then(|index| self.subsystems.get(index));
-        let namespaces = subsystem.and_then(|subsystem| self.namespaces.get(subsystem.namespaces.clone()));
-        let all = |can: fn(&crate::storage::Features) -> bool| {
-            namespaces.is_some_and(|all| all.iter().all(|namespace| can(&namespace.storage.features())))
-        };
-        OptionalCommands {
-            compare: namespaces.is_some(),
-            write_zeroes: all(|features| features.write_zeroes),
-            deallocate: all(|features| features.deallocate),
-        }
     }
 
     fn identify_controller(&self, controller: &Controller, subsystem: Option<&Served>) -> IdentifyController {
@@ -204,16 +179,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         identify.submission_entry_size = IdentifyController::SUBMISSION_ENTRY;
         identify.completion_entry_size = IdentifyController::COMPLETION_ENTRY;
         (identify.namespaces, identify.max_namespaces) = (subsystem.count().into(), subsystem.count().into());
-        let optional = self.optional_commands(controller);
-        let mut commands = 0;
-        for (offered, bit) in [
-            (optional.compare, IdentifyController::COMPARE),
-            (optional.write_zeroes, IdentifyController::WRITE_ZEROES),
-            (optional.deallocate, IdentifyController::DATASET_MANAGEMENT),
-        ] {
-            commands |= if offered { bit } else { 0 };
-        }
-        identify.optional_commands = commands.into();
+        identify.optional_commands = self.optional_commands(controller).into();
         // Bit 0: what was written may be lost before a flush. Bits 2:1: Flush takes the broadcast identifier (11b) or not.
         identify.volatile_write_cache = if subsystem.count() == 1 { 0b111 } else { 0b101 };
         identify.subsystem = subsystem.name.to_field();

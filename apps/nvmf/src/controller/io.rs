@@ -4,11 +4,15 @@ use super::Target;
 use super::command::{Data, Phase, Reply, Slot, Work};
 use super::controllers::FailedCommand;
 use super::incident::Fault;
+use super::receive::listed;
+use super::session::find_queue;
 use crate::storage::Storage;
 use crate::wire::{CompletionQueueEntry, KeyedDataBlock, Status};
 use arrayvec::ArrayVec;
 use frwr_engine::provider::{Port, RemoteRange};
-use frwr_engine::{FetchRequest, MAX_TRANSFER_OPERATIONS, Received, RemoteSegment, ResponseRequest, TransferError};
+use frwr_engine::{
+    Engine, FetchRequest, MAX_TRANSFER_OPERATIONS, Received, RemoteSegment, ResponseRequest, TransferError,
+};
 use frwr_mempool::mutant;
 use zerocopy::IntoBytes;
 
@@ -18,12 +22,26 @@ type RemoteList = ArrayVec<RemoteSegment, MAX_TRANSFER_OPERATIONS>;
 /// Bytes copied at a time from a capsule to its buffer.
 pub(super) const COPY_BYTES: usize = 1024;
 
+/// The list of a command's data blocks. It was checked when the command arrived, and its memory is not given back to
+/// the device before the command is done with it.
+#[inline(never)]
+fn remote_list<P: Port>(engine: &Engine<P>, received: &Received, offset: u32, count: u32) -> RemoteList {
+    let listed = (0..count).filter_map(|at| listed(engine, received, offset, at));
+    listed
+        .take(MAX_TRANSFER_OPERATIONS)
+        .map(|KeyedDataBlock { address, length, key, .. }| RemoteSegment {
+            remote: RemoteRange { address, key },
+            length,
+        })
+        .collect()
+}
+
 /// What one step led to.
 pub(super) enum Step {
-    /// On to the next one.
-    Go(Phase),
-    /// An event or completion takes it from here.
-    Pending(Phase),
+    /// On to the next one, which its phase names now.
+    Go,
+    /// An event or completion takes it from here, in the phase that it is in now.
+    Pending,
     /// No buffer is free.
     WaitForBuffer,
     /// A transfer slot or a place in the storage is missing, or another core is not as far.
@@ -37,8 +55,8 @@ impl<P: Port, S: Storage> Target<P, S> {
     pub(super) fn advance(&mut self, index: u32) {
         loop {
             match self.step(index) {
-                Step::Go(phase) => self.set_phase(index, phase),
-                Step::Pending(phase) => return self.set_phase(index, phase),
+                Step::Go => {}
+                Step::Pending => return,
                 Step::WaitForBuffer => {
                     return self.wait_for_buffer(index);
                 }
@@ -61,144 +79,118 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
+    /// The next step of a command is to be taken in this phase.
+    pub(super) fn go(&mut self, index: u32, phase: Phase) -> Step {
+        self.set_phase(index, phase);
+        Step::Go
+    }
+
+    #[inline]
     fn step(&mut self, index: u32) -> Step {
         let Some(slot) = self.slots.get_mut(index) else { return Step::Drop };
-        match slot.phase {
-            Phase::TakeBuffer => {
-                let (part, wanted) = (self.buffers.part(slot.work.namespace()), slot.work.buffers());
-                // All or none, so that nobody holds one and waits for another.
-                if !self.buffers.has(part, wanted) {
-                    return Step::WaitForBuffer;
-                }
-                slot.buffer = self.buffers.take(part);
-                if wanted > 1 {
-                    slot.second = self.buffers.take(part);
-                }
-                Step::Go(slot.work.first_phase())
+        if let Phase::TakeBuffer = slot.phase {
+            let (part, wanted) = (self.buffers.part(slot.work.namespace()), slot.work.buffers());
+            // All or none, so that nobody holds one and waits for another.
+            if wanted > 1 && !self.buffers.has(part, wanted) {
+                return Step::WaitForBuffer;
             }
+            slot.buffer = self.buffers.take(part);
+            if slot.buffer.is_none() {
+                return Step::WaitForBuffer;
+            }
+            if wanted > 1 {
+                slot.second = self.buffers.take(part);
+            }
+            slot.phase = slot.work.first_phase();
+        }
+        match slot.phase {
             Phase::Fetch => self.step_fetch(index),
             Phase::Execute => self.step_execute(index),
             Phase::Submit => self.step_submit(index),
             Phase::Reply(reply) => self.step_reply(index, reply),
-            waiting @ (Phase::Fetching | Phase::Storing | Phase::Elsewhere | Phase::Replying) => Step::Pending(waiting),
+            Phase::TakeBuffer | Phase::Fetching | Phase::Storing | Phase::Elsewhere | Phase::Replying => Step::Pending,
         }
     }
 
+    #[inline(never)]
     fn step_fetch(&mut self, index: u32) -> Step {
-        let cookie = self.slots.cookie(index);
+        let Some((cookie, slot)) = self.slots.with_cookie(index) else { return Step::Drop };
+        let (arrived, connection) = (slot.work.arrived(), slot.connection);
+        let Some(buffer) = &slot.buffer else { return Step::Drop };
+        let local = [self.buffers.segment(buffer, slot.data.length())];
+        let result = match &slot.data {
+            Data::None => {
+                slot.phase = arrived;
+                return Step::Go;
+            }
+            Data::Remote(remote) => {
+                self.engine.fetch(connection, &FetchRequest { local: &local, remote: &[*remote], cookie })
+            }
+            Data::Scattered { received, offset, count, .. } => {
+                let remote = remote_list(&self.engine, received, *offset, *count);
+                self.engine.fetch(connection, &FetchRequest { local: &local, remote: &remote, cookie })
+            }
+            Data::InCapsule { .. } => return self.step_copy(index),
+        };
+        if let Err(error) = result {
+            return self.not_transferred(index, error);
+        }
+        slot.phase = Phase::Fetching;
+        Step::Pending
+    }
+
+    /// The data lies in the capsule, whose receive goes back then.
+    #[inline(never)]
+    fn step_copy(&mut self, index: u32) -> Step {
         let Some(slot) = self.slots.get_mut(index) else { return Step::Drop };
         let arrived = slot.work.arrived();
         let Some(buffer) = &slot.buffer else { return Step::Drop };
-        match core::mem::replace(&mut slot.data, Data::None) {
-            Data::None => Step::Go(arrived),
-            Data::Remote(remote) => {
-                slot.data = Data::Remote(remote);
-                let local = [self.buffers.segment(buffer, remote.length)];
-                let fetch = FetchRequest { local: &local, remote: &[remote], cookie };
-                let result = self.engine.fetch(slot.connection, &fetch);
-                self.transferred(index, result, Phase::Fetching)
-            }
-            Data::Scattered { received, offset, count, length } => {
-                let local = [self.buffers.segment(buffer, length)];
-                let remote = self.remote_list(&received, offset, count);
-                let connection = self.slots.get_mut(index).map(|slot| slot.connection);
-                let result = match connection {
-                    Some(connection) => {
-                        self.engine.fetch(connection, &FetchRequest { local: &local, remote: &remote, cookie })
-                    }
-                    None => Err(TransferError::NotConnected),
-                };
-                self.keep_list(index, Data::Scattered { received, offset, count, length });
-                self.transferred(index, result, Phase::Fetching)
-            }
-            Data::InCapsule { received, offset, length } => {
-                let (mut done, mut chunk) = (0, [0; COPY_BYTES]);
-                while done < length {
-                    let bytes = &mut chunk[..COPY_BYTES.min((length - done) as usize)];
-                    let copied = self.engine.message(&received, offset + done, bytes);
-                    if copied != bytes.len() || self.buffers.write(buffer, done as usize, bytes).is_err() {
-                        // The connection has ended meanwhile.
-                        self.engine.release(received);
-                        return Step::Drop;
-                    }
-                    done += bytes.len() as u32;
-                }
+        let data = core::mem::replace(&mut slot.data, Data::None);
+        let Data::InCapsule { received, offset, length } = data else { return Step::Drop };
+        let (mut done, mut chunk) = (0, [0; COPY_BYTES]);
+        while done < length {
+            let bytes = &mut chunk[..COPY_BYTES.min((length - done) as usize)];
+            let copied = self.engine.message(&received, offset + done, bytes);
+            if copied != bytes.len() || self.buffers.write(buffer, done as usize, bytes).is_err() {
+                // The connection has ended meanwhile.
                 self.engine.release(received);
-                Step::Go(arrived)
+                return Step::Drop;
             }
+            done += bytes.len() as u32;
         }
+        self.engine.release(received);
+        self.go(index, arrived)
     }
 
-    /// The list of a command's data blocks. It was checked when the command arrived, and its memory is not given back to
-    /// the device before the command is done with it.
-    fn remote_list(&self, received: &Received, offset: u32, count: u32) -> RemoteList {
-        let listed = (0..count).filter_map(|at| self.listed(received, offset, at));
-        listed
-            .take(MAX_TRANSFER_OPERATIONS)
-            .map(|KeyedDataBlock { address, length, key, .. }| RemoteSegment {
-                remote: RemoteRange { address, key },
-                length,
-            })
-            .collect()
-    }
-
-    /// Where a command's data goes.
-    fn destination(&mut self, index: u32) -> RemoteList {
-        let mut list = RemoteList::new();
-        let Some(slot) = self.slots.get_mut(index) else { return list };
-        match core::mem::replace(&mut slot.data, Data::None) {
-            Data::Remote(range) => {
-                list.push(range);
-                slot.data = Data::Remote(range);
-            }
-            Data::Scattered { received, offset, count, length } => {
-                list = self.remote_list(&received, offset, count);
-                self.keep_list(index, Data::Scattered { received, offset, count, length });
-            }
-            other => slot.data = other,
-        }
-        list
-    }
-
-    fn keep_list(&mut self, index: u32, data: Data) {
-        if let Some(slot) = self.slots.get_mut(index) {
-            slot.data = data;
-        } else if let Data::Scattered { received, .. } = data {
-            self.engine.release(received);
-        }
-    }
-
+    #[inline(never)]
     fn step_execute(&mut self, index: u32) -> Step {
         let Some(slot) = self.slots.get_mut(index) else { return Step::Drop };
         let work = slot.work;
         let reply = match work {
-            Work::Connect(connect) => return self.step_connect(index, &connect),
+            Work::Connect(connect) => return self.step_connect(index, connect),
             Work::Abort { controller, abort } => return self.step_abort(index, controller, abort),
-            Work::SettingsEverywhere { controller, version } => return self.step_settings(controller, version),
-            Work::Identify(identify) => self.execute_identify(index, identify),
+            Work::SettingsEverywhere { controller, version } => return self.step_settings(index, controller, version),
+            Work::Identify { structure, namespace } => self.execute_identify(index, structure, namespace),
             Work::LogPage(get) => self.execute_log_page(index, get),
             Work::HostIdentifier => self.execute_host_identifier(index),
             Work::Deallocate { namespace, ranges, .. } => match self.check_ranges(index, namespace, ranges) {
-                Ok(()) => return self.next_range(index),
+                Ok(()) => {
+                    let Some(phase) = self.next_range(index) else { return Step::Drop };
+                    return self.go(index, phase);
+                }
                 Err(status) => Reply::of(status),
             },
-            Work::Nothing
-            | Work::Read { .. }
-            | Work::Write { .. }
-            | Work::Compare { .. }
-            | Work::WriteZeroes { .. }
-            | Work::Flush { .. }
-            | Work::Harden { .. } => Reply::of(Status::INTERNAL_ERROR),
+            // The rest is for media.
+            _ => Reply::of(Status::INTERNAL_ERROR),
         };
-        Step::Go(Phase::Reply(reply))
+        self.go(index, Phase::Reply(reply))
     }
 
     /// Sends the response: the data in front of it, SEND_WITH_INV where the host invited it (RDMA 3.2).
+    #[inline(never)]
     fn step_reply(&mut self, index: u32, reply: Reply) -> Step {
-        let cookie = self.slots.cookie(index);
-        let remote = if reply.with_data { self.destination(index) } else { RemoteList::new() };
-        let Some(slot) = self.slots.get_mut(index) else { return Step::Drop };
-        let (connection, command_id, invalidate) = (slot.connection, slot.command_id, slot.invalidate);
+        let Some((cookie, slot)) = self.slots.with_cookie(index) else { return Step::Drop };
+        let connection = slot.connection;
         if !reply.with_data {
             for buffer in [slot.buffer.take(), slot.second.take()].into_iter().flatten() {
                 self.buffers.put(buffer);
@@ -206,49 +198,66 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
         let place = self.queues.get_mut(usize::from(connection.index)).and_then(Option::as_mut);
         let Some(queue) = place.filter(|queue| queue.connection == connection) else { return Step::Drop };
-        let response = CompletionQueueEntry::new(command_id, queue.head, reply.status, reply.result);
+        let response = CompletionQueueEntry::new(slot.command_id, queue.head, reply.status, reply.result);
         let buffer = slot.buffer.as_ref().filter(|_| reply.with_data);
         let local = buffer.map(|buffer| self.buffers.segment(buffer, slot.data.length()));
-        let (local, remote) = (local.as_slice(), remote.as_slice());
-        let message = response.as_bytes();
-        let request = ResponseRequest { local, remote, message, invalidate, cookie };
-        let result = self.engine.respond(connection, &request);
-        if result.is_ok() {
-            self.answered(index, &reply);
-            // K9: the data's buffer goes back with the post, while the device may read it again.
-            if mutant!(K9_target_response) {
-                return Step::Drop;
+        let list;
+        // Where the data goes.
+        let remote = match &slot.data {
+            _ if !reply.with_data => &[],
+            Data::Remote(remote) => core::slice::from_ref(remote),
+            Data::Scattered { received, offset, count, .. } => {
+                list = remote_list(&self.engine, received, *offset, *count);
+                &list[..]
             }
+            Data::None | Data::InCapsule { .. } => &[],
+        };
+        let (local, message, invalidate) = (local.as_slice(), response.as_bytes(), slot.invalidate);
+        let request = ResponseRequest { local, remote, message, invalidate, cookie };
+        if let Err(error) = self.engine.respond(connection, &request) {
+            return self.not_transferred(index, error);
         }
-        self.transferred(index, result, Phase::Replying)
+        slot.phase = Phase::Replying;
+        self.answered(index, &reply);
+        // K9: the data's buffer goes back with the post, while the device may read it again.
+        if mutant!(K9_target_response) { Step::Drop } else { Step::Pending }
     }
 
     /// A response is on its way.
+    #[inline]
     fn answered(&mut self, index: u32, reply: &Reply) {
         let Some(slot) = self.slots.get_mut(index) else { return };
-        let connection = slot.connection;
         self.statistics.remote_invalidations += u64::from(slot.invalidate.is_some());
         self.statistics.plain_responses += u64::from(slot.invalidate.is_none() && slot.names_keys);
-        let (command_id, lba, namespace) = (slot.command_id, slot.work.lba(), slot.namespace);
         if let Data::Scattered { .. } = slot.data
             && let Data::Scattered { received, .. } = core::mem::replace(&mut slot.data, Data::None)
         {
             // The engine has its own copy of the list.
             self.engine.release(received);
         }
-        if !mutant!(S10_target_identifier) {
-            self.release_identifier(connection, command_id);
+        let Some(queue) = find_queue(&mut self.queues, slot.connection) else { return };
+        if let Some(in_use) = self.in_use.get_mut(usize::from(slot.connection.index))
+            && !mutant!(S10_target_identifier)
+        {
+            in_use.remove(slot.command_id);
         }
-        let Some(queue) = self.queue_mut(connection) else { return };
         queue.outstanding = queue.outstanding.saturating_sub(u16::from(!mutant!(S10_target_outstanding)));
-        let (queue_id, association) = (queue.asked.queue_id, queue.association);
-        if reply.status.is_success() {
-            return;
+        if !reply.status.is_success() {
+            self.answered_failure(index, reply.status);
         }
+    }
+
+    /// A response says that a command failed.
+    #[cold]
+    #[inline(never)]
+    fn answered_failure(&mut self, index: u32, status: Status) {
         self.statistics.failed_commands += 1;
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let (command_id, lba, namespace) = (slot.command_id, slot.work.lba(), slot.namespace);
+        let Some(queue) = find_queue(&mut self.queues, slot.connection) else { return };
+        let (queue_id, association) = (queue.asked.queue_id, queue.association);
         let Some(controller) = association.map(|association| association.controller) else { return };
-        let status = reply.status.to_wire();
-        let failed = FailedCommand { queue_id, command_id, status, lba, namespace };
+        let failed = FailedCommand { queue_id, command_id, status: status.to_wire(), lba, namespace };
         if self.note_elsewhere(controller, &failed) {
             return;
         }
@@ -257,13 +266,15 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
-    fn transferred(&mut self, index: u32, result: Result<(), TransferError>, pending: Phase) -> Step {
-        match result {
-            Ok(()) => Step::Pending(pending),
-            Err(TransferError::NoSlot) => Step::Stall,
-            Err(TransferError::NotConnected) => Step::Drop,
+    /// The engine did not take a transfer.
+    #[cold]
+    #[inline(never)]
+    fn not_transferred(&mut self, index: u32, error: TransferError) -> Step {
+        match error {
+            TransferError::NoSlot => Step::Stall,
+            TransferError::NotConnected => Step::Drop,
             // Lengths and bounds were checked before: the queue cannot go on.
-            Err(_) => {
+            _ => {
                 if let Some(connection) = self.slots.get_mut(index).map(|slot| slot.connection) {
                     self.protocol_error(connection, Fault::Transfer);
                 }

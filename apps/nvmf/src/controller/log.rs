@@ -6,11 +6,12 @@ use super::command::{Reply, Work};
 use super::controllers::{Controller, ERROR_LOG_ENTRIES};
 use super::identify::{FIRMWARE, pad};
 use super::options::ADMIN_QUEUE_ENTRIES;
-use super::receive::{Accepted, refused};
+use super::receive::refused;
+use super::table::{Accepted, Arrival};
 use crate::storage::Storage;
 use crate::wire::{
     AnaGroup, AnaLogHeader, BROADCAST_NAMESPACE, DISCOVERY_ENTRY_BYTES, DataPointer, DiscoveryEntry, DiscoveryHeader,
-    EffectsLog, ErrorLogEntry, FirmwareLog, GetLogPage, HealthLog, KeyedDataBlock, Status, log_page, opcode,
+    EffectsLog, ErrorLogEntry, FirmwareLog, GetLogPage, HealthLog, KeyedDataBlock, Status, log_page,
 };
 use core::mem::size_of;
 use frwr_engine::provider::Port;
@@ -36,6 +37,16 @@ const PAGES: [u8; 8] = [
 ];
 const SUPPORTED_BYTES: usize = 1024;
 const CHANGED_BYTES: usize = 4096;
+
+/// What a host wants of a page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    page: u8,
+    specific: u8,
+    retain_event: bool,
+    offset: u32,
+    length: u32,
+}
 
 /// Writes those parts of a page that the host asked for.
 struct Window<'a> {
@@ -64,10 +75,11 @@ fn wide(value: u64) -> [zerocopy::little_endian::U64; 2] {
 }
 
 impl<P: Port, S: Storage> Target<P, S> {
-    /// What can be said before there is a buffer.
-    pub(super) fn check_log_page(&self, controller: usize, get: GetLogPage) -> Accepted {
+    /// Get Log Page (Base 5.16): what can be said before there is a buffer.
+    pub(super) fn get_log_page(&mut self, arrival: &Arrival<'_>) -> Accepted {
+        let (controller, get) = self.ready(arrival, GetLogPage::decode(arrival.entry))?;
         let Some(Some(found)) = self.controllers.get(controller) else { return Err(refused(Status::INTERNAL_ERROR)) };
-        let bytes = self.page_bytes(found, &get).ok_or(refused(Status::INVALID_LOG_PAGE))?;
+        let bytes = self.page_bytes(found, get.page, get.specific).ok_or(refused(Status::INVALID_LOG_PAGE))?;
         // Offsets are dwords and lie in the page; no page here is indexed (Base figure 199).
         if get.offset_is_index || !get.offset.is_multiple_of(4) || get.offset > bytes {
             return Err(refused(Status::INVALID_FIELD));
@@ -82,7 +94,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
         match get.data {
             DataPointer::Keyed(KeyedDataBlock { length, .. }) if u64::from(length) == get.length => {
-                Ok((Work::LogPage(get), get.data))
+                let GetLogPage { page, specific, retain_event, offset, .. } = get;
+                // Pages have few thousand bytes, and an offset lies in one.
+                Ok((Work::LogPage(Part { page, specific, retain_event, offset: offset as u32, length }), get.data))
             }
             DataPointer::Keyed(_) => Err(refused(Status::DATA_SGL_LENGTH_INVALID)),
             DataPointer::InCapsule { .. } => Err(refused(Status::SGL_DESCRIPTOR_TYPE_INVALID)),
@@ -90,9 +104,9 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// Bytes of a page; `None` where there is no such page.
-    fn page_bytes(&self, controller: &Controller, get: &GetLogPage) -> Option<u64> {
+    fn page_bytes(&self, controller: &Controller, page: u8, specific: u8) -> Option<u64> {
         let subsystem = controller.subsystem().and_then(|index| self.subsystems.get(index));
-        let bytes = match (get.page, subsystem) {
+        let bytes = match (page, subsystem) {
             (log_page::SUPPORTED, _) => SUPPORTED_BYTES,
             (log_page::ERRORS, _) => ERROR_LOG_ENTRIES * size_of::<ErrorLogEntry>(),
             (log_page::DISCOVERY, None) => {
@@ -104,7 +118,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             (log_page::CHANGED_NAMESPACES, Some(_)) => CHANGED_BYTES,
             (log_page::EFFECTS, Some(_)) => size_of::<EffectsLog>(),
             (log_page::ANA, Some(subsystem)) => {
-                let listed = if get.specific & GROUPS_ONLY != 0 { 0 } else { subsystem.namespaces.len() };
+                let listed = if specific & GROUPS_ONLY != 0 { 0 } else { subsystem.namespaces.len() };
                 size_of::<AnaLogHeader>() + size_of::<AnaGroup>() + listed * size_of::<U32>()
             }
             _ => return None,
@@ -113,13 +127,13 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// Fills the command's buffer.
-    pub(super) fn execute_log_page(&mut self, index: u32, get: GetLogPage) -> Reply {
+    pub(super) fn execute_log_page(&mut self, index: u32, get: Part) -> Reply {
         let Some((controller, buffer)) = self.admin_buffer(index) else { return refused(Status::INTERNAL_ERROR) };
         let mut fits = false;
         if let Some(Some(found)) = self.controllers.get(controller) {
             // At most a buffer's bytes. What lies behind the page's end is zeros, and nobody else's data.
             fits = self.buffers.clear(&buffer, get.length as usize).is_ok();
-            let GetLogPage { offset, length, .. } = get;
+            let (offset, length) = (get.offset.into(), get.length.into());
             let mut window = Window { buffers: &self.buffers, buffer: &buffer, offset, length, fits };
             self.write_page(found, &get, &mut window);
             fits = window.fits;
@@ -137,11 +151,11 @@ impl<P: Port, S: Storage> Target<P, S> {
         if fits { Reply::data() } else { refused(Status::INTERNAL_ERROR) }
     }
 
-    fn write_page(&self, controller: &Controller, get: &GetLogPage, window: &mut Window<'_>) {
+    fn write_page(&self, controller: &Controller, get: &Part, window: &mut Window<'_>) {
         match get.page {
             log_page::SUPPORTED => {
                 for page in PAGES {
-                    if self.page_bytes(controller, &GetLogPage { page, ..*get }).is_some() {
+                    if self.page_bytes(controller, page, get.specific).is_some() {
                         window.put(usize::from(page) * size_of::<U32>(), U32::new(1).as_bytes());
                     }
                 }
@@ -188,38 +202,17 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     fn write_effects(&self, controller: &Controller, window: &mut Window<'_>) {
         const DWORD: usize = size_of::<U32>();
-        let supported = U32::new(EffectsLog::SUPPORTED);
-        for code in [
-            opcode::GET_LOG_PAGE,
-            opcode::IDENTIFY,
-            opcode::ABORT,
-            opcode::SET_FEATURES,
-            opcode::GET_FEATURES,
-            opcode::ASYNCHRONOUS_EVENT_REQUEST,
-            opcode::KEEP_ALIVE,
-            opcode::FABRICS,
-        ] {
-            window.put(usize::from(code) * DWORD, supported.as_bytes());
-        }
-        let optional = self.optional_commands(controller);
-        let io = core::mem::offset_of!(EffectsLog, io);
-        for (code, offered, changes) in [
-            (opcode::FLUSH, true, false),
-            (opcode::WRITE, true, true),
-            (opcode::READ, true, false),
-            (opcode::COMPARE, optional.compare, false),
-            (opcode::WRITE_ZEROES, optional.write_zeroes, true),
-            (opcode::DATASET_MANAGEMENT, optional.deallocate, true),
-        ] {
-            let effects =
-                if changes { EffectsLog::SUPPORTED | EffectsLog::CHANGES_DATA } else { EffectsLog::SUPPORTED };
-            if offered {
-                window.put(io + usize::from(code) * DWORD, U32::new(effects).as_bytes());
+        let (admin, io) = self.effects(controller);
+        let pages =
+            [(core::mem::offset_of!(EffectsLog, admin), &admin[..]), (core::mem::offset_of!(EffectsLog, io), &io)];
+        for (start, dwords) in pages {
+            for (opcode, effects) in dwords {
+                window.put(start + opcode * DWORD, U32::new(*effects).as_bytes());
             }
         }
     }
 
-    fn write_ana(&self, controller: &Controller, get: &GetLogPage, window: &mut Window<'_>) {
+    fn write_ana(&self, controller: &Controller, get: &Part, window: &mut Window<'_>) {
         let Some(subsystem) = controller.subsystem().and_then(|index| self.subsystems.get(index)) else { return };
         let mut header = AnaLogHeader::new_zeroed();
         (header.change_count, header.groups) = (subsystem.ana_changes.into(), 1.into());

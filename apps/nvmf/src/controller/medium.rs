@@ -3,19 +3,15 @@
 use super::Target;
 use super::command::{Phase, Reply, Work};
 use super::io::{COPY_BYTES, Step};
-use crate::storage::{Cookie, Operation, Storage, StorageError};
-use crate::wire::{DATASET_RANGE_BYTES, DatasetRange, Status};
+use super::session::find_queue;
+use crate::storage::{Cookie, Storage, StorageError};
+use crate::wire::{DatasetRange, Status};
 use frwr_engine::provider::Port;
 use frwr_mempool::mutant;
-use zerocopy::FromBytes;
 
 impl<P: Port, S: Storage> Target<P, S> {
-    /// A range of a Dataset Management command, which has arrived in the command's buffer.
     fn range(&mut self, index: u32, at: u32) -> Option<DatasetRange> {
-        let buffer = self.slots.get_mut(index)?.buffer.as_ref()?;
-        let mut bytes = [0; DATASET_RANGE_BYTES];
-        self.buffers.read(buffer, at as usize * DATASET_RANGE_BYTES, &mut bytes).ok()?;
-        DatasetRange::read_from_bytes(&bytes).ok()
+        self.slots.get_mut(index)?.range(&self.buffers, at)
     }
 
     /// All ranges lie in the namespace, or none is executed.
@@ -30,67 +26,33 @@ impl<P: Port, S: Storage> Target<P, S> {
         Ok(())
     }
 
-    /// On to the next range that is not empty, or to the answer.
-    pub(super) fn next_range(&mut self, index: u32) -> Step {
-        let Some(slot) = self.slots.get_mut(index) else { return Step::Drop };
-        let Work::Deallocate { namespace, ranges, next } = slot.work else { return Step::Drop };
+    /// The phase behind this range: the next one that is not empty, or the answer.
+    pub(super) fn next_range(&mut self, index: u32) -> Option<Phase> {
+        let Work::Deallocate { namespace, ranges, next } = self.slots.get_mut(index)?.work else { return None };
         let filled = (next..ranges).find(|at| self.range(index, *at).is_some_and(|range| range.blocks.get() > 0));
-        let Some(slot) = self.slots.get_mut(index) else { return Step::Drop };
-        match filled {
-            Some(next) => {
-                slot.work = Work::Deallocate { namespace, ranges, next };
-                Step::Go(Phase::Submit)
-            }
-            None => Step::Go(Phase::Reply(Reply::result(0))),
-        }
+        let Some(next) = filled else { return Some(Phase::Reply(Reply::result(0))) };
+        self.slots.get_mut(index)?.work = Work::Deallocate { namespace, ranges, next };
+        Some(Phase::Submit)
     }
 
+    #[inline(never)]
     pub(super) fn step_submit(&mut self, index: u32) -> Step {
-        let cookie = Cookie(self.slots.cookie(index));
-        let connection = self.slots.get_mut(index).map(|slot| slot.connection);
+        let Some((cookie, slot)) = self.slots.with_cookie(index) else { return Step::Drop };
         // What waited longer than its connection or its controller lived is not executed any more: the host may have moved on.
-        let queue = connection.and_then(|connection| self.queue_mut(connection));
+        let queue = find_queue(&mut self.queues, slot.connection);
         // Mutant: commands of a queue that is gone are executed.
         if queue.is_none_or(|queue| queue.association.is_none()) && !mutant!(target_executes_for_gone) {
             return Step::Drop;
         }
-        let Some((namespace, operation)) = self.operation(index) else { return Step::Drop };
+        let Some((namespace, operation)) = slot.operation(&self.buffers) else { return Step::Drop };
         let Some(namespace) = self.namespaces.get_mut(namespace) else { return Step::Drop };
-        match namespace.storage.submit(cookie, operation) {
-            Ok(()) => Step::Pending(Phase::Storing),
+        match namespace.storage.submit(Cookie(cookie), operation) {
+            Ok(()) => {
+                slot.phase = Phase::Storing;
+                Step::Pending
+            }
             Err(crate::storage::QueueFull) => Step::Stall,
         }
-    }
-
-    /// What a command asks of which namespace.
-    fn operation(&mut self, index: u32) -> Option<(usize, Operation)> {
-        let slot = self.slots.get_mut(index)?;
-        let held = if matches!(slot.work, Work::Compare { .. }) { &slot.second } else { &slot.buffer };
-        let buffer = held.as_ref().map_or(0, |buffer| self.buffers.offset(buffer));
-        Some(match slot.work {
-            Work::Read { namespace, .. } | Work::Compare { namespace, .. } if slot.commit_first => {
-                (namespace, Operation::Flush)
-            }
-            Work::Read { namespace, lba, blocks } | Work::Compare { namespace, lba, blocks } => {
-                (namespace, Operation::Read { lba, blocks, buffer })
-            }
-            Work::Write { namespace, lba, blocks } => (namespace, Operation::Write { lba, blocks, buffer }),
-            Work::WriteZeroes { namespace, lba, blocks, deallocate } => {
-                (namespace, Operation::WriteZeroes { lba, blocks, deallocate })
-            }
-            Work::Flush { namespace } | Work::Harden { namespace } => (namespace, Operation::Flush),
-            Work::Deallocate { namespace, next, .. } => {
-                let range = self.range(index, next)?;
-                (namespace, Operation::Deallocate { lba: range.lba.get(), blocks: range.blocks.get() })
-            }
-            Work::Nothing
-            | Work::Connect(_)
-            | Work::Identify(_)
-            | Work::LogPage(_)
-            | Work::HostIdentifier
-            | Work::Abort { .. }
-            | Work::SettingsEverywhere { .. } => return None,
-        })
     }
 
     /// Takes completions of all namespaces.
@@ -110,14 +72,11 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     fn stored(&mut self, cookie: Cookie, result: Result<(), StorageError>) {
-        let Some(index) = self.slots.index_of(cookie.0) else { return self.committed(cookie, result) };
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        let connection = slot.connection;
-        if self.queue_mut(connection).is_none() && !mutant!(target_answers_gone) {
+        let Some((index, slot)) = self.slots.named(cookie.0) else { return self.committed(cookie, result) };
+        if find_queue(&mut self.queues, slot.connection).is_none() && !mutant!(target_answers_gone) {
             self.orphan_is_done(index);
             return self.drop_command(index);
         }
-        let Some(slot) = self.slots.get_mut(index) else { return };
         let (work, commit) = (slot.work, core::mem::take(&mut slot.commit_first));
         let phase = match result {
             Ok(()) if commit => Phase::Submit,
@@ -137,30 +96,19 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// An operation succeeded: what comes next.
     fn executed(&mut self, index: u32, work: Work) -> Phase {
         let bytes = self.transfer_bytes(&work);
+        self.statistics.succeeded(&work, bytes);
         match work {
             Work::Read { .. } => {
-                self.statistics.reads += 1;
-                self.statistics.bytes_read += bytes;
                 self.corrupt(index);
                 return Phase::Reply(Reply::data());
             }
-            Work::Write { .. } => {
-                self.statistics.writes += 1;
-                self.statistics.bytes_written += bytes;
-            }
-            Work::Compare { .. } => return Phase::Reply(self.compare(index, bytes)),
-            Work::WriteZeroes { .. } => self.statistics.write_zeroes += 1,
+            Work::Compare { .. } => return Phase::Reply(self.compared(index, bytes)),
             Work::Deallocate { namespace, ranges, next } => {
-                self.statistics.deallocations += 1;
                 if let Some(slot) = self.slots.get_mut(index) {
                     slot.work = Work::Deallocate { namespace, ranges, next: next + 1 };
                 }
-                return match self.next_range(index) {
-                    Step::Go(phase) => phase,
-                    _ => Phase::Reply(Reply::of(Status::INTERNAL_ERROR)),
-                };
+                return self.next_range(index).unwrap_or(Phase::Reply(Reply::of(Status::INTERNAL_ERROR)));
             }
-            Work::Flush { .. } => self.statistics.flushes += 1,
             _ => {}
         }
         let Some(slot) = self.slots.get_mut(index) else { return Phase::Reply(Reply::result(0)) };
@@ -188,7 +136,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// Compare (NVM 3.2.1): the host's data is in the first buffer, the blocks in the second.
-    fn compare(&mut self, index: u32, bytes: u64) -> Reply {
+    fn compared(&mut self, index: u32, bytes: u64) -> Reply {
         let Some(slot) = self.slots.get_mut(index) else { return Reply::of(Status::INTERNAL_ERROR) };
         let (Some(wanted), Some(found)) = (&slot.buffer, &slot.second) else {
             return Reply::of(Status::INTERNAL_ERROR);

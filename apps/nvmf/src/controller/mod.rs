@@ -6,6 +6,7 @@
 
 mod admin;
 mod admission;
+mod blocks;
 mod buffers;
 mod command;
 mod commit;
@@ -31,6 +32,7 @@ mod silence;
 mod spread;
 mod statistics;
 mod subsystem;
+mod table;
 mod waiting;
 
 pub use admin::NamespaceError;
@@ -283,8 +285,13 @@ impl<P: Port, S: Storage> Target<P, S> {
         let read = self.engine.poll(self.now, &mut Commands);
         let mut work = read;
         for _ in 0..MAX_EVENTS_PER_POLL {
-            let Some(event) = self.engine.next_event() else { break };
-            self.event(event);
+            match self.engine.next_event() {
+                // What every command has. The others are larger, and not moved for them.
+                Some(Event::Received { connection, received }) => self.received(connection, received),
+                Some(Event::Responded { cookie, .. }) => self.responded(cookie),
+                Some(event) => self.event(event),
+                None => break,
+            }
             work += 1;
         }
         if !self.commits.is_idle() {
@@ -385,6 +392,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         &mut self.engine
     }
 
+    /// An event that is not of every command.
+    #[inline(never)]
     fn event(&mut self, event: Event) {
         match event {
             Event::Listening { state, .. } => self.statistics.listening = self.statistics.listening.then(state),
@@ -407,9 +416,7 @@ impl<P: Port, S: Storage> Target<P, S> {
                 self.note_end(connection, cause);
                 self.close_queue(connection);
             }
-            Event::Received { connection, received } => self.received(connection, received),
             Event::Fetched { cookie, status } => self.fetched(cookie, status == TransferStatus::Done),
-            Event::Responded { cookie, .. } => self.responded(cookie),
             Event::Written { cookie, status } => self.probed(cookie, status),
             // It submits no requests, and shares its completion queues with nobody.
             _ => {}

@@ -2,20 +2,17 @@
 
 use super::Target;
 use super::command::{Data, Phase, Reply, Slot, Work};
-use super::controllers::Controller;
-use super::identify::MAX_WRITE_ZEROES_BYTES;
 use super::incident::Fault;
+use super::session::find_queue;
+use super::table::{Accepted, Arrival};
 use crate::storage::Storage;
 use crate::wire::{
-    self, AnaState, BROADCAST_NAMESPACE, BlockRange, COMMAND_CAPSULE_BYTES, Command, DATASET_RANGE_BYTES, DataPointer,
-    DatasetManagement, KeyedDataBlock, MAX_DATASET_RANGES, QueueKind, SGL_DESCRIPTOR_BYTES, Status,
-    SubmissionQueueEntry, WriteZeroes,
+    self, COMMAND_CAPSULE_BYTES, Command, DataPointer, KeyedDataBlock, QueueKind, SGL_DESCRIPTOR_BYTES, Status,
+    SubmissionQueueEntry, opcode,
 };
 use frwr_engine::provider::{Port, RemoteRange};
-use frwr_engine::{ConnectionId, MAX_TRANSFER_OPERATIONS, Received, RemoteSegment};
-
-/// What a checked command asks for: its work with its data, or the answer that is known already.
-pub(super) type Accepted = Result<(Work, DataPointer), Reply>;
+use frwr_engine::{ConnectionId, Engine, MAX_TRANSFER_OPERATIONS, Received, RemoteSegment};
+use zerocopy::{FromZeros, IntoBytes};
 
 pub(super) fn refused(status: Status) -> Reply {
     Reply::of(status.do_not_retry())
@@ -31,44 +28,73 @@ struct Scattered {
     invalidate: Option<u32>,
 }
 
+/// A data block of a list in a capsule; `None` where it is something else, or the connection has ended.
+pub(super) fn listed<P: Port>(engine: &Engine<P>, received: &Received, list: u32, at: u32) -> Option<KeyedDataBlock> {
+    let mut bytes = [0; SGL_DESCRIPTOR_BYTES];
+    let offset = list + at * SGL_DESCRIPTOR_BYTES as u32;
+    let copied = engine.message(received, offset, &mut bytes);
+    match DataPointer::decode(bytes) {
+        Ok(DataPointer::Keyed(block)) if copied == bytes.len() => Some(block),
+        _ => None,
+    }
+}
+
 impl<P: Port, S: Storage> Target<P, S> {
     /// A message arrived.
     pub(super) fn received(&mut self, connection: ConnectionId, received: Received) {
-        let mut capsule = [0; COMMAND_CAPSULE_BYTES];
-        let (copied, bytes) = (self.engine.message(&received, 0, &mut capsule), received.length());
-        let Ok((entry, _)) = wire::parse_command(&capsule[..copied.min(COMMAND_CAPSULE_BYTES)]) else {
+        let mut entry = SubmissionQueueEntry::new_zeroed();
+        if self.engine.message(&received, 0, entry.as_mut_bytes()) < COMMAND_CAPSULE_BYTES {
+            let bytes = received.length();
             self.engine.release(received);
             // Nothing is copied where the connection has ended meanwhile: then it is no queue's.
             return self.protocol_error(connection, Fault::ShortCapsule { bytes });
-        };
-        if self.queue_mut(connection).is_none_or(|queue| queue.doomed) {
-            return self.engine.release(received);
         }
+        let Some(queue) = find_queue(&mut self.queues, connection).filter(|queue| !queue.doomed) else {
+            return self.engine.release(received);
+        };
+        let (is_admin, association) = (queue.asked.queue_id == wire::ADMIN_QUEUE, queue.association);
         self.statistics.commands += 1;
         if let Err(fault) = self.admit_command(connection, &entry) {
             self.engine.release(received);
             return self.protocol_error(connection, fault);
         }
-        let mut entry = entry;
-        let scattered = match self.gather_list(connection, &mut entry, &received) {
-            Ok(scattered) => scattered,
-            Err(status) => return self.start(connection, &entry, Err(refused(status)), None, received),
-        };
-        let accepted = self.check(connection, &entry);
-        self.start(connection, &entry, accepted, scattered, received);
+        let mut arrival = Arrival { connection, entry: &entry, is_admin, association };
+        let (whole, scattered);
+        match self.gather_list(&arrival, &received) {
+            Ok(None) => scattered = None,
+            Ok(Some((entry, list))) => {
+                (whole, scattered) = (entry, Some(list));
+                arrival.entry = &whole;
+            }
+            Err(status) => return self.start(&arrival, Err(refused(status)), None, received),
+        }
+        let accepted = self.check(&arrival);
+        self.start(&arrival, accepted, scattered, received);
     }
 
-    /// Reads the list of a command whose data pointer is a last segment, and gives the entry a single data block of as
-    /// many bytes in its place, so that all checks are the same.
+    /// Reads the list of a command whose data pointer is a last segment. The command is then one with a single data
+    /// block of as many bytes in its place, so that all checks are the same.
+    #[inline]
     fn gather_list(
-        &mut self,
-        connection: ConnectionId,
-        entry: &mut SubmissionQueueEntry,
+        &self,
+        arrival: &Arrival<'_>,
         received: &Received,
-    ) -> Result<Option<Scattered>, Status> {
-        let Some((offset, bytes)) = wire::last_segment(entry.data) else { return Ok(None) };
-        let io = self.queue_mut(connection).is_some_and(|queue| queue.asked.queue_id != wire::ADMIN_QUEUE);
-        if !io || self.options.data_blocks == 1 {
+    ) -> Result<Option<(SubmissionQueueEntry, Scattered)>, Status> {
+        match wire::last_segment(arrival.entry.data) {
+            None => Ok(None),
+            Some((offset, bytes)) => self.gather_blocks(arrival, received, offset, bytes).map(Some),
+        }
+    }
+
+    #[cold]
+    fn gather_blocks(
+        &self,
+        arrival: &Arrival<'_>,
+        received: &Received,
+        offset: u64,
+        bytes: u32,
+    ) -> Result<(SubmissionQueueEntry, Scattered), Status> {
+        if arrival.is_admin || self.options.data_blocks == 1 {
             return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID);
         }
         let behind = (received.length() as usize).saturating_sub(COMMAND_CAPSULE_BYTES);
@@ -85,7 +111,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             Scattered { offset: (COMMAND_CAPSULE_BYTES + range.start) as u32, count: count as u32, invalidate: None };
         let mut total = 0_u32;
         for at in 0..list.count {
-            let block = self.listed(received, list.offset, at).ok_or(Status::SGL_DESCRIPTOR_TYPE_INVALID)?;
+            let block = listed(&self.engine, received, list.offset, at).ok_or(Status::SGL_DESCRIPTOR_TYPE_INVALID)?;
             if block.length == 0 {
                 return Err(Status::DATA_SGL_LENGTH_INVALID);
             }
@@ -93,174 +119,13 @@ impl<P: Port, S: Storage> Target<P, S> {
             list.invalidate = list.invalidate.or(block.invalidate.then_some(block.key));
         }
         let whole = KeyedDataBlock { address: 0, length: total, key: 0, invalidate: false };
-        entry.data = DataPointer::Keyed(whole).encode()?;
-        Ok(Some(list))
-    }
-
-    /// A data block of a list in a capsule; `None` where it is something else, or the connection has ended.
-    pub(super) fn listed(&self, received: &Received, list: u32, at: u32) -> Option<KeyedDataBlock> {
-        let mut bytes = [0; SGL_DESCRIPTOR_BYTES];
-        let offset = list + at * SGL_DESCRIPTOR_BYTES as u32;
-        let copied = self.engine.message(received, offset, &mut bytes);
-        match DataPointer::decode(bytes) {
-            Ok(DataPointer::Keyed(block)) if copied == bytes.len() => Some(block),
-            _ => None,
-        }
-    }
-
-    /// Everything about a command that can be said without its data.
-    fn check(&mut self, connection: ConnectionId, entry: &SubmissionQueueEntry) -> Accepted {
-        let now = self.watched;
-        let Some(queue) = self.queue_mut(connection) else { return Err(refused(Status::INTERNAL_ERROR)) };
-        let kind = if queue.asked.queue_id == wire::ADMIN_QUEUE { QueueKind::Admin } else { QueueKind::Io };
-        let association = queue.association;
-        let command = wire::decode(entry, kind).map_err(Reply::of)?;
-        let Some(association) = association else {
-            // Only Connect makes a connection a queue (Base 6.3).
-            let Command::Connect(connect) = command else { return Err(refused(Status::COMMAND_SEQUENCE_ERROR)) };
-            return self.check_connect(connection, connect);
-        };
-        let Some(Some(controller)) = self.controllers.get_mut(association.controller) else {
-            return Err(refused(Status::COMMAND_SEQUENCE_ERROR));
-        };
-        controller.touch(now);
-        match command {
-            Command::Connect(_) => Err(refused(Status::COMMAND_SEQUENCE_ERROR)),
-            Command::PropertyGet(get) => Err(self.property_get(association.controller, get)),
-            Command::PropertySet(set) => Err(self.property_set(association.controller, set)),
-            // Before CC.EN is 1, nothing else is executed (Base 3.5.1).
-            _ if !controller.is_ready() => Err(refused(Status::COMMAND_SEQUENCE_ERROR)),
-            Command::Identify(identify) => self.check_identify(association.controller, identify, entry),
-            Command::SetFeatures(set) => self.set_features(association.controller, set),
-            Command::GetFeatures(get) => self.get_features(association.controller, get),
-            Command::GetLogPage(get) => self.check_log_page(association.controller, get),
-            Command::Abort(abort) => self.abort(association.controller, abort),
-            Command::KeepAlive => Err(Reply::result(0)),
-            // Those that wait are kept by `start`, and need no slot.
-            Command::AsynchronousEventRequest => Err(refused(Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED)),
-            io => self.check_io(association.controller, io),
-        }
-    }
-
-    /// A command of an I/O queue.
-    fn check_io(&self, controller: usize, command: Command) -> Accepted {
-        match command {
-            Command::Read(range) => self.check_blocks(controller, command, range),
-            Command::Write(range) => self.check_blocks(controller, command, range),
-            Command::Compare(range) => self.check_blocks(controller, command, range),
-            Command::WriteZeroes(zeroes) => self.check_write_zeroes(controller, zeroes),
-            Command::DatasetManagement(ranges) => self.check_dataset(controller, ranges),
-            Command::Flush { namespace } => self.check_flush(controller, namespace),
-            _ => Err(refused(Status::INVALID_COMMAND_OPCODE)),
-        }
-    }
-
-    /// The namespace that a command of an I/O queue names, by its index and its storage.
-    pub(super) fn usable(&self, controller: usize, identifier: u32) -> Result<(usize, &S), Reply> {
-        let subsystem = self.subsystem_of(controller).ok_or(refused(Status::INVALID_NAMESPACE))?;
-        let index = subsystem.index(identifier).ok_or(refused(Status::INVALID_NAMESPACE))?;
-        let namespace = self.namespaces.get(index).ok_or(refused(Status::INVALID_NAMESPACE))?;
-        // An inactive identifier (Base 3.2.1.4).
-        if !namespace.active {
-            return Err(refused(Status::INVALID_FIELD));
-        }
-        // Hosts try again elsewhere, or later (Base 8.1.3).
-        match subsystem.ana {
-            AnaState::Optimized | AnaState::NonOptimized => Ok((index, &namespace.storage)),
-            AnaState::Inaccessible => Err(Reply::of(Status::ANA_INACCESSIBLE)),
-            AnaState::PersistentLoss => Err(Reply::of(Status::ANA_PERSISTENT_LOSS)),
-            AnaState::Change => Err(Reply::of(Status::ANA_TRANSITION)),
-        }
-    }
-
-    /// The same for a command that changes blocks: refused before any data moves where they cannot be changed.
-    fn writable(&self, controller: usize, identifier: u32) -> Result<(usize, &S), Reply> {
-        let (index, storage) = self.usable(controller, identifier)?;
-        if storage.features().read_only {
-            return Err(refused(Status::NAMESPACE_IS_WRITE_PROTECTED));
-        }
-        Ok((index, storage))
-    }
-
-    fn check_blocks(&self, controller: usize, command: Command, range: BlockRange) -> Accepted {
-        let (namespace, storage) = match command {
-            Command::Write(_) => self.writable(controller, range.namespace)?,
-            _ => self.usable(controller, range.namespace)?,
-        };
-        let extent = storage.geometry().extent(range.lba, range.blocks);
-        let (_, bytes) = extent.map_err(|_| refused(Status::LBA_OUT_OF_RANGE))?;
-        if bytes > u64::from(self.options.buffer_bytes) {
-            // Above MDTS (Base figure 275).
-            return Err(refused(Status::INVALID_FIELD));
-        }
-        if u64::from(length_of(range.data)) != bytes {
-            return Err(refused(Status::DATA_SGL_LENGTH_INVALID));
-        }
-        let (lba, blocks) = (range.lba, range.blocks);
-        let work = match command {
-            Command::Read(_) => Work::Read { namespace, lba, blocks },
-            Command::Write(_) => Work::Write { namespace, lba, blocks },
-            _ => Work::Compare { namespace, lba, blocks },
-        };
-        Ok((work, range.data))
-    }
-
-    fn check_write_zeroes(&self, controller: usize, zeroes: WriteZeroes) -> Accepted {
-        let WriteZeroes { lba, blocks, deallocate, .. } = zeroes;
-        let (namespace, storage) = self.writable(controller, zeroes.namespace)?;
-        if !self.offers(controller, |offered| offered.write_zeroes) {
-            return Err(refused(Status::INVALID_COMMAND_OPCODE));
-        }
-        let extent = storage.geometry().extent(lba, blocks);
-        let (_, bytes) = extent.map_err(|_| refused(Status::LBA_OUT_OF_RANGE))?;
-        if bytes > MAX_WRITE_ZEROES_BYTES {
-            // Above WZSL (NVM figure 102).
-            return Err(refused(Status::INVALID_FIELD));
-        }
-        Ok((Work::WriteZeroes { namespace, lba, blocks, deallocate }, DataPointer::NONE))
-    }
-
-    fn check_dataset(&self, controller: usize, dataset: DatasetManagement) -> Accepted {
-        let (namespace, _) = self.writable(controller, dataset.namespace)?;
-        if !self.offers(controller, |offered| offered.deallocate) {
-            return Err(refused(Status::INVALID_COMMAND_OPCODE));
-        }
-        // Linux always hands over as many bytes as the longest list has, and says in NR how many ranges there are.
-        let least = dataset.ranges * DATASET_RANGE_BYTES as u32;
-        if !(least..=MAX_DATASET_BYTES).contains(&length_of(dataset.data)) {
-            return Err(refused(Status::DATA_SGL_LENGTH_INVALID));
-        }
-        if !dataset.deallocate {
-            // Nothing but hints (NVM 3.2.3).
-            return Err(Reply::result(0));
-        }
-        Ok((Work::Deallocate { namespace, ranges: dataset.ranges, next: 0 }, dataset.data))
-    }
-
-    fn offers(&self, controller: usize, which: fn(&super::identify::OptionalCommands) -> bool) -> bool {
-        let found = self.controllers.get(controller).and_then(Option::as_ref);
-        found.is_some_and(|found| which(&self.optional_commands(found)))
-    }
-
-    fn check_flush(&self, controller: usize, namespace: u32) -> Accepted {
-        // Flushing one of several namespaces stands for all of them only where there is one (VWC bits 2:1 say that the
-        // broadcast identifier is supported exactly then).
-        let only = self.subsystem_of(controller).is_some_and(|subsystem| subsystem.count() == 1);
-        let namespace = if namespace == BROADCAST_NAMESPACE && only { 1 } else { namespace };
-        let (namespace, _) = self.usable(controller, namespace)?;
-        Ok((Work::Flush { namespace }, DataPointer::NONE))
+        Ok((arrival.entry.with_data(DataPointer::Keyed(whole))?, list))
     }
 
     /// Gives the command a slot and takes its first step.
-    fn start(
-        &mut self,
-        connection: ConnectionId,
-        entry: &SubmissionQueueEntry,
-        accepted: Accepted,
-        scattered: Option<Scattered>,
-        received: Received,
-    ) {
-        if self.keeps_event_request(connection, entry) {
+    fn start(&mut self, arrival: &Arrival<'_>, accepted: Accepted, scattered: Option<Scattered>, received: Received) {
+        let Arrival { connection, entry, .. } = *arrival;
+        if self.keeps_event_request(arrival) {
             return self.engine.release(received);
         }
         // There are slots for all entries of all queues, so none is missing unless a host overran its queue.
@@ -268,42 +133,41 @@ impl<P: Port, S: Storage> Target<P, S> {
             self.engine.release(received);
             return self.overran(connection);
         }
-        let checked = accepted.and_then(|(work, pointer)| {
-            let data = self.locate(&work, pointer, scattered, &received)?;
-            Ok((work, data))
-        });
-        // Some answers are known at once, and are no refusals.
-        if let Err(reply) = &checked
-            && !reply.status.is_success()
-        {
-            self.note_refused(connection, entry, received.length(), reply.status);
-        }
-        let mut kept = Some(received);
-        let (work, data, phase) = match (checked, &mut kept) {
-            (Err(reply), _) => (Work::Nothing, Data::None, Phase::Reply(reply)),
-            (Ok((work, _)), _) if work.is_without_data() => (work, Data::None, work.first_phase()),
-            (Ok((work, Located::Remote(remote))), _) => (work, Data::Remote(remote), Phase::TakeBuffer),
-            (Ok((work, located)), kept) => match kept.take() {
-                Some(received) => (work, located.keeping(received), Phase::TakeBuffer),
-                None => (work, Data::None, Phase::Reply(refused(Status::INTERNAL_ERROR))),
-            },
+        let located =
+            accepted.and_then(|(work, pointer)| Ok((work, self.locate(&work, pointer, scattered, &received)?)));
+        let (work, data, phase) = match located {
+            Err(reply) => {
+                // Some answers are known at once, and are no refusals.
+                if !reply.status.is_success() {
+                    self.note_refused(connection, entry, received.length(), reply.status);
+                }
+                self.engine.release(received);
+                (Work::Nothing, Data::None, Phase::Reply(reply))
+            }
+            Ok((work, _)) if work.is_without_data() => {
+                self.engine.release(received);
+                (work, Data::None, work.first_phase())
+            }
+            Ok((work, Located::Remote(remote))) => {
+                self.engine.release(received);
+                (work, Data::Remote(remote), Phase::TakeBuffer)
+            }
+            Ok((work, located)) => (work, located.keeping(received), Phase::TakeBuffer),
         };
-        if let Some(received) = kept {
-            self.engine.release(received);
-        }
         let (invalidate, names_keys) = self.named_keys(entry, scattered);
         let commit_first = entry.forces_unit_access() && self.reads_cached(&work);
-        let slot = Slot {
+        let durable = work.is_written() && self.is_durable(arrival);
+        let in_order = matches!(phase, Phase::TakeBuffer) && self.has_to_wait(&work);
+        let Some((index, place)) = self.slots.reserve() else { return self.overran(connection) };
+        *place = Some(Slot {
             invalidate,
             names_keys,
             namespace: entry.namespace.get(),
-            durable: self.is_durable(connection, entry),
+            durable,
             commit_first,
             phase,
             ..Slot::new(connection, entry.command_id.get(), work, data)
-        };
-        let in_order = matches!(slot.phase, Phase::TakeBuffer) && self.has_to_wait(&slot.work);
-        let Some(index) = self.slots.insert(slot) else { return self.overran(connection) };
+        });
         if in_order {
             self.wait_for_buffer(index);
         } else {
@@ -331,11 +195,9 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// The host wants a write on the medium before it is answered: FUA, or no write cache.
-    fn is_durable(&mut self, connection: ConnectionId, entry: &SubmissionQueueEntry) -> bool {
-        let association = self.queue_mut(connection).and_then(|queue| queue.association);
-        let cached = |controller: &Controller| controller.features.write_cache;
-        let controller = association.and_then(|association| self.controllers.get(association.controller)?.as_ref());
-        entry.forces_unit_access() || controller.is_some_and(|controller| !cached(controller))
+    fn is_durable(&self, arrival: &Arrival<'_>) -> bool {
+        let controller = arrival.association.and_then(|of| self.controllers.get(of.controller)?.as_ref());
+        arrival.entry.forces_unit_access() || controller.is_some_and(|controller| !controller.features.write_cache)
     }
 
     /// It reads blocks of which a volatile cache may hold what is not on the medium. With FUA that is committed first (NVM 3.2.4),
@@ -374,11 +236,15 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// Keeps an Asynchronous Event Request until there is an event. False where it is none, or too many wait.
-    fn keeps_event_request(&mut self, connection: ConnectionId, entry: &SubmissionQueueEntry) -> bool {
-        let Some(queue) = self.queue_mut(connection) else { return false };
-        let Some(association) = queue.association else { return false };
-        let admin = queue.asked.queue_id == wire::ADMIN_QUEUE;
-        if !admin || wire::decode(entry, QueueKind::Admin) != Ok(Command::AsynchronousEventRequest) {
+    #[inline]
+    fn keeps_event_request(&mut self, arrival: &Arrival<'_>) -> bool {
+        let is_one = arrival.is_admin && arrival.entry.opcode == opcode::ASYNCHRONOUS_EVENT_REQUEST;
+        is_one && self.keep_event_request(arrival)
+    }
+
+    fn keep_event_request(&mut self, arrival: &Arrival<'_>) -> bool {
+        let (Some(association), entry) = (arrival.association, arrival.entry) else { return false };
+        if wire::decode(entry, QueueKind::Admin) != Ok(Command::AsynchronousEventRequest) {
             return false;
         }
         let Some(Some(controller)) = self.controllers.get_mut(association.controller) else { return false };
@@ -390,17 +256,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 }
 
-/// The longest list of ranges. Any buffer holds it.
-const MAX_DATASET_BYTES: u32 = MAX_DATASET_RANGES * DATASET_RANGE_BYTES as u32;
-const _: () = assert!(MAX_DATASET_BYTES <= super::MIN_BUFFER_BYTES);
-
 const _: () = assert!(super::MAX_DATA_BLOCKS as usize <= MAX_TRANSFER_OPERATIONS);
-
-fn length_of(data: DataPointer) -> u32 {
-    match data {
-        DataPointer::Keyed(KeyedDataBlock { length, .. }) | DataPointer::InCapsule { length, .. } => length,
-    }
-}
 
 /// Where data lies, before the receive's ownership is settled.
 #[derive(Clone, Copy)]

@@ -3,10 +3,11 @@
 use super::Target;
 use super::admission::Request;
 use super::command::{Phase, Slot};
+use super::connect::Seating;
 use super::incident::Fault;
 use super::refusal::Rejection;
 use crate::storage::Storage;
-use crate::wire::{ADMIN_QUEUE, AcceptPrivateData, Connect, Nqn, QueueRequest, SubmissionQueueEntry};
+use crate::wire::{ADMIN_QUEUE, AcceptPrivateData, Nqn, QueueRequest, SubmissionQueueEntry};
 use core::time::Duration;
 use frwr_engine::provider::Port;
 use frwr_engine::{ConnectionId, ConnectionOptions, OpenError};
@@ -94,11 +95,17 @@ impl Queue {
     }
 }
 
+/// The queue of a connection, of all of them by connection index.
+#[inline]
+pub(super) fn find_queue(queues: &mut [Option<Queue>], connection: ConnectionId) -> Option<&mut Queue> {
+    let queue = queues.get_mut(usize::from(connection.index))?.as_mut()?;
+    // S5: what is said of a former connection is said of this one.
+    (queue.connection == connection || mutant!(S5_target_queue)).then_some(queue)
+}
+
 impl<P: Port, S: Storage> Target<P, S> {
     pub(super) fn queue_mut(&mut self, connection: ConnectionId) -> Option<&mut Queue> {
-        let queue = self.queues.get_mut(usize::from(connection.index))?.as_mut()?;
-        // S5: what is said of a former connection is said of this one.
-        (queue.connection == connection || mutant!(S5_target_queue)).then_some(queue)
+        find_queue(&mut self.queues, connection)
     }
 
     /// Accepts a connect request, where there is room.
@@ -186,8 +193,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// A connection is a queue from now on.
-    pub(super) fn seat(&mut self, connection: ConnectionId, controller: usize, connect: &Connect) {
-        // 0-based, and below the entries that the connect request asked for.
+    pub(super) fn seat(&mut self, connection: ConnectionId, controller: usize, connect: Seating) {
         let entries = connect.queue_size.saturating_add(1);
         let host = self.controllers.get(controller).and_then(Option::as_ref).and_then(|controller| controller.host);
         if let Some(queue) = self.queue_mut(connection) {

@@ -75,6 +75,13 @@ impl SubmissionQueueEntry {
         self
     }
 
+    /// FCTYPE: which of the fabrics commands it is, where its opcode says that it is one (Base figure 385).
+    #[must_use]
+    pub fn fabrics_type(&self) -> u8 {
+        let [command_type, ..] = self.namespace.to_bytes();
+        command_type
+    }
+
     /// CSI of Identify: the I/O command set that is asked for, 0 for NVM (Base figure 272).
     #[must_use]
     pub fn command_set(&self) -> u8 {

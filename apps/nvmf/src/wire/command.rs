@@ -1,6 +1,7 @@
 //! What a submission queue entry asks for: admin commands (Base 5), fabrics commands (Base 6) and I/O commands (NVM 3).
 
 use super::{DataPointer, Property, Status, SubmissionQueueEntry};
+use zerocopy::little_endian::U32;
 
 /// Opcodes (Base figures 138 and 383, NVM figure 10). The same number means different commands on the two kinds of queues.
 pub mod opcode {
@@ -305,61 +306,48 @@ pub enum Command {
 /// for fused commands, PRPs, and reserved values, and what [`DataPointer::decode`] says.
 pub fn decode(entry: &SubmissionQueueEntry, queue: QueueKind) -> Result<Command, Status> {
     let command = match (entry.opcode, queue) {
-        (opcode::FABRICS, _) => fabrics_command(entry, queue),
-        (opcode::IDENTIFY, QueueKind::Admin) => identify(entry),
-        (opcode::SET_FEATURES, QueueKind::Admin) => Ok(set_features(entry)),
-        (opcode::GET_FEATURES, QueueKind::Admin) => get_features(entry),
-        (opcode::GET_LOG_PAGE, QueueKind::Admin) => get_log_page(entry),
-        (opcode::ABORT, QueueKind::Admin) => Ok(abort(entry)),
+        (opcode::FABRICS, _) => return fabrics_command(entry, queue),
+        (opcode::IDENTIFY, QueueKind::Admin) => Identify::decode(entry).map(Command::Identify),
+        (opcode::SET_FEATURES, QueueKind::Admin) => SetFeatures::decode(entry).map(Command::SetFeatures),
+        (opcode::GET_FEATURES, QueueKind::Admin) => GetFeatures::decode(entry).map(Command::GetFeatures),
+        (opcode::GET_LOG_PAGE, QueueKind::Admin) => GetLogPage::decode(entry).map(Command::GetLogPage),
+        (opcode::ABORT, QueueKind::Admin) => Abort::decode(entry).map(Command::Abort),
         (opcode::KEEP_ALIVE, QueueKind::Admin) => Ok(Command::KeepAlive),
         (opcode::ASYNCHRONOUS_EVENT_REQUEST, QueueKind::Admin) => Ok(Command::AsynchronousEventRequest),
         (opcode::FLUSH, QueueKind::Io) => Ok(Command::Flush { namespace: entry.namespace.get() }),
-        (opcode::READ, QueueKind::Io) => block_range(entry).map(Command::Read),
-        (opcode::WRITE, QueueKind::Io) => block_range(entry).map(Command::Write),
-        (opcode::COMPARE, QueueKind::Io) => block_range(entry).map(Command::Compare),
-        (opcode::WRITE_ZEROES, QueueKind::Io) => Ok(write_zeroes(entry)),
-        (opcode::DATASET_MANAGEMENT, QueueKind::Io) => dataset_management(entry),
+        (opcode::READ, QueueKind::Io) => BlockRange::decode(entry).map(Command::Read),
+        (opcode::WRITE, QueueKind::Io) => BlockRange::decode(entry).map(Command::Write),
+        (opcode::COMPARE, QueueKind::Io) => BlockRange::decode(entry).map(Command::Compare),
+        (opcode::WRITE_ZEROES, QueueKind::Io) => WriteZeroes::decode(entry).map(Command::WriteZeroes),
+        (opcode::DATASET_MANAGEMENT, QueueKind::Io) => DatasetManagement::decode(entry).map(Command::DatasetManagement),
         _ => Err(Status::INVALID_COMMAND_OPCODE.do_not_retry()),
     }?;
-    // Byte 1 of a fabrics command is reserved (Base figure 385): what a host writes there has no meaning.
-    let flags_hold = entry.opcode == opcode::FABRICS || entry.flags == SubmissionQueueEntry::FLAGS_SGL;
-    if flags_hold { Ok(command) } else { Err(invalid_field()) }
+    check_flags(entry)?;
+    Ok(command)
 }
 
 fn invalid_field() -> Status {
     Status::INVALID_FIELD.do_not_retry()
 }
 
-fn fabrics_command(entry: &SubmissionQueueEntry, queue: QueueKind) -> Result<Command, Status> {
-    let [command_type, ..] = entry.namespace.to_bytes();
-    match (command_type, queue) {
-        (fabrics::CONNECT, _) => connect(entry),
-        (fabrics::PROPERTY_GET, QueueKind::Admin) => {
-            let (property, size) = property(entry)?;
-            Ok(Command::PropertyGet(PropertyGet { property, size }))
-        }
-        (fabrics::PROPERTY_SET, QueueKind::Admin) => {
-            let (property, size) = property(entry)?;
-            let [_, _, low, high, ..] = entry.dwords_10_15;
-            let value = u64::from(low.get()) | u64::from(high.get()) << 32;
-            Ok(Command::PropertySet(PropertySet { property, size, value }))
-        }
-        _ => Err(Status::INVALID_COMMAND_OPCODE.do_not_retry()),
-    }
+/// Whether the command is no fused one, and points to its data by an SGL. Byte 1 of a fabrics command is reserved (Base
+/// figure 385): what a host writes there has no meaning.
+///
+/// # Errors
+/// The status to complete the command with.
+#[inline]
+pub fn check_flags(entry: &SubmissionQueueEntry) -> Result<(), Status> {
+    let hold = entry.opcode == opcode::FABRICS || entry.flags == SubmissionQueueEntry::FLAGS_SGL;
+    if hold { Ok(()) } else { Err(invalid_field()) }
 }
 
-fn connect(entry: &SubmissionQueueEntry) -> Result<Command, Status> {
-    let [format_and_id, size_and_attributes, keep_alive, ..] = entry.dwords_10_15;
-    let [format_low, format_high, id_low, id_high] = format_and_id.to_bytes();
-    let [size_low, size_high, attributes, _] = size_and_attributes.to_bytes();
-    Ok(Command::Connect(Connect {
-        record_format: u16::from_le_bytes([format_low, format_high]),
-        queue_id: u16::from_le_bytes([id_low, id_high]),
-        queue_size: u16::from_le_bytes([size_low, size_high]),
-        attributes,
-        keep_alive_timeout: keep_alive.get(),
-        data: DataPointer::decode(entry.data)?,
-    }))
+fn fabrics_command(entry: &SubmissionQueueEntry, queue: QueueKind) -> Result<Command, Status> {
+    match (entry.fabrics_type(), queue) {
+        (fabrics::CONNECT, _) => Connect::decode(entry).map(Command::Connect),
+        (fabrics::PROPERTY_GET, QueueKind::Admin) => PropertyGet::decode(entry).map(Command::PropertyGet),
+        (fabrics::PROPERTY_SET, QueueKind::Admin) => PropertySet::decode(entry).map(Command::PropertySet),
+        _ => Err(Status::INVALID_COMMAND_OPCODE.do_not_retry()),
+    }
 }
 
 fn property(entry: &SubmissionQueueEntry) -> Result<(Property, PropertySize), Status> {
@@ -377,81 +365,116 @@ fn property(entry: &SubmissionQueueEntry) -> Result<(Property, PropertySize), St
     if size == right_size { Ok((property, size)) } else { Err(invalid_field()) }
 }
 
-fn identify(entry: &SubmissionQueueEntry) -> Result<Command, Status> {
-    let [structure, ..] = entry.dwords_10_15[0].to_bytes();
-    let data = DataPointer::decode(entry.data)?;
-    Ok(Command::Identify(Identify { structure, namespace: entry.namespace.get(), data }))
+/// A value of two dwords.
+fn whole(low: U32, high: U32) -> u64 {
+    u64::from(low.get()) | u64::from(high.get()) << 32
 }
 
-fn set_features(entry: &SubmissionQueueEntry) -> Command {
-    let [selection, value, ..] = entry.dwords_10_15;
-    let [feature, _, _, flags] = selection.to_bytes();
-    Command::SetFeatures(SetFeatures { feature, save: flags & 0x80 != 0, value: value.get() })
+/// What is asked for, from an entry whose opcode says that it is that.
+macro_rules! decodes {
+    ($($value:ident($entry:ident) $body:block)+) => { $(
+        impl $value {
+            /// From the entry of such a command; its opcode and its flags are not looked at.
+            ///
+            /// # Errors
+            /// The status to complete the command with, as [`decode`] says.
+            #[inline]
+            pub fn decode($entry: &SubmissionQueueEntry) -> Result<Self, Status> $body
+        }
+    )+ };
 }
 
-fn get_features(entry: &SubmissionQueueEntry) -> Result<Command, Status> {
-    let [selection, value, ..] = entry.dwords_10_15;
-    let [feature, select, ..] = selection.to_bytes();
-    let select = match select & 7 {
-        0 => Select::Current,
-        1 => Select::Default,
-        2 => Select::Saved,
-        3 => Select::Capabilities,
-        _ => return Err(invalid_field()),
-    };
-    let data = DataPointer::decode(entry.data)?;
-    Ok(Command::GetFeatures(GetFeatures { feature, select, value: value.get(), data }))
-}
-
-fn get_log_page(entry: &SubmissionQueueEntry) -> Result<Command, Status> {
-    let [selection, upper, offset_low, offset_high, index, _] = entry.dwords_10_15;
-    let [page, specific, low, high] = selection.to_bytes();
-    let [upper_low, upper_high, ..] = upper.to_bytes();
-    let dwords = u64::from(u32::from_le_bytes([low, high, upper_low, upper_high])) + 1;
-    Ok(Command::GetLogPage(GetLogPage {
-        page,
-        specific: specific & 0x7f,
-        retain_event: specific & 0x80 != 0,
-        length: dwords * 4,
-        offset: u64::from(offset_low.get()) | u64::from(offset_high.get()) << 32,
-        offset_is_index: index.get() & 1 << 23 != 0,
-        namespace: entry.namespace.get(),
-        data: DataPointer::decode(entry.data)?,
-    }))
-}
-
-fn abort(entry: &SubmissionQueueEntry) -> Command {
-    let [queue_low, queue_high, id_low, id_high] = entry.dwords_10_15[0].to_bytes();
-    let queue_id = u16::from_le_bytes([queue_low, queue_high]);
-    Command::Abort(Abort { queue_id, command_id: u16::from_le_bytes([id_low, id_high]) })
-}
-
-fn write_zeroes(entry: &SubmissionQueueEntry) -> Command {
-    let [low, high, blocks, ..] = entry.dwords_10_15;
-    Command::WriteZeroes(WriteZeroes {
-        namespace: entry.namespace.get(),
-        lba: u64::from(low.get()) | u64::from(high.get()) << 32,
-        blocks: (blocks.get() & 0xffff) + 1,
-        deallocate: blocks.get() & 1 << 25 != 0,
-    })
-}
-
-fn dataset_management(entry: &SubmissionQueueEntry) -> Result<Command, Status> {
-    let [ranges, attributes, ..] = entry.dwords_10_15;
-    Ok(Command::DatasetManagement(DatasetManagement {
-        namespace: entry.namespace.get(),
-        ranges: (ranges.get() & 0xff) + 1,
-        deallocate: attributes.get() & 1 << 2 != 0,
-        data: DataPointer::decode(entry.data)?,
-    }))
-}
-
-fn block_range(entry: &SubmissionQueueEntry) -> Result<BlockRange, Status> {
-    let [low, high, blocks, ..] = entry.dwords_10_15;
-    Ok(BlockRange {
-        namespace: entry.namespace.get(),
-        lba: u64::from(low.get()) | u64::from(high.get()) << 32,
-        blocks: (blocks.get() & 0xffff) + 1,
-        data: DataPointer::decode(entry.data)?,
-    })
+decodes! {
+    Connect(entry) {
+        let [format_and_id, size_and_attributes, keep_alive, ..] = entry.dwords_10_15;
+        let [format_low, format_high, id_low, id_high] = format_and_id.to_bytes();
+        let [size_low, size_high, attributes, _] = size_and_attributes.to_bytes();
+        Ok(Self {
+            record_format: u16::from_le_bytes([format_low, format_high]),
+            queue_id: u16::from_le_bytes([id_low, id_high]),
+            queue_size: u16::from_le_bytes([size_low, size_high]),
+            attributes,
+            keep_alive_timeout: keep_alive.get(),
+            data: DataPointer::decode(entry.data)?,
+        })
+    }
+    PropertyGet(entry) {
+        let (property, size) = property(entry)?;
+        Ok(Self { property, size })
+    }
+    PropertySet(entry) {
+        let (property, size) = property(entry)?;
+        let [_, _, low, high, ..] = entry.dwords_10_15;
+        Ok(Self { property, size, value: whole(low, high) })
+    }
+    Identify(entry) {
+        let [structure, ..] = entry.dwords_10_15[0].to_bytes();
+        let data = DataPointer::decode(entry.data)?;
+        Ok(Self { structure, namespace: entry.namespace.get(), data })
+    }
+    SetFeatures(entry) {
+        let [selection, value, ..] = entry.dwords_10_15;
+        let [feature, _, _, flags] = selection.to_bytes();
+        Ok(Self { feature, save: flags & 0x80 != 0, value: value.get() })
+    }
+    GetFeatures(entry) {
+        let [selection, value, ..] = entry.dwords_10_15;
+        let [feature, select, ..] = selection.to_bytes();
+        let select = match select & 7 {
+            0 => Select::Current,
+            1 => Select::Default,
+            2 => Select::Saved,
+            3 => Select::Capabilities,
+            _ => return Err(invalid_field()),
+        };
+        Ok(Self { feature, select, value: value.get(), data: DataPointer::decode(entry.data)? })
+    }
+    GetLogPage(entry) {
+        let [selection, upper, offset_low, offset_high, index, _] = entry.dwords_10_15;
+        let [page, specific, low, high] = selection.to_bytes();
+        let [upper_low, upper_high, ..] = upper.to_bytes();
+        let dwords = u64::from(u32::from_le_bytes([low, high, upper_low, upper_high])) + 1;
+        Ok(Self {
+            page,
+            specific: specific & 0x7f,
+            retain_event: specific & 0x80 != 0,
+            length: dwords * 4,
+            offset: whole(offset_low, offset_high),
+            offset_is_index: index.get() & 1 << 23 != 0,
+            namespace: entry.namespace.get(),
+            data: DataPointer::decode(entry.data)?,
+        })
+    }
+    Abort(entry) {
+        let [queue_low, queue_high, id_low, id_high] = entry.dwords_10_15[0].to_bytes();
+        let queue_id = u16::from_le_bytes([queue_low, queue_high]);
+        Ok(Self { queue_id, command_id: u16::from_le_bytes([id_low, id_high]) })
+    }
+    BlockRange(entry) {
+        let [low, high, blocks, ..] = entry.dwords_10_15;
+        Ok(Self {
+            namespace: entry.namespace.get(),
+            lba: whole(low, high),
+            blocks: (blocks.get() & 0xffff) + 1,
+            data: DataPointer::decode(entry.data)?,
+        })
+    }
+    WriteZeroes(entry) {
+        let [low, high, blocks, ..] = entry.dwords_10_15;
+        Ok(Self {
+            namespace: entry.namespace.get(),
+            lba: whole(low, high),
+            blocks: (blocks.get() & 0xffff) + 1,
+            deallocate: blocks.get() & 1 << 25 != 0,
+        })
+    }
+    DatasetManagement(entry) {
+        let [ranges, attributes, ..] = entry.dwords_10_15;
+        Ok(Self {
+            namespace: entry.namespace.get(),
+            ranges: (ranges.get() & 0xff) + 1,
+            deallocate: attributes.get() & 1 << 2 != 0,
+            data: DataPointer::decode(entry.data)?,
+        })
+    }
 }

@@ -167,10 +167,16 @@ impl IdentifyController {
     pub const LOG_OFFSETS: u8 = 1 << 2;
     /// ONCS bit 0.
     pub const COMPARE: u16 = 1;
+    /// ONCS bit 1. This host and this target have no such command, nor Verify and Copy.
+    pub const WRITE_UNCORRECTABLE: u16 = 1 << 1;
     /// ONCS bit 2.
     pub const DATASET_MANAGEMENT: u16 = 1 << 2;
     /// ONCS bit 3.
     pub const WRITE_ZEROES: u16 = 1 << 3;
+    /// ONCS bit 7.
+    pub const VERIFY: u16 = 1 << 7;
+    /// ONCS bit 8.
+    pub const COPY: u16 = 1 << 8;
     /// SQES: required and maximum 2^6 bytes.
     pub const SUBMISSION_ENTRY: u8 = 0x66;
     /// CQES: required and maximum 2^4 bytes.

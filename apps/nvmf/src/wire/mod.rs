@@ -28,7 +28,8 @@ pub use capsule::{
 };
 pub use command::{
     Abort, BlockRange, Command, Connect, DatasetManagement, GetFeatures, GetLogPage, Identify, PropertyGet,
-    PropertySet, PropertySize, QueueKind, Select, SetFeatures, WriteZeroes, cns, decode, fabrics, feature, opcode,
+    PropertySet, PropertySize, QueueKind, Select, SetFeatures, WriteZeroes, check_flags, cns, decode, fabrics, feature,
+    opcode,
 };
 pub use connect::{
     CONNECT_DATA_BYTES, ConnectData, ConnectDataError, DYNAMIC_CONTROLLER, InvalidParameter, Nqn, NqnError,

@@ -256,9 +256,9 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// A host may rely on a feature once all cores go by it. Every poll looks again, so that no answer of a member leads to a
     /// search for the commands that wait for it.
-    pub(in super::super) fn step_settings(&self, place: usize, version: u32) -> Step {
+    pub(in super::super) fn step_settings(&mut self, index: u32, place: usize, version: u32) -> Step {
         let waits = self.is_any_behind(place, version);
-        if waits { Step::Stall } else { Step::Go(Phase::Reply(Reply::result(0))) }
+        if waits { Step::Stall } else { self.go(index, Phase::Reply(Reply::result(0))) }
     }
 
     fn is_any_behind(&self, place: usize, version: u32) -> bool {
@@ -278,18 +278,19 @@ impl<P: Port, S: Storage> Target<P, S> {
         let cookie = self.slots.cookie(index);
         // It had the queue when the command arrived.
         let Some(member) = self.member_of(controller, queue_id) else {
-            return Step::Go(Phase::Reply(super::super::admin::not_aborted()));
+            return self.go(index, Phase::Reply(super::super::admin::not_aborted()));
         };
         let Some(known) = self.place_mut(member, controller) else { return Step::Drop };
         if known.aborts >= MAX_ABORTS {
-            return Step::Go(Phase::Reply(Reply::of(Status::ABORT_COMMAND_LIMIT_EXCEEDED)));
+            return self.go(index, Phase::Reply(Reply::of(Status::ABORT_COMMAND_LIMIT_EXCEEDED)));
         }
         known.aborts += 1;
         if let Some(peer) = self.spread.peers_mut().get_mut(member) {
             // There are at most 4096 controllers.
             peer.outbox.push_back(ToMember::Abort { cookie, place: controller as u16, queue_id, command_id });
         }
-        Step::Pending(Phase::Elsewhere)
+        self.set_phase(index, Phase::Elsewhere);
+        Step::Pending
     }
 
     fn aborted_elsewhere(&mut self, member: usize, cookie: u64, place: usize, aborted: bool) {

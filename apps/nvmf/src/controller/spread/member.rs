@@ -2,7 +2,7 @@
 
 use super::super::Target;
 use super::super::command::{Phase, Reply, Work};
-use super::super::connect::Names;
+use super::super::connect::{Names, Seating};
 use super::super::controllers::{Controller, ERROR_LOG_ENTRIES, FailedCommand, Purpose};
 use super::super::io::Step;
 use super::super::late::Place as LatePlace;
@@ -12,7 +12,7 @@ use super::super::session::{Connecting, Queue};
 use super::home::MAX_ABORTS;
 use super::{Claim, ControllerName, Counters, Settings, ToHome, ToMember};
 use crate::storage::Storage;
-use crate::wire::{Connect, ConnectData};
+use crate::wire::ConnectData;
 use arrayvec::ArrayVec;
 use core::time::Duration;
 use frwr_engine::ConnectionId;
@@ -168,7 +168,7 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// Asks the home core whether a connection may become a queue. Where an earlier connection of this number still waits
     /// for its answer, so does this one.
-    pub(in super::super) fn ask_home(&mut self, index: u32, connect: &Connect, data: &ConnectData) -> Step {
+    pub(in super::super) fn ask_home(&mut self, index: u32, connect: Seating, data: &ConnectData) -> Step {
         let cookie = self.slots.cookie(index);
         let Some(connection) = self.slots.get_mut(index).map(|slot| slot.connection) else { return Step::Drop };
         let purpose = match self.purpose(data) {
@@ -178,7 +178,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         };
         let subsystem = match purpose {
             Ok(subsystem) => subsystem,
-            Err(refusal) => return self.connected(connection, Names::of(data), Err(refusal)),
+            Err(refusal) => return self.connected(index, Names::of(data), Err(refusal)),
         };
         let peer = self.peer_of(connection);
         let Some(member) = self.spread.member_mut() else { return Step::Drop };
@@ -187,7 +187,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         *seat = Seat::Asked { connection, cookie };
         let claim = Claim::new(connect.queue_id, data, subsystem, peer);
         member.outbox.push_back(ToHome::Judge { seat: connection.index, claim });
-        Step::Pending(Phase::Elsewhere)
+        self.set_phase(index, Phase::Elsewhere);
+        Step::Pending
     }
 
     pub(super) fn deliver_to_member(&mut self, message: ToMember) {
@@ -246,7 +247,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         if let Some(member) = self.spread.member_mut() {
             member.set_seat(connection, Seat::Taken);
         }
-        self.seat(connection, name.place.into(), &connect);
+        self.seat(connection, name.place.into(), connect);
         self.set_phase(index, Phase::Reply(Reply::result(name.id.into())));
         self.advance(index);
     }

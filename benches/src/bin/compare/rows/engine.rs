@@ -71,6 +71,11 @@ const fn on_connections(arguments: &'static [&'static str]) -> Quantity {
     instructions(ours("connections-cost", arguments))
 }
 
+/// Ends of single connections of so many: few, since all but those that end have to be there in either run.
+const fn ends(arguments: &'static [&'static str]) -> Quantity {
+    instructions(ours("connections-cost", arguments).iterations(8, 56))
+}
+
 /// A case of A25: with many connections, beside few.
 const fn flat(name: &'static str, many: Quantity, few: Quantity, peer_name: &'static str) -> Case {
     Case {
@@ -169,6 +174,7 @@ pub(super) const ROWS: &[Row] = &[
                 on_connections(&["turns", "64"]),
                 "64 in turns",
             ),
+            flat("the end of one of 4,096", ends(&["end", "4096"]), ends(&["end", "64"]), "of 64"),
             Case {
                 name: "an idle one at depth 32, its receives apart",
                 unit: "bytes",

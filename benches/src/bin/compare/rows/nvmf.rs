@@ -1,0 +1,48 @@
+//! The row of the NVMe-oF target and host, each detached from its NIC: A24.
+
+use super::super::goal::Goal::AtMost;
+use super::super::quantity::Quantity;
+use super::{Case, NONE, Row, instructions, ours};
+
+/// A command of 4 KiB, so many at a time.
+macro_rules! command {
+    ($mode:expr) => {
+        instructions(ours("nvmf-cost", &[$mode, "32"]))
+    };
+}
+
+/// A command of one side, less what its port has of it.
+macro_rules! less_port {
+    ($mode:expr, $bare:expr $(, $medium:expr)?) => {
+        Quantity::Sum(&[(1.0, command!($mode)), (-1.0, command!($bare)) $(, (-1.0, command!($medium)))?])
+    };
+}
+
+const TARGET_READ: Quantity = less_port!("target-read", "bare-target-read", "medium-read");
+const TARGET_WRITE: Quantity = less_port!("target-write", "bare-target-write", "medium-write");
+const HOST_READ: Quantity = less_port!("host-read", "bare-host-read");
+const HOST_WRITE: Quantity = less_port!("host-write", "bare-host-write");
+
+/// Of what it was when it was first counted, at most so much: three fifths, and two as what would be better still.
+const fn first(name: &'static str, ours: Quantity, goals: &'static [super::Goal], stretch: f64) -> Case {
+    Case { name, unit: "insn", ours, goals, stretch: Some(stretch), ..NONE }
+}
+
+const fn told(name: &'static str, ours: Quantity) -> Case {
+    Case { name, unit: "insn", ours, ..NONE }
+}
+
+/// See the parent. First counted on 2026-11-27 at 6bd15ba: 2,182 and 5,331 of the target, 2,178 and 2,868 of the host.
+pub(super) const ROWS: &[Row] = &[Row {
+    id: "A24",
+    what: "a command of 4 KiB, batch 32, from one port to the other, less the port",
+    cases: &[
+        first("target's part of a read, less its medium", TARGET_READ, &[AtMost(1309.0)], 873.0),
+        first("of a write in the capsule, less its medium", TARGET_WRITE, &[AtMost(3198.0)], 2132.0),
+        first("host's part of a read", HOST_READ, &[AtMost(1306.0)], 871.0),
+        first("of a write in the capsule", HOST_WRITE, &[AtMost(1721.0)], 1147.0),
+        told("target's read, with port and medium", command!("target-read")),
+        told("the medium's part of it", command!("medium-read")),
+        told("one at a time", instructions(ours("nvmf-cost", &["target-read", "1"]))),
+    ],
+}];
