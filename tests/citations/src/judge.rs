@@ -18,6 +18,10 @@ const OUTSIDE: [&str; 3] = ["work", "home", "root"];
 const FOREIGN: [&str; 4] = ["ibv_", "rdma_", "mlx5", "spdk_"];
 /// Underscores that make a name in back-quotes one of ours, and none of a system's. One of several parts (`a::b`) is ours in any case.
 const OF_A_NAME: usize = 3;
+/// What has sections and tables with numbers that a comment may name.
+const PARTS: [&str; 2] = ["section ", "table "];
+/// One of these says of what they are: standards with names, and documents.
+const WHOLES: [&str; 7] = ["RFC", "IB specification", "InfiniBand", "Base", "RDMA", "NVM", ".md"];
 /// What looks like a path of ours and is none: a mode of a bench.
 const NO_PATHS: [&str; 1] = ["engine/wide"];
 /// A citation that leads nowhere.
@@ -66,6 +70,7 @@ impl<'a> Judge<'a> {
                 self.paths(file, &piece, &mut tell);
                 self.names(&piece, &mut tell);
                 self.decisions(&piece, &mut tell);
+                self.parts(kind, &piece, &mut tell);
                 ids::ids(&piece)
                     .filter(|id| !self.ids.contains(id))
                     .for_each(|id| tell(&id, "an id that no document defines"));
@@ -148,6 +153,27 @@ impl<'a> Judge<'a> {
         }
     }
 
+    /// A numbered section or table is of a standard that is named, or of a document.
+    fn parts(&self, kind: Kind, piece: &str, tell: &mut impl FnMut(&str, &'static str)) {
+        for (at, part) in PARTS.iter().flat_map(|part| piece.match_indices(part)) {
+            let number =
+                piece[at + part.len()..].split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '.'));
+            let number = number.map(|number| number.trim_end_matches('.')).next().unwrap_or_default();
+            if !number.starts_with(|first: char| first.is_ascii_digit()) {
+                continue;
+            }
+            let title = format!("## {number}. ");
+            let is_there = match kind {
+                // Which of them may stand on the line above.
+                Kind::Document => self.tree.files().any(|(file, text)| file.ends_with(".md") && text.contains(&title)),
+                _ => false,
+            };
+            if !is_there && !WHOLES.iter().any(|whole| piece.contains(whole)) {
+                tell(&format!("{part}{number}"), "of nothing that is named or in the repository");
+            }
+        }
+    }
+
     /// Links of a document are exact, from its folder, down to the heading.
     fn links(&self, file: &str, piece: &str, tell: &mut impl FnMut(&str, &'static str)) {
         for link in piece.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
@@ -223,10 +249,11 @@ mod tests {
     #[test]
     fn what_is_there_may_be_cited() {
         let comment = "// docs/behaviours.md, `engine/run`, engine/src/engine/run.rs::runs_as_it_is_told, S1, decision 4, run.rs,\n\
-            // `runs_as_it_is_told`, `fn::runs_as_it_is_told()`, I/O, `ibv_open_a_b_c`, /proc/self/status, https://nowhere.invalid/engine/none, engine/src/*\n";
+            // `runs_as_it_is_told`, `fn::runs_as_it_is_told()`, I/O, `ibv_open_a_b_c`, RFC 1122, section 3.2, /proc/self/status, https://nowhere.invalid/engine/none, engine/src/*\n";
         assert_eq!(cited("engine/src/lib.rs", comment), [""; 0]);
         let document = "[a](behaviours.md#what-is-proven), [b](../engine/src), [c](https://nowhere.invalid)\n";
         assert_eq!(cited("docs/traps.md", document), [""; 0]);
+        assert_eq!(cited("docs/traps.md", "## 1. One\nsection 1; section 2\n"), ["section 2"]);
     }
 
     #[test]
@@ -242,6 +269,7 @@ mod tests {
             "engine/src/engine/run.rs::none",
             &format!("/{}/me/it", OUTSIDE[1]),
             "S2",
+            "section 4.1",
         ] {
             assert_eq!(cited("engine/src/lib.rs", &format!("fn a() {{}} // see {said}.\n")), [said], "{said}");
             assert_eq!(cited("tests/go", &format!("#!/bin/sh\n# see {said}.\n")), [said], "{said}");

@@ -31,7 +31,7 @@ pub(super) struct Case {
     pub(super) stretch: Option<f64>,
 }
 
-/// A row of the goals' table.
+/// A row: what is measured, and what it has to be.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     /// "A1".
