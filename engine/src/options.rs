@@ -1,4 +1,4 @@
-//! What can be chosen when an engine is made, with the default that table 2 of the specification picks.
+//! What can be chosen when an engine is made, with its default, by the behaviours where versions differ (D ids).
 
 pub use crate::mr::{IovaPolicy, ReturnPolicy};
 use crate::{signal::SignalPolicy, sizing};

@@ -1,4 +1,4 @@
-//! Answers that are none: to what has been answered, and on a connection that the request is not of (I16, I22, I25; section 1.F).
+//! Answers that are none: to what has been answered, and on a connection that the request is not of (I16, I22, I25).
 
 use frwr_engine::{Chunk, EngineOptions, OnPostError, ReceiveQueues, RequestHandle, provider::Access};
 use frwr_support::engine_harness::{PROFILES, Setup, scripted::*};

@@ -1,4 +1,4 @@
-//! The traces of section 1.D, and S54, S55, D21, through the engine with recorded chains: which message asks for a completion.
+//! The traces of S46 to S55 and D21, through the engine with recorded chains: which message asks for a completion.
 
 use frwr_engine::{
     Chunk, RemoteSegment, WriteRequest,

@@ -1,4 +1,4 @@
-//! Gathering: S28 to S31, S34, S35, the gap-rule table 1.C.1, F11, F18, I18, I19, U7, U8, U12.
+//! Gathering: S28 to S31, S34, S35, the gap rule, F11, F18, I18, I19, U7, U8, U12.
 
 use frwr_engine::gather::{
     GatherError, GatherRules, MemoryId, Piece, Resolved, Segment, check_list, count_pieces, cut, next_piece,

@@ -1,4 +1,4 @@
-//! The worked sizing examples of section 1.A.1: every row with every column.
+//! The worked sizing examples: every row with every column.
 
 use frwr_engine::provider::DeviceAttributes;
 use frwr_engine::sizing::{MrType, Sizing, SizingError, SizingVersion, Wishes, size};

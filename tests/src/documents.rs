@@ -1,4 +1,4 @@
-//! Documents whose tables name tests and code, read so that tests can hold them against what is there.
+//! Documents whose lists name tests and code, read so that tests can hold them against what is there.
 
 use std::{
     fs,
@@ -20,24 +20,64 @@ pub fn text(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_default()
 }
 
-/// The rows of all tables of a document, without those that say what the columns are, cell by cell.
-///
-/// # Panics
-/// Where a row has another number of cells.
-#[must_use]
-pub fn rows<const CELLS: usize>(document: &str) -> Vec<[String; CELLS]> {
-    let text = text(document);
-    let lines: Vec<&str> = text.lines().collect();
-    let is_rule = |line: &str| line.starts_with("|-");
-    // A rule stands below what says what the columns are.
-    let is_heading = |at: usize| lines.get(at + 1).is_some_and(|below| is_rule(below));
-    let found = lines.iter().enumerate().filter(|(at, line)| !is_rule(line) && !is_heading(*at));
-    found.filter_map(|(_, line)| Some(cells(line.strip_prefix("| ")?.strip_suffix(" |")?))).collect()
+/// An item of a document's lists that has items of its own: `* **ID** (NOTE): what it is`, and `  * PART` below it. Lines that go on are
+/// joined.
+#[derive(Default)]
+pub struct Entry {
+    /// What stands between `**` at its beginning; empty where nothing does.
+    pub id: String,
+    /// What stands in brackets behind the id.
+    pub note: String,
+    /// What it is.
+    pub what: String,
+    /// The items below it.
+    pub parts: Vec<String>,
 }
 
-fn cells<const CELLS: usize>(row: &str) -> [String; CELLS] {
-    let cells: Vec<String> = row.split(" | ").map(|cell| cell.trim().to_owned()).collect();
-    cells.try_into().unwrap_or_else(|found| panic!("{CELLS} cells, not {found:?}"))
+impl Entry {
+    /// The part that begins so, without its beginning; nothing where there is none.
+    #[must_use]
+    pub fn part(&self, begins: &str) -> &str {
+        self.parts.iter().find_map(|part| part.strip_prefix(begins)).unwrap_or_default()
+    }
+
+    fn of(said: &str) -> Self {
+        let (id, rest) = said.strip_prefix("**").and_then(|said| said.split_once("**")).unwrap_or(("", said));
+        let (note, what) = rest.strip_prefix(" (").and_then(|rest| rest.split_once(')')).unwrap_or(("", rest));
+        let what = what.strip_prefix(':').unwrap_or(what).trim();
+        Self { id: id.to_owned(), note: note.to_owned(), what: what.to_owned(), parts: Vec::new() }
+    }
+}
+
+/// The entries of a document below its first second-level heading. Whatever begins like an item there is one.
+#[must_use]
+pub fn entries(document: &str) -> Vec<Entry> {
+    entries_of(&text(document))
+}
+
+fn entries_of(text: &str) -> Vec<Entry> {
+    let (_, text) = text.split_once("\n## ").unwrap_or_default();
+    // Items of both levels, as whole lines.
+    let mut items: Vec<String> = Vec::new();
+    let mut open = false;
+    for line in text.lines() {
+        let begins = line.starts_with("* ") || line.starts_with("  * ");
+        if begins {
+            items.push(line.trim_end().to_owned());
+        } else if let Some(item) = items.last_mut().filter(|_| open && line.starts_with("  ")) {
+            *item += " ";
+            *item += line.trim();
+        }
+        open = begins || open && line.starts_with("  ");
+    }
+    let mut entries: Vec<Entry> = Vec::new();
+    for item in items {
+        match (item.strip_prefix("  * "), entries.last_mut()) {
+            (Some(part), Some(entry)) => entry.parts.push(part.to_owned()),
+            _ => entries.push(Entry::of(item.trim_start_matches("* "))),
+        }
+    }
+    entries
 }
 
 /// What stands between back-quotes.
@@ -94,7 +134,7 @@ fn is_said(folder: &Path, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{declares, item_exists, quoted, test_exists};
+    use super::{declares, entries_of, item_exists, quoted, test_exists};
 
     #[test]
     fn items_are_found_by_their_whole_names() {
@@ -107,6 +147,18 @@ mod tests {
         }
         assert!(item_exists("tests/src/documents.rs::declares") && !item_exists("tests/src/documents.rs::nothing"));
         assert!(item_exists("tests/src/documents.rs") && !item_exists("tests/src/nowhere.rs"));
+    }
+
+    #[test]
+    fn entries_are_read_with_their_parts_and_lines_that_go_on() {
+        let text = "# A\n* **X**: no entry\n\n## B\n\nText.\n\n* **S1** (both): one\n  two: (three)\n  * code: `a`,\n    `b c`\n  * d\n\n\
+            ## C\n* e\n  * f\n\n    g\n";
+        let entries = entries_of(text);
+        let told: Vec<_> = entries.iter().map(|entry| (&*entry.id, &*entry.note, &*entry.what)).collect();
+        assert_eq!(told, [("S1", "both", "one two: (three)"), ("", "", "e")]);
+        assert_eq!(entries[0].parts, ["code: `a`, `b c`", "d"]);
+        assert_eq!((entries[0].part("code: "), entries[0].part("tests: ")), ("`a`, `b c`", ""));
+        assert_eq!(entries[1].parts, ["f"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! `docs/behaviours.md` maps every id of the specification to the tests that prove it, or says why it does not apply, and promises that were
+//! `docs/behaviours.md` maps every id to the tests that prove it, or says why it does not apply, and promises that were
 //! broken by hand to the tests that failed by it. This test keeps both honest: every id is there, and every test and file named exists.
 
-use frwr_tests::documents::{quoted, root, test_exists, text};
+use frwr_tests::documents::{Entry, entries, quoted, root, test_exists};
 use std::collections::BTreeMap;
 
 const DOCUMENT: &str = "docs/behaviours.md";
@@ -11,27 +11,18 @@ const IDS: [(&str, u32); 7] = [("S", 140), ("D", 29), ("U", 26), ("I", 35), ("E"
 
 /// Ids and what the map says of them.
 fn map() -> BTreeMap<String, String> {
-    let text = text(DOCUMENT);
-    let rows = text.lines().filter_map(|line| {
-        let (id, said) = line.strip_prefix("| ")?.split_once(" | ")?;
-        let (kind, number) = id.split_at_checked(1)?;
-        let known = IDS.iter().any(|(name, _)| *name == kind) && number.parse::<u32>().is_ok();
-        known.then(|| (id.to_owned(), said.trim_end_matches(" |").to_owned()))
-    });
-    rows.collect()
+    let entries = entries(DOCUMENT).into_iter().filter(|entry| !entry.id.is_empty());
+    let mapped: Vec<_> = entries.map(|entry| (entry.id, entry.parts.join(", "))).collect();
+    let map: BTreeMap<_, _> = mapped.iter().cloned().collect();
+    assert_eq!(map.len(), mapped.len(), "an id is there twice");
+    map
 }
 
-/// The section of promises.
-const PROMISES: &str = "## Promises and the mutants that they kill";
-
-/// What each promise is, how it was broken, and the tests that failed by it.
+/// What each promise is, how it was broken, and the tests that failed by it: entries without an id.
 fn promises() -> Vec<[String; 3]> {
-    let text = text(DOCUMENT);
-    let (_, section) = text.split_once(PROMISES).expect("a section of promises");
-    let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
-    let columns = |row: &str| row.split(" | ").map(str::to_owned).collect::<Vec<_>>().try_into();
-    // The first one says what the columns are.
-    rows.skip(1).map(|row| columns(row).unwrap_or_else(|found| panic!("three columns, not {found:?}"))).collect()
+    let entries = entries(DOCUMENT).into_iter().filter(|entry| entry.id.is_empty());
+    let promise = |entry: Entry| [entry.part("broken: ").to_owned(), entry.part("killed by: ").to_owned(), entry.what];
+    entries.map(promise).map(|[broken, killed_by, what]| [what, broken, killed_by]).collect()
 }
 
 #[test]

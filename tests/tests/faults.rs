@@ -1,7 +1,7 @@
 //! `docs/faults.md` says of each of the forty faults what has to hold, and which tests and which drawn faults of the simulations show that.
 //! This test keeps it honest.
 
-use frwr_tests::documents::{is_said_below, quoted, rows, test_exists};
+use frwr_tests::documents::{Entry, entries, is_said_below, quoted, test_exists};
 
 const DOCUMENT: &str = "docs/faults.md";
 const FAULTS: usize = 40;
@@ -13,28 +13,34 @@ const SIMULATIONS: [&str; 3] = ["tests/src/simulation", "tests/support/src", "te
 const INVARIANTS: &str = "EFHSCQGKOLI";
 
 #[test]
-fn every_fault_has_a_row_and_each_row_says_what_has_to_hold() {
-    let rows = rows::<4>(DOCUMENT);
-    let numbers: Vec<_> = rows.iter().map(|[number, ..]| number.parse::<usize>().unwrap_or(0)).collect();
+fn every_fault_has_an_entry_and_each_says_what_has_to_hold() {
+    let entries = entries(DOCUMENT);
+    let numbers: Vec<_> = entries.iter().map(|fault| fault.id.parse::<usize>().unwrap_or(0)).collect();
     assert!(numbers.iter().copied().eq(1..=FAULTS), "{numbers:?}");
-    for [number, fault, invariants, _] in rows {
-        assert!(!fault.is_empty(), "{number}");
+    for Entry { id, note: invariants, what, .. } in entries {
+        assert!(!what.is_empty(), "{id}");
         let known = |invariant: &str| invariant.len() == 1 && INVARIANTS.contains(invariant);
-        assert!(!invariants.is_empty() && invariants.split(' ').all(known), "{number}: {invariants}");
+        assert!(!invariants.is_empty() && invariants.split(' ').all(known), "{id}: {invariants}");
     }
+}
+
+/// Tests and drawn faults of an entry.
+fn shown(fault: &Entry) -> Vec<&str> {
+    fault.parts.iter().flat_map(|part| quoted(part)).collect()
 }
 
 #[test]
 fn every_fault_has_a_test_or_is_drawn_and_all_that_is_named_exists() {
     let mut wrong = Vec::new();
-    for [number, _, _, shown] in rows::<4>(DOCUMENT) {
+    for fault in entries(DOCUMENT) {
         let exists = |name: &str| match name.strip_prefix(DRAWN) {
             Some(drawn) => is_said_below(&SIMULATIONS, &format!("name: \"{drawn}\"")),
             None => test_exists(name),
         };
-        wrong.extend(quoted(&shown).filter(|name| !exists(name)).map(|name| format!("{number}: {name}")));
-        if quoted(&shown).next().is_none() {
-            wrong.push(format!("{number}: nothing shows it"));
+        let shown = shown(&fault);
+        wrong.extend(shown.iter().filter(|name| !exists(name)).map(|name| format!("{}: {name}", fault.id)));
+        if shown.is_empty() {
+            wrong.push(format!("{}: nothing shows it", fault.id));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -43,8 +49,8 @@ fn every_fault_has_a_test_or_is_drawn_and_all_that_is_named_exists() {
 /// A drawn fault alone meets what a seed happens to meet.
 #[test]
 fn every_fault_has_a_test_that_draws_nothing() {
-    let rows = rows::<4>(DOCUMENT);
-    let drawn_only = rows.iter().filter(|[.., shown]| quoted(shown).all(|name| name.starts_with(DRAWN)));
-    let drawn_only: Vec<_> = drawn_only.map(|[number, ..]| number).collect();
+    let entries = entries(DOCUMENT);
+    let drawn_only = entries.iter().filter(|fault| shown(fault).iter().all(|name| name.starts_with(DRAWN)));
+    let drawn_only: Vec<_> = drawn_only.map(|fault| &fault.id).collect();
     assert!(drawn_only.is_empty(), "{drawn_only:?}");
 }

@@ -1,10 +1,10 @@
 //! All of FRWR for one core: `submit`, `poll`, `flush`.
 //!
-//! [`Engine`] owns a port, the slots of requests and transfers, and the MRs. Its rooms: `builder` (what it is made of), `submit` (a request from the
-//! caller's segments to mapped MRs), `at_once` (the usual one), `resolve` and `run` (those segments), `stage` (work requests and the
-//! chain), `respond` (a transfer from the caller's ranges to its slot), `transfers` (from there to its end), `flush` (posts), `complete`
-//! (polls, receives), `retire` (what was sent), `waiting` (for what), `fence`, `life` (opening and ending connections), `standalone` (`register_now` and
-//! cancelling).
+//! [`Engine`] owns a port, the slots of requests and transfers, and the MRs. Its rooms, in the order of a request: `builder` (what it is
+//! made of), `submit` (a request as its caller says it), `pieces` (its memory, gathered into idle MRs, by `run` and `resolve`), `issue`
+//! (the one way into the chain), `parking` (those that wait), `stage` (the chain), `flush` (posts), `complete` (polls), `received` (what
+//! a message means), `retire` (what was sent), `fence` (keys that are to die), `life` and `opening` (connections), `standalone`
+//! (`register_now` and cancelling), `respond` and `transfers` (the responder's half), `waiting` (for what), `tracing`.
 
 mod builder;
 mod complete;

@@ -1,4 +1,4 @@
-//! Why an MR refuses a transition; names as in table 4.3 of the specification.
+//! Why an MR refuses a transition, by what is wrong (I1 to I30).
 
 /// A refused transition. The MR is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! One MR: its state machine, its key, what the peer is told.
 //!
-//! Methods are the arrows of the diagram in section 4.1 of the specification; an arrow that does not exist is refused and
+//! Methods are the arrows between its states; an arrow that does not exist is refused and
 //! leaves the MR unchanged. Nothing here posts: the caller marks an MR when its work request enters a chain
 //! (`register_posted`, `invalidate_posted`) and says so when the post refused it (`register_refused`,
 //! `invalidate_refused`). The core that owns the connection calls everything here.

@@ -106,7 +106,7 @@ pub enum ReturnPolicy {
     OnInvalidatePosted,
 }
 
-/// Where an MR is in its life (section 4.1). `pending` is the generation of an earlier invalidation of this MR that is
+/// Where an MR is in its life. `pending` is the generation of an earlier invalidation of this MR that is
 /// still in flight, which only [`ReturnPolicy::OnInvalidatePosted`] allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {

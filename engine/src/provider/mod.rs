@@ -154,7 +154,7 @@ pub trait Port {
     }
 
     /// Bytes of this port's memory that a peer could reach now, from the device's own key table, or `None` where the
-    /// device cannot be asked (goal Z1).
+    /// device cannot be asked (least privilege: a key lives no longer than its request).
     fn remote_bytes_open(&self) -> Option<u64> {
         None
     }

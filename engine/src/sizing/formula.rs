@@ -25,7 +25,7 @@ const LEAST_WORK_REQUESTS: i64 = 7;
 /// The sizes of a connection on a device with `attributes`.
 ///
 /// # Errors
-/// The first gate that the device or the wishes do not pass, in the order of section 1.A.
+/// The first gate that the device or the wishes do not pass, in the order of S1 to S13.
 pub fn size(attributes: &DeviceAttributes, wishes: &Wishes) -> Result<Sizing, SizingError> {
     check_wishes(wishes)?;
     check_extensions(attributes, wishes)?;

@@ -6,7 +6,7 @@ use frwr_engine::provider::{BaseId, RegistrationId};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
-/// The arrows of the diagram in section 4.1, and those of a refused post and of early return.
+/// The arrows between the states, and those of a refused post and of early return.
 const EDGES: [(&str, &str); 38] = [
     ("absent", "idle"),
     ("idle", "owned"),

@@ -1,4 +1,4 @@
-//! The illegal transitions of table 4.3 that concern one MR: each is provoked, refused by name, and changes nothing.
+//! The illegal transitions that concern one MR (I1 to I30): each is provoked, refused by name, and changes nothing.
 
 use crate::common::*;
 use frwr_engine::mr::{ConnectionKey, Mapping, Mr, MrError, ReturnPolicy, check_next_key};

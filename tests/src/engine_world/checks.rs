@@ -50,7 +50,7 @@ impl World<'_> {
         self.check_descriptors();
     }
 
-    /// Every key that the device has open is one of a request in flight, for its bytes and with its right (goal Z1).
+    /// Every key that the device has open is one of a request in flight, for its bytes and with its right.
     fn check_open_keys(&self) {
         if self.host.engine.statistics().mrs_orphaned > 0 {
             return;

@@ -384,7 +384,7 @@ impl<P: Port> HostSide<P> {
     }
 
     /// Looks for what must not happen: an end of the connection that is not tolerated, and more bytes open to the peer than
-    /// requests in flight can have opened (goal Z1).
+    /// requests in flight can have opened.
     fn watch(&mut self) {
         if self.caught.is_some() {
             return;

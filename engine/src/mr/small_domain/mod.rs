@@ -17,7 +17,7 @@ use super::Step::{self, *};
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 use world::{Act, Name, World, every_act};
 
-/// The arrows of the diagram in section 4.1, and those of a refused post and of early return. An arrow from a state to itself is
+/// The arrows between the states, and those of a refused post and of early return. An arrow from a state to itself is
 /// one of them where something happened to the device only.
 const EDGES: [(Step, &[Step]); 11] = [
     (Absent, &[Idle]),

@@ -67,7 +67,7 @@ impl SoftPort {
         Self { nic: Nic::new(id, options, entries, monitor), queue_pairs: QueuePairTable::default(), commands, reports }
     }
 
-    /// What peers may reach now, key by key, from the device's own table (goal Z1); nothing of a device that was removed.
+    /// What peers may reach now, key by key, from the device's own table; nothing of a device that was removed.
     pub fn open_keys(&self) -> impl Iterator<Item = OpenKey> + '_ {
         let gone = self.nic.monitor.is_removed();
         self.nic.keys.open(&self.nic.bases).filter(move |_| !gone)

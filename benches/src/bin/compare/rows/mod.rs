@@ -1,6 +1,6 @@
 //! The rows as data: what is measured, beside what, and what it has to be. A row is added here and nowhere else.
 //!
-//! Goals, stretches and floors are those of the goals' table A; docs/performance.md names its source.
+//! Goals were set before anything was built (docs/performance.md); stretches and floors go with them.
 
 mod engine;
 mod guest;
@@ -32,7 +32,7 @@ pub(super) struct Case {
     pub(super) stretch: Option<f64>,
 }
 
-/// A row of the goals' table.
+/// A row: what is measured, and what it has to be.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     /// "A1".
