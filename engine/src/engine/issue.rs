@@ -140,7 +140,7 @@ impl<P: Port> Engine<P> {
             reply_receives,
             ..
         } = &mut *connection;
-        let Some(taken) = memory.take(reach, idle, &self.pool, &mut self.elements) else {
+        let Some(taken) = memory.take(reach, idle, &self.pool, &mut self.elements, &self.gather) else {
             return Err(Hindrance::Gather);
         };
         // What was just seen to be free bounds the chain.

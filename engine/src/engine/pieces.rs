@@ -57,6 +57,7 @@ pub(super) trait Memory: Copy {
         idle: &mut FreeRing,
         pool: &Pool,
         elements: &mut [ScatterElement],
+        limits: &Limits,
     ) -> Option<Self::Taken>;
 }
 
@@ -88,7 +89,7 @@ impl Memory for NoMemory {
     }
 
     #[inline(always)]
-    fn take(self, _: &[Reach], _: &mut FreeRing, _: &Pool, _: &mut [ScatterElement]) -> Option<Self> {
+    fn take(self, _: &[Reach], _: &mut FreeRing, _: &Pool, _: &mut [ScatterElement], _: &Limits) -> Option<Self> {
         Some(self)
     }
 }
@@ -131,6 +132,7 @@ impl Memory for OneSegment<'_> {
         idle: &mut FreeRing,
         pool: &Pool,
         elements: &mut [ScatterElement],
+        _: &Limits,
     ) -> Option<Self::Taken> {
         let Resolved { element, base } = locate_whole(reach, self.segment)?;
         let descriptor = idle.pop()?;
@@ -141,7 +143,7 @@ impl Memory for OneSegment<'_> {
     }
 }
 
-impl Taken<OneSegment<'_>> for Piece {
+impl<M: Memory<Grants = [Grant; 1]>> Taken<M> for Piece {
     #[inline(always)]
     fn each(self, mut act: impl FnMut(&Piece)) {
         act(&self);
@@ -153,7 +155,44 @@ impl Taken<OneSegment<'_>> for Piece {
     }
 }
 
-/// Two of them, such as what is read and what is written.
+/// A list of equal pieces of one memory that one registration covers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OneList<'a> {
+    pub(super) access: Access,
+    pub(super) segments: &'a [Segment],
+}
+
+impl Memory for OneList<'_> {
+    type Grants = [Grant; 1];
+    type Taken = Piece;
+
+    #[inline(always)]
+    fn count(self) -> usize {
+        1
+    }
+
+    #[inline(always)]
+    fn taken(self) -> usize {
+        0
+    }
+
+    #[inline(always)]
+    fn take(
+        self,
+        reach: &[Reach],
+        idle: &mut FreeRing,
+        pool: &Pool,
+        elements: &mut [ScatterElement],
+        limits: &Limits,
+    ) -> Option<Self::Taken> {
+        let first = pool.first_element(idle.peek()?);
+        let places = elements.get_mut(first..first + pool.depth() as usize)?;
+        let run = gather_run(reach, limits, self.segments, places)?;
+        Some(Piece { descriptor: idle.pop()?, access: self.access, run })
+    }
+}
+
+/// Two segments, such as what is read and what is written.
 impl Memory for [OneSegment<'_>; 2] {
     type Grants = [Grant; 2];
     type Taken = [Piece; 2];
@@ -175,11 +214,12 @@ impl Memory for [OneSegment<'_>; 2] {
         idle: &mut FreeRing,
         pool: &Pool,
         elements: &mut [ScatterElement],
+        limits: &Limits,
     ) -> Option<Self::Taken> {
         let [first, second] = self;
         // Nothing is taken where the other one is not there.
         locate_whole(reach, second.segment).filter(|_| idle.len() >= 2)?;
-        Some([first.take(reach, idle, pool, elements)?, second.take(reach, idle, pool, elements)?])
+        Some([first.take(reach, idle, pool, elements, limits)?, second.take(reach, idle, pool, elements, limits)?])
     }
 }
 
@@ -211,7 +251,7 @@ impl Memory for &Pieces {
         self.len()
     }
 
-    fn take(self, _: &[Reach], _: &mut FreeRing, _: &Pool, _: &mut [ScatterElement]) -> Option<Self> {
+    fn take(self, _: &[Reach], _: &mut FreeRing, _: &Pool, _: &mut [ScatterElement], _: &Limits) -> Option<Self> {
         Some(self)
     }
 }
@@ -268,7 +308,9 @@ impl Gathering<'_> {
             }
             list => {
                 let (place, room) = self.next_places()?;
-                if let Some(run) = gather_run(self.connection, self.limits, list, &mut self.elements[place..][..room]) {
+                if let Some(run) =
+                    gather_run(&self.connection.reach, self.limits, list, &mut self.elements[place..][..room])
+                {
                     return self.piece(access, |_| Some(run));
                 }
             }

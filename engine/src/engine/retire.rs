@@ -128,16 +128,22 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Tells those that wait for what is retired, by the bits of their positions from `word` on. The usual ones come in rows of a kind.
+    /// Tells those that wait for what is retired, by the bits of their positions from `word` on, which come in rows of a kind.
     #[inline(never)]
     fn tell_retired(&mut self, index: usize, word: u64, mut awaited: u64) {
-        while awaited != 0 {
-            let before = awaited;
-            awaited = self.end_transfers(index, word, awaited);
-            awaited = self.end_invalidated(index, word, awaited);
-            awaited = self.end_messages(index, word, awaited);
-            if awaited == before {
-                let posted = self.connections[index].send_queue.entry(word + u64::from(awaited.trailing_zeros()));
+        while awaited != 0
+            && let Some(Connection { send_queue, .. }) = self.connections.get(index)
+        {
+            let position = word + u64::from(awaited.trailing_zeros());
+            let token = send_queue.token_at(position);
+            if token.is(TokenKind::Transfer) || token.is(TokenKind::Reply) {
+                awaited = self.end_transfers(index, word, awaited);
+            } else if token.is(TokenKind::Invalidate) {
+                awaited = self.end_invalidated(index, word, awaited);
+            } else if token.is(TokenKind::Message) {
+                awaited = self.end_messages(index, word, awaited);
+            } else {
+                let posted = send_queue.entry(position);
                 awaited &= awaited - 1;
                 self.retired(index, posted, Ok(()));
             }
@@ -145,7 +151,7 @@ impl<P: Port> Engine<P> {
     }
 
     /// Messages that were waited for, up to the first position that is something else. Returns what is left of `awaited`.
-    #[inline(always)]
+    #[inline(never)]
     fn end_messages(&mut self, index: usize, word: u64, mut awaited: u64) -> u64 {
         while awaited != 0
             && let Some(Connection { send_queue, .. }) = self.connections.get(index)
@@ -161,7 +167,7 @@ impl<P: Port> Engine<P> {
     }
 
     /// Invalidations, in the same way: each key is dead, and a request whose last one it was ends.
-    #[inline(always)]
+    #[inline(never)]
     fn end_invalidated(&mut self, index: usize, word: u64, before: u64) -> u64 {
         let Some(connection) = self.connections.get_mut(index) else { return 0 };
         let (mut awaited, mut ended) = (before, 0);

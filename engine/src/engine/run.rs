@@ -4,7 +4,7 @@
 //! `gather`, which say why a list is refused; here it is merely not the usual one.
 
 use crate::{
-    connection::{Connection, Reach},
+    connection::Reach,
     gather::{Limits, Segment, Shape},
     provider::{BaseId, ScatterElement},
 };
@@ -29,14 +29,14 @@ pub(super) struct Run {
 /// list: the same piece of one memory again and again, the last one perhaps shorter, as the device's lists take them.
 #[inline]
 pub(super) fn gather_run(
-    connection: &Connection,
+    reach: &[Reach],
     limits: &Limits,
     segments: &[Segment],
     table: &mut [ScatterElement],
 ) -> Option<Run> {
     let (last, equal) = segments.split_last()?;
     let first = equal.first()?;
-    let reach = connection.reach.get(first.memory.0 as usize)?;
+    let reach = reach.get(first.memory.0 as usize)?;
     let length = first.length;
     if length == 0 || last.length == 0 || last.length > length || last.memory != first.memory {
         return None;

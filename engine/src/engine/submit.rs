@@ -3,7 +3,7 @@
 use super::{
     Engine,
     issue::{Inline, Issue, Payload, Seat},
-    pieces::{Gathering, NoMemory, OneSegment, Pieces},
+    pieces::{Gathering, NoMemory, OneList, OneSegment, Pieces},
     resolve::resolve,
 };
 use crate::{
@@ -263,7 +263,13 @@ impl<P: Port> Engine<P> {
         protocol: &mut impl Protocol,
     ) -> Result<RequestHandle, SubmitError> {
         let mut issued = Err(hindrance);
-        if matches!(hindrance, Hindrance::Gather) {
+        if let (Hindrance::Gather, [Chunk { access, segments }]) = (hindrance, submission.chunks)
+            && segments.len() <= self.options.max_segments as usize
+        {
+            let memory = OneList { access: *access, segments };
+            issued = self.issue(index, Seat::New, submission.issue(), memory, protocol);
+        }
+        if matches!(issued, Err(Hindrance::Gather)) {
             let mut pieces = Pieces::new();
             issued = self
                 .gather_submission(index, submission, self.plan.max_mrs, &mut pieces)
