@@ -196,8 +196,6 @@ pub(crate) struct Connection {
     pub(crate) doomed: bool,
     /// On the list of connections with work for the next flush.
     pub(crate) dirty: bool,
-    /// Its steps are recorded, which the usual way leaves out.
-    pub(crate) traced: bool,
 }
 
 /// Most that the queues of one connection ever hold; bounds them without growth.
@@ -278,7 +276,6 @@ impl Connection {
             peer_receives: 0,
             doomed: false,
             dirty: false,
-            traced: false,
         })
     }
 
@@ -311,7 +308,7 @@ impl Connection {
     }
 
     fn is_usual(&self) -> bool {
-        self.is_ready() && !self.traced && !self.requests_wait() && self.invalidations.is_empty()
+        self.is_ready() && !self.requests_wait() && self.invalidations.is_empty()
     }
 
     /// A request would find others in front of it that wait, of its kind, or a transfer for the entries that it needs.

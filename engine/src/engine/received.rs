@@ -32,6 +32,8 @@ struct Replies<'a> {
     dirty: &'a mut FixedList<u16>,
     statistics: &'a mut Statistics,
     making: &'a Making,
+    /// The MR whose key the peer killed by the reply that was taken.
+    killed: Option<u32>,
 }
 
 /// That of an engine, whose connections are borrowed apart.
@@ -44,6 +46,7 @@ macro_rules! replies {
             dirty: &mut $engine.dirty,
             statistics: &mut $engine.statistics,
             making: &$engine.making,
+            killed: None,
         }
     };
 }
@@ -71,6 +74,7 @@ impl Replies<'_> {
             // S4: the entry that is kept for the invalidation never comes back.
             connection.send_queue.release(if mutant!(S4_remote) { 0 } else { self.making.cost.invalidate });
             connection.idle.push(dead);
+            self.killed = Some(dead);
             if !request.invited && !mutant!(uninvited) {
                 self.statistics.uninvited_invalidations += 1;
             }
@@ -150,10 +154,13 @@ impl<P: Port> Engine<P> {
         connection.peer_receives += 1;
         match classify(self.receives.messages(), token.index(), protocol, connection.key, length) {
             Message::Reply(request) => {
-                if !replies!(self).take(connection, request, success.invalidated, &received) {
+                let mut replies = replies!(self);
+                let (taken, killed) =
+                    (replies.take(connection, request, success.invalidated, &received), replies.killed);
+                if !taken {
                     self.unexpected_reply(completion, owner, request);
                 } else if self.trace.is_some() {
-                    self.record_reply(usize::from(owner), success);
+                    self.record_killed(killed);
                 }
             }
             message => self.other_message(completion, owner, message),
@@ -229,13 +236,12 @@ impl<P: Port> Engine<P> {
         let Some(connection) = self.connections.get_mut(index) else { return };
         connection.peer_receives += 1;
         let message = classify(self.receives.messages(), received.buffer, protocol, connection.key, received.length);
-        if let Message::Reply(request) = message
-            && replies!(self).take(connection, request, success.invalidated, &received)
-        {
-            if self.trace.is_some() {
-                self.record_reply(index, success);
+        if let Message::Reply(request) = message {
+            let mut replies = replies!(self);
+            let (taken, killed) = (replies.take(connection, request, success.invalidated, &received), replies.killed);
+            if taken {
+                return self.record_killed(killed);
             }
-            return;
         }
         self.not_taken(index, received, success, message);
     }

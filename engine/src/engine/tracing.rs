@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::{
     mr::Mr,
-    provider::{ElementRange, Operation, Port, PostError, Success, TokenKind},
+    provider::{ElementRange, Operation, Port, PostError, TokenKind},
     trace::{TracePoint, TraceRecord, Tracer},
 };
 use frwr_mempool::lane;
@@ -22,17 +22,11 @@ impl<P: Port> Engine<P> {
     }
 
     /// Takes trace records from now on; an engine that was made has none. The receiving end may be on another thread; what it does not
-    /// take in time is lost, and counted ([`Statistics::trace_records_dropped`]). While it traces, an engine allocates and takes no
-    /// short ways.
+    /// take in time is lost, and counted ([`Statistics::trace_records_dropped`]). While it traces, an engine allocates.
     ///
     /// [`Statistics::trace_records_dropped`]: crate::Statistics::trace_records_dropped
     pub fn trace_to(&mut self, records: lane::Sender<TraceRecord>) {
         self.trace = Some(Box::new(Tracer::new(records, self.pool.len())));
-        // Whoever traces sees every step, and pays for it.
-        for connection in self.connections.iter_mut() {
-            connection.traced = true;
-            connection.note_usual();
-        }
     }
 
     #[inline]
@@ -172,9 +166,11 @@ impl<P: Port> Engine<P> {
     /// The keys of a request whose message the device took, or whose grant its caller has.
     #[cold]
     pub(super) fn record_told(&mut self, index: usize, slot: u32) {
-        let Some(mrs) = self.requests.at(slot).map(|(_, request)| request.mrs.clone()) else { return };
-        for descriptor in mrs {
+        let mr = |engine: &Self, at: usize| engine.requests.at(slot)?.1.mrs.get(at).copied();
+        let mut at = 0;
+        while let Some(descriptor) = mr(self, at) {
             self.record(TracePoint::KeyTold, index as u16, Some(descriptor), 0);
+            at += 1;
         }
     }
 
@@ -188,13 +184,12 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// A reply was taken, with the key that it killed.
+    /// A reply was taken, which killed the key of this MR.
     #[cold]
-    pub(super) fn record_reply(&mut self, index: usize, success: Success) {
-        let Some(key) = success.invalidated else { return };
-        let is_it = |descriptor: &u32| self.pool.get(*descriptor).is_some_and(|mr| mr.key() == key);
-        if let Some(descriptor) = self.pool.of(index as u16).find(is_it) {
-            self.record_dead(TracePoint::MrRemoteInvalidate, descriptor, Some(key));
+    pub(super) fn record_killed(&mut self, descriptor: Option<u32>) {
+        if let Some(descriptor) = descriptor.filter(|_| self.trace.is_some()) {
+            let key = self.pool.get(descriptor).map(Mr::key);
+            self.record_dead(TracePoint::MrRemoteInvalidate, descriptor, key);
         }
     }
 
