@@ -274,7 +274,7 @@ impl Mr {
         }
         let mut key = next_key(self.fields.key, mapping.rotating_key_bits);
         // Keys that were burnt unused may have come round to the one that the device had last (I20).
-        if key as u8 == self.device_tag && !mutant!(burnt_key_mapped) {
+        if key as u8 == self.device_tag {
             key = next_key(key, mapping.rotating_key_bits);
         }
         // F7: all uses of an MR have one generation.

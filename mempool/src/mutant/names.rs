@@ -201,7 +201,6 @@ mutants! {
     answer_before_post
     both_rights_uncounted
     burnt_key_at_once
-    burnt_key_mapped
     cancelled_told_as_lost
     cause_of_flush_stays
     closed_while_allocating
