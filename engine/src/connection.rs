@@ -357,11 +357,6 @@ impl Connection {
         self.receives_posted > 0 && !is_over
     }
 
-    /// The base registration of a memory in this connection's domain; `None` where it was declared too late.
-    pub(crate) fn base(&self, memory: MemoryId) -> Option<BaseKey> {
-        self.bases.get(memory.0 as usize).copied().filter(|key| key.base.is_some())
-    }
-
     /// Where a memory lies, and its base registration in this connection's domain; nothing lies in one that was declared too late.
     #[inline(always)]
     pub(crate) fn reach(&self, memory: MemoryId) -> Reach {

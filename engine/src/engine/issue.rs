@@ -6,14 +6,14 @@
 
 use super::{
     Engine, SubmitError,
-    pieces::{Memory, Piece, Taken},
+    pieces::{Memory, Piece, Room, Taken},
     resolve::locate,
     stage::{message_request, message_token},
     submit::Hindrance,
 };
 use crate::{
     chain::Posted,
-    connection::Connection,
+    connection::{Connection, Reach},
     gather::Segment,
     mr::{ConnectionKey, Grant, IovaRule, Opening},
     pool::Pool,
@@ -114,7 +114,7 @@ impl<P: Port> Engine<P> {
                 // Behind the message's own; the slot is vacant.
                 let first = self.plan.request_element(slot) as usize + 1;
                 let places = self.elements.get_mut(first..).unwrap_or_default();
-                match place_inline(connection, segments, places, self.plan.message_elements as usize - 1) {
+                match place_inline(&connection.reach, segments, places, self.plan.message_elements as usize - 1) {
                     Ok(elements) => elements,
                     Err(error) => {
                         connection.idle.put_back(memory.taken());
@@ -140,7 +140,8 @@ impl<P: Port> Engine<P> {
             reply_receives,
             ..
         } = &mut *connection;
-        let Some(taken) = memory.take(reach, idle, &self.pool, &mut self.elements, &self.gather) else {
+        let room = Room { reach, idle, pool: &self.pool, elements: &mut self.elements, limits: &self.gather };
+        let Some(taken) = memory.take(room) else {
             return Err(Hindrance::Gather);
         };
         // What was just seen to be free bounds the chain.
@@ -339,14 +340,14 @@ pub(super) fn message_element(elements: &mut [ScatterElement], at: u32, length: 
 /// Returns its elements.
 #[inline(never)]
 pub(super) fn place_inline(
-    connection: &Connection,
+    reach: &[Reach],
     segments: &[Segment],
     places: &mut [ScatterElement],
     most: usize,
 ) -> Result<u32, SubmitError> {
     let places = places.get_mut(..segments.len()).filter(|_| segments.len() <= most);
     for (place, segment) in places.ok_or(SubmitError::TooManySegments)?.iter_mut().zip(segments) {
-        *place = locate(connection, segment)?.element;
+        *place = locate(reach, segment)?.element;
     }
     // At most MAX_INLINE_SEGMENTS.
     Ok(segments.len() as u32)

@@ -3,11 +3,12 @@
 use super::{
     Chunk, Engine, MAX_ADMITTED_PER_POLL, Submission, SubmitError,
     issue::{Inline, Issue, Payload, Seat, place_inline},
-    pieces::{Gathering, Pieces},
+    pieces::{Gathering, Pieces, Room},
     resolve::resolve,
     submit::Hindrance,
 };
 use crate::{
+    connection::Connection,
     event::RequestStatus,
     options::MAX_MRS_PER_REQUEST,
     protocol::Protocol,
@@ -74,7 +75,7 @@ impl<P: Port> Engine<P> {
         let mut pieces = 0;
         for chunk in chunks {
             self.scratch.resolved.clear();
-            resolve(&self.connections[index], &self.gather, chunk.segments, &mut self.scratch.resolved)?;
+            resolve(&self.connections[index].reach, &self.gather, chunk.segments, &mut self.scratch.resolved)?;
             pieces += self.gather.count_pieces(&self.scratch.resolved)?;
         }
         // At most max_segments and what cuts them up.
@@ -110,7 +111,7 @@ impl<P: Port> Engine<P> {
         let element = self.plan.request_element(slot) as usize + 1;
         let places = self.elements.get_mut(element..).unwrap_or_default();
         let most = self.plan.message_elements as usize - 1;
-        let inline = place_inline(&self.connections[index], submission.inline, places, most)?;
+        let inline = place_inline(&self.connections[index].reach, submission.inline, places, most)?;
         let Some(admission) = self.admissions.get_mut(slot as usize) else { return Err(SubmitError::NoSlot) };
         // The slot's message buffer has message_bytes bytes.
         let _ = self.messages.write(self.plan.request_offset(slot), submission.message);
@@ -195,11 +196,9 @@ impl<P: Port> Engine<P> {
         let is_standalone = request.is_standalone();
         let mut at = handle.index() as usize * self.options.max_segments as usize;
         let (kept, mut pieces) = (&self.waiting_segments, Pieces::new());
+        let Connection { reach, idle, .. } = &mut self.connections[index];
         let gathering = Gathering {
-            connection: &mut self.connections[index],
-            pool: &self.pool,
-            elements: &mut self.elements,
-            limits: &self.gather,
+            room: Room { reach, idle, pool: &self.pool, elements: &mut self.elements, limits: &self.gather },
             resolved: &mut self.scratch.resolved,
             most: MAX_MRS_PER_REQUEST,
             pieces: &mut pieces,

@@ -11,7 +11,7 @@ use super::{
     submit::Hindrance,
 };
 use crate::{
-    connection::{Connection, Reach},
+    connection::Reach,
     gather::{GatherError, Limits, Resolved, Segment},
     mr::Grant,
     options::MAX_MRS_PER_REQUEST,
@@ -47,18 +47,46 @@ pub(super) trait Memory: Copy {
     /// MRs that it takes.
     fn count(self) -> usize;
 
-    /// Those of them that are off the idle list.
-    fn taken(self) -> usize;
+    /// Those of them that are off the idle list already.
+    #[inline(always)]
+    fn taken(self) -> usize {
+        0
+    }
 
     /// Takes the others. `None`, with nothing taken, where it has to be gathered, or no MR is idle.
-    fn take(
-        self,
-        reach: &[Reach],
-        idle: &mut FreeRing,
-        pool: &Pool,
-        elements: &mut [ScatterElement],
-        limits: &Limits,
-    ) -> Option<Self::Taken>;
+    fn take(self, room: Room<'_>) -> Option<Self::Taken>;
+}
+
+/// Where a connection's memory lies, and its idle MRs with their places.
+pub(super) struct Room<'a> {
+    pub(super) reach: &'a [Reach],
+    pub(super) idle: &'a mut FreeRing,
+    pub(super) pool: &'a Pool,
+    /// The table that chains refer to.
+    pub(super) elements: &'a mut [ScatterElement],
+    pub(super) limits: &'a Limits,
+}
+
+impl Room<'_> {
+    /// A segment that one registration covers wherever it begins, in the places of the next idle MR.
+    #[inline(always)]
+    fn segment(&mut self, access: Access, segment: &Segment) -> Option<Piece> {
+        let Resolved { element, base } = locate_whole(self.reach, segment)?;
+        let descriptor = self.idle.pop()?;
+        // Every descriptor has its places.
+        *self.elements.get_mut(self.pool.first_element(descriptor))? = element;
+        let run = Run { address: element.address, bytes: element.length, base, elements: 1 };
+        Some(Piece { descriptor, access, run })
+    }
+
+    /// A list of equal pieces of one memory that one registration covers.
+    #[inline(always)]
+    fn list(&mut self, access: Access, segments: &[Segment]) -> Option<Piece> {
+        let first = self.pool.first_element(self.idle.peek()?);
+        let places = self.elements.get_mut(first..first + self.pool.depth() as usize)?;
+        let run = gather_run(self.reach, self.limits, segments, places)?;
+        Some(Piece { descriptor: self.idle.pop()?, access, run })
+    }
 }
 
 /// Pieces of a request.
@@ -84,12 +112,7 @@ impl Memory for NoMemory {
     }
 
     #[inline(always)]
-    fn taken(self) -> usize {
-        0
-    }
-
-    #[inline(always)]
-    fn take(self, _: &[Reach], _: &mut FreeRing, _: &Pool, _: &mut [ScatterElement], _: &Limits) -> Option<Self> {
+    fn take(self, _: Room<'_>) -> Option<Self> {
         Some(self)
     }
 }
@@ -121,25 +144,8 @@ impl Memory for OneSegment<'_> {
     }
 
     #[inline(always)]
-    fn taken(self) -> usize {
-        0
-    }
-
-    #[inline(always)]
-    fn take(
-        self,
-        reach: &[Reach],
-        idle: &mut FreeRing,
-        pool: &Pool,
-        elements: &mut [ScatterElement],
-        _: &Limits,
-    ) -> Option<Self::Taken> {
-        let Resolved { element, base } = locate_whole(reach, self.segment)?;
-        let descriptor = idle.pop()?;
-        // Every descriptor has its places.
-        *elements.get_mut(pool.first_element(descriptor))? = element;
-        let run = Run { address: element.address, bytes: element.length, base, elements: 1 };
-        Some(Piece { descriptor, access: self.access, run })
+    fn take(self, mut room: Room<'_>) -> Option<Piece> {
+        room.segment(self.access, self.segment)
     }
 }
 
@@ -172,23 +178,8 @@ impl Memory for OneList<'_> {
     }
 
     #[inline(always)]
-    fn taken(self) -> usize {
-        0
-    }
-
-    #[inline(always)]
-    fn take(
-        self,
-        reach: &[Reach],
-        idle: &mut FreeRing,
-        pool: &Pool,
-        elements: &mut [ScatterElement],
-        limits: &Limits,
-    ) -> Option<Self::Taken> {
-        let first = pool.first_element(idle.peek()?);
-        let places = elements.get_mut(first..first + pool.depth() as usize)?;
-        let run = gather_run(reach, limits, self.segments, places)?;
-        Some(Piece { descriptor: idle.pop()?, access: self.access, run })
+    fn take(self, mut room: Room<'_>) -> Option<Piece> {
+        room.list(self.access, self.segments)
     }
 }
 
@@ -203,23 +194,11 @@ impl Memory for [OneSegment<'_>; 2] {
     }
 
     #[inline(always)]
-    fn taken(self) -> usize {
-        0
-    }
-
-    #[inline(always)]
-    fn take(
-        self,
-        reach: &[Reach],
-        idle: &mut FreeRing,
-        pool: &Pool,
-        elements: &mut [ScatterElement],
-        limits: &Limits,
-    ) -> Option<Self::Taken> {
+    fn take(self, mut room: Room<'_>) -> Option<[Piece; 2]> {
         let [first, second] = self;
         // Nothing is taken where the other one is not there.
-        locate_whole(reach, second.segment).filter(|_| idle.len() >= 2)?;
-        Some([first.take(reach, idle, pool, elements, limits)?, second.take(reach, idle, pool, elements, limits)?])
+        locate_whole(room.reach, second.segment).filter(|_| room.idle.len() >= 2)?;
+        Some([room.segment(first.access, first.segment)?, room.segment(second.access, second.segment)?])
     }
 }
 
@@ -251,7 +230,7 @@ impl Memory for &Pieces {
         self.len()
     }
 
-    fn take(self, _: &[Reach], _: &mut FreeRing, _: &Pool, _: &mut [ScatterElement], _: &Limits) -> Option<Self> {
+    fn take(self, _: Room<'_>) -> Option<Self> {
         Some(self)
     }
 }
@@ -268,12 +247,8 @@ impl Taken<Self> for &Pieces {
 
 /// What gathering touches.
 pub(super) struct Gathering<'a> {
-    pub(super) connection: &'a mut Connection,
-    pub(super) pool: &'a Pool,
-    /// The table that chains refer to.
-    pub(super) elements: &'a mut [ScatterElement],
-    pub(super) limits: &'a Limits,
-    /// Room for the segments of one request.
+    pub(super) room: Room<'a>,
+    /// Space for the segments of one request.
     pub(super) resolved: &'a mut Vec<Resolved>,
     /// MRs that the request may have.
     pub(super) most: usize,
@@ -288,7 +263,7 @@ impl Gathering<'_> {
     pub(super) fn gather<'s>(mut self, chunks: impl Iterator<Item = (Access, &'s [Segment])>) -> Result<(), Hindrance> {
         for (access, segments) in chunks {
             if let Err(hindrance) = self.chunk(access, segments) {
-                self.connection.idle.put_back(self.pieces.len());
+                self.room.idle.put_back(self.pieces.len());
                 return Err(hindrance);
             }
         }
@@ -296,73 +271,42 @@ impl Gathering<'_> {
     }
 
     fn chunk(&mut self, access: Access, segments: &[Segment]) -> Result<(), Hindrance> {
-        match segments {
+        let whole = match segments {
             [] => return Err(SubmitError::from(GatherError::NoSegments).into()),
-            [only] => {
-                if let Some(Resolved { element, base }) = locate_whole(&self.connection.reach, only) {
-                    return self.piece(access, |places| {
-                        *places.first_mut()? = element;
-                        Some(Run { address: element.address, bytes: element.length, base, elements: 1 })
-                    });
-                }
-            }
-            list => {
-                let (place, room) = self.next_places()?;
-                if let Some(run) =
-                    gather_run(&self.connection.reach, self.limits, list, &mut self.elements[place..][..room])
-                {
-                    return self.piece(access, |_| Some(run));
-                }
-            }
+            _ if self.pieces.len() >= self.most => None,
+            [only] => self.room.segment(access, only),
+            list => self.room.list(access, list),
+        };
+        if let Some(piece) = whole {
+            self.pieces.push(piece);
+            return Ok(());
         }
         self.resolved.clear();
-        resolve(self.connection, self.limits, segments, self.resolved)?;
+        resolve(self.room.reach, self.room.limits, segments, self.resolved)?;
         self.cut(access)
     }
 
     /// Cuts what was resolved where one registration ends.
     fn cut(&mut self, access: Access) -> Result<(), Hindrance> {
-        let (mut at, mut bytes) = (0, 0_u32);
-        let resolved = core::mem::take(self.resolved);
-        let mut cut = || {
-            while let Some(rest @ [first, ..]) = resolved.get(at..) {
-                let piece = self.limits.next_piece(rest).map_err(SubmitError::from)?;
-                bytes = bytes.checked_add(piece.bytes).ok_or(SubmitError::from(GatherError::TooManyBytes))?;
-                self.piece(access, |places| {
-                    let elements = copy_elements(places, &rest[..piece.consumed]);
-                    // F11: the elements that were given, where the device merges them into fewer.
-                    let elements = if mutant!(F11) { piece.entries } else { elements };
-                    Some(Run { address: first.element.address, bytes: piece.bytes, base: first.base, elements })
-                })?;
-                // K8: both counts of a piece are taken for one.
-                at += if mutant!(K8) { piece.entries as usize } else { piece.consumed };
+        let (mut rest, mut bytes) = (self.resolved.as_slice(), 0_u32);
+        while let [first, ..] = rest {
+            if self.pieces.len() >= self.most {
+                return Err(SubmitError::TooManyRegistrations.into());
             }
-            Ok(())
-        };
-        let done = cut();
-        *self.resolved = resolved;
-        done
-    }
-
-    /// Where the elements of the next idle MR stand, and how many have room.
-    fn next_places(&self) -> Result<(usize, usize), Hindrance> {
-        let descriptor = self.connection.idle.peek().ok_or(Hindrance::Wait)?;
-        Ok((self.pool.first_element(descriptor), self.pool.depth() as usize))
-    }
-
-    /// One more piece, in the places of the next idle MR, which `fill` fills.
-    fn piece(
-        &mut self,
-        access: Access,
-        fill: impl FnOnce(&mut [ScatterElement]) -> Option<Run>,
-    ) -> Result<(), Hindrance> {
-        if self.pieces.len() >= self.most {
-            return Err(SubmitError::TooManyRegistrations.into());
+            let piece = self.room.limits.next_piece(rest).map_err(SubmitError::from)?;
+            bytes = bytes.checked_add(piece.bytes).ok_or(SubmitError::from(GatherError::TooManyBytes))?;
+            let descriptor = self.room.idle.pop().ok_or(Hindrance::Wait)?;
+            let place = self.room.pool.first_element(descriptor);
+            let places = &mut self.room.elements[place..][..self.room.pool.depth() as usize];
+            let elements = copy_elements(places, &rest[..piece.consumed]);
+            // F11: the elements that were given, where the device merges them into fewer.
+            let elements = if mutant!(F11) { piece.entries } else { elements };
+            let run = Run { address: first.element.address, bytes: piece.bytes, base: first.base, elements };
+            self.pieces.push(Piece { descriptor, access, run });
+            // K8: both counts of a piece are taken for one.
+            let consumed = if mutant!(K8) { piece.entries as usize } else { piece.consumed };
+            rest = rest.get(consumed..).unwrap_or_default();
         }
-        let (place, room) = self.next_places()?;
-        let run = self.elements.get_mut(place..place + room).and_then(fill).ok_or(Hindrance::Wait)?;
-        let descriptor = self.connection.idle.pop().ok_or(Hindrance::Wait)?;
-        self.pieces.push(Piece { descriptor, access, run });
         Ok(())
     }
 }

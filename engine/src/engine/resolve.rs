@@ -2,7 +2,7 @@
 
 use super::SubmitError;
 use crate::{
-    connection::{Connection, Reach},
+    connection::Reach,
     gather::{GatherError, Limits, Resolved, Segment},
     provider::ScatterElement,
 };
@@ -45,13 +45,13 @@ fn join_elements(table: &mut [ScatterElement], covered: &[Resolved]) -> u32 {
 /// Fills `resolved` with the addresses of segments, cut where one registration ends.
 #[inline]
 pub(super) fn resolve(
-    connection: &Connection,
+    reach: &[Reach],
     gather: &Limits,
     segments: &[Segment],
     resolved: &mut Vec<Resolved>,
 ) -> Result<(), SubmitError> {
     for segment in segments {
-        let whole = locate(connection, segment)?;
+        let whole = locate(reach, segment)?;
         if gather.covers(&whole.element) && resolved.len() < resolved.capacity() {
             resolved.push(whole);
         } else {
@@ -63,14 +63,12 @@ pub(super) fn resolve(
 
 /// The address of a segment that lies in a memory of this connection (I18).
 #[inline(always)]
-pub(super) fn locate(connection: &Connection, segment: &Segment) -> Result<Resolved, SubmitError> {
-    let Some(reach) = connection.reach.get(segment.memory.0 as usize) else {
-        return Err(SubmitError::UnknownMemory);
-    };
+pub(super) fn locate(reach: &[Reach], segment: &Segment) -> Result<Resolved, SubmitError> {
+    let reach = reach.get(segment.memory.0 as usize).ok_or(SubmitError::UnknownMemory)?;
     let length = u64::from(segment.length);
     // Where the difference would be negative no offset is small enough.
     if length == 0 || length > reach.bytes || segment.offset > reach.bytes - length {
-        return Err(misplaced(connection, segment, reach));
+        return Err(misplaced(segment, reach));
     }
     // The reach of a memory does not wrap around.
     let address = reach.start.wrapping_add(segment.offset);
@@ -98,13 +96,12 @@ fn whole(reach: &Reach, segment: &Segment) -> Option<Resolved> {
 }
 
 #[cold]
-fn misplaced(connection: &Connection, segment: &Segment, reach: &Reach) -> SubmitError {
-    match connection.base(segment.memory) {
-        None => SubmitError::UnknownMemory,
-        Some(key) => match segment.resolve(reach.start, reach.bytes, reach.base, key.lkey) {
-            Err(error) => SubmitError::Segment(error),
-            Ok(_) => SubmitError::Segment(GatherError::OutOfBounds),
-        },
+fn misplaced(segment: &Segment, reach: &Reach) -> SubmitError {
+    match (reach.bytes, segment.length) {
+        // Without a base registration on this connection: there is none of an empty memory.
+        (0, _) => SubmitError::UnknownMemory,
+        (_, 0) => GatherError::EmptySegment.into(),
+        _ => GatherError::OutOfBounds.into(),
     }
 }
 

@@ -302,7 +302,7 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// An invalidation behind a failure. One that failed is no fence: the request waits for the MR's destruction (S74, S80, D6).
+    /// An invalidation in front of a failure, or the one that failed, which is no fence: the request waits for the MR's destruction (S74, S80, D6).
     #[cold]
     fn invalidation_ended(&mut self, index: usize, posted: Posted, result: Result<(), Failure>) {
         let (descriptor, generation) = (posted.token.index(), posted.token.generation());
@@ -312,7 +312,7 @@ impl<P: Port> Engine<P> {
                 self.record_of_key(TracePoint::LocalInvalidateFailed(failure), descriptor, None);
             }
         }
-        // K5: a failed fence counts as one.
+        // K5: a failed fence counts as one. What stands in front of a failure never succeeded, but for other mutants.
         if (result.is_ok() || mutant!(K5_invalidation))
             && let Some(connection) = self.connections.get_mut(index)
             && let Some(slot) = key_died(connection, &mut self.pool, &mut self.requests, posted.token, |_| posted.owner)
@@ -362,8 +362,9 @@ impl<P: Port> Engine<P> {
     }
 }
 
-/// A key is dead, by the invalidation of this name, which `owner` says whose it was where its MR does not know any more. Returns the slot of its request where that ends by it: its outcome
-/// is known, no key of it lives, and the device has read its message where the caller's memory is in that (S51).
+/// A key is dead, by the invalidation of this name; `owner` says whose that was where its MR does not know any more. Returns the
+/// slot of its request where that ends by it: its outcome is known, no key of it lives, and the device has read its message where the
+/// caller's memory is in that (S51).
 #[inline(always)]
 fn key_died(
     connection: &mut Connection,

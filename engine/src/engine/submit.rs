@@ -3,7 +3,7 @@
 use super::{
     Engine,
     issue::{Inline, Issue, Payload, Seat},
-    pieces::{Gathering, NoMemory, OneList, OneSegment, Pieces},
+    pieces::{Gathering, NoMemory, OneList, OneSegment, Pieces, Room},
     resolve::resolve,
 };
 use crate::{
@@ -233,11 +233,9 @@ impl<P: Port> Engine<P> {
         pieces: &mut Pieces,
     ) -> Result<(), Hindrance> {
         self.check_numbers(submission)?;
+        let Connection { reach, idle, .. } = &mut self.connections[index];
         let gathering = Gathering {
-            connection: &mut self.connections[index],
-            pool: &self.pool,
-            elements: &mut self.elements,
-            limits: &self.gather,
+            room: Room { reach, idle, pool: &self.pool, elements: &mut self.elements, limits: &self.gather },
             resolved: &mut self.scratch.resolved,
             most: most as usize,
             pieces,
@@ -318,7 +316,7 @@ impl<P: Port> Engine<P> {
         }
         self.scratch.resolved.clear();
         let connection = &self.connections[index];
-        match resolve(connection, &self.gather, segments, &mut self.scratch.resolved) {
+        match resolve(&connection.reach, &self.gather, segments, &mut self.scratch.resolved) {
             // What found no room stands behind all that one request can open.
             Ok(()) | Err(SubmitError::TooManyRegistrations) => {}
             Err(error) => return Err(error),
