@@ -7,6 +7,7 @@ use crate::{
     gather::MemoryId,
     link::{BaseKey, MAX_MEMORIES},
     mr::ConnectionKey,
+    objects::Objects,
     provider::{
         BaseId, Operation, PrivateData, QueuePairId, ReceiveRequest, ScatterElement, SendQueueCost, Success, Token,
         WorkRequest,
@@ -109,26 +110,8 @@ pub(crate) struct Connection {
     pub(crate) reach: [Reach; MAX_MEMORIES],
     /// MRs that may be taken.
     pub(crate) idle: FreeRing,
-    /// MR descriptors without a device object.
-    pub(crate) absent: List,
-    /// Objects that Control was asked to make.
-    pub(crate) allocating: u32,
-    /// Objects that Control is to be asked for as soon as its lane has room.
-    pub(crate) unasked: u32,
-    /// Objects that are to be destroyed, or being destroyed.
-    pub(crate) freeing: u32,
-    /// Those of them that Control was not told of yet.
-    pub(crate) to_free: VecDeque<u32>,
-    /// Objects that the device did not destroy: tried again when the queue pair has drained, and when it is destroyed.
-    pub(crate) not_freed: Vec<u32>,
-    /// Objects that the device kept although the queue pair was destroyed (S105).
-    pub(crate) orphans: u32,
-    /// Objects that are being made in place of stale ones (S103).
-    pub(crate) repairing: u32,
-    /// Not before this time is the device asked again after it had no object left.
-    pub(crate) refill_after: Duration,
-    /// Times in a row that the device was asked for objects and made none.
-    pub(crate) empty_refills: u32,
+    /// Its MR objects on their way.
+    pub(crate) objects: Objects,
     /// The write pad's MR, once its registration is posted.
     pub(crate) pad: Option<u32>,
     /// Requests and transfers that wait for room, in order.
@@ -233,16 +216,7 @@ impl Connection {
             bases: [BaseKey::default(); MAX_MEMORIES],
             reach: [Reach::NONE; MAX_MEMORIES],
             idle: FreeRing::new_in(region, limits.registrations, order)?,
-            absent,
-            allocating: 0,
-            unasked: 0,
-            freeing: 0,
-            to_free: queue(limits.registrations),
-            not_freed: Vec::with_capacity(limits.registrations as usize),
-            orphans: 0,
-            repairing: 0,
-            refill_after: Duration::ZERO,
-            empty_refills: 0,
+            objects: Objects::new(absent, limits.registrations),
             pad: None,
             waiting_requests: queue(limits.requests),
             waiting_transfers: queue(limits.transfers),
@@ -418,8 +392,8 @@ impl Connection {
 
     /// Something of it waits for room, and is looked at by every poll until it found some.
     pub(crate) fn needs_attention(&self) -> bool {
-        !(self.to_free.is_empty()
-            && self.unasked == 0
+        !(self.objects.to_free().is_empty()
+            && !self.objects.has_unasked()
             && self.early.is_empty()
             && self.waiting_transfers.is_empty()
             && self.waiting_requests.is_empty())

@@ -70,6 +70,7 @@ mod fixed_list;
 pub mod gather;
 mod link;
 pub mod mr;
+mod objects;
 mod options;
 mod pad;
 mod plan;

@@ -13,6 +13,10 @@ pub const MAX_CHUNKS: usize = 4;
 /// RDMA READs or WRITEs of one transfer: as many as a peer's header may carry segments.
 pub const MAX_TRANSFER_OPERATIONS: usize = 16;
 
+/// Elements of one transfer, of all its RDMA operations together: at least one for each of those. A responder has its data in few
+/// buffers, so that more would be memory for every slot that nobody uses.
+pub const MAX_TRANSFER_ELEMENTS: usize = MAX_TRANSFER_OPERATIONS;
+
 /// Receives for replies beyond those of the requests in flight, unless the caller parts them himself
 /// ([`ConnectionOptions::granted_receives`]): so many replies may wait as events, or be in the caller's hands, while
 /// [`EngineOptions::queue_depth`] requests are in flight. As many as sizing adds: a batch of refilling (S8) and the drain's one. No more than

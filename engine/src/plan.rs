@@ -8,8 +8,8 @@ use crate::{
     gather::{GatherError, Segment},
     link::MAX_INCOMING,
     options::{
-        EngineOptions, InvalidateOrder, MAX_MRS_PER_REQUEST, MAX_TRANSFER_OPERATIONS, OnPostError, ReceiveQueues,
-        ReturnPolicy, SPARE_REPLY_RECEIVES,
+        EngineOptions, InvalidateOrder, MAX_MRS_PER_REQUEST, MAX_TRANSFER_ELEMENTS, MAX_TRANSFER_OPERATIONS,
+        OnPostError, ReceiveQueues, ReturnPolicy, SPARE_REPLY_RECEIVES,
     },
     pool::Pool,
     provider::{
@@ -20,7 +20,7 @@ use crate::{
     request::{Admission, Request},
     signal::{SINGLE, Signaller, held_slots_limit},
     sizing::{self, SizingError},
-    transfer::{RemoteSegment, Transfer},
+    transfer::{RdmaOperations, Transfer},
 };
 use frwr_mempool::{
     region::BLOCK_GRANULE,
@@ -146,7 +146,10 @@ pub(crate) struct Plan {
     pub(crate) first_fill: u32,
     pub(crate) refill: u32,
     pub(crate) mr_depth: u32,
+    /// Elements of one SEND or RDMA WRITE.
     pub(crate) message_elements: u32,
+    /// The same of one RDMA READ.
+    pub(crate) read_elements: u32,
     pub(crate) message_bytes: u32,
     pub(crate) sizes: QueueSizes,
     pub(crate) own_domain: bool,
@@ -156,6 +159,8 @@ pub(crate) struct Plan {
     pub(crate) max_mrs: u32,
     /// Index of the first request's first element: behind those of all MRs.
     first_request_element: u32,
+    /// The same of the first transfer: behind those of all requests.
+    first_transfer_element: u32,
     /// Send queue entries that unsignalled work must leave: for all keys and the largest request or transfer beside them, which would
     /// wait for ever otherwise, and for as many requests of one MR as may be in flight.
     room: u32,
@@ -238,11 +243,15 @@ impl Plan {
         }
         let all_registrations = registrations + u32::from(options.write_pad);
         let transfer_slots = options.transfer_depth * SLOTS_PER_REQUEST * connections;
+        let request_slots = options.queue_depth.max(1) * SLOTS_PER_REQUEST * connections;
+        let message_elements = sizing.max_send_sge.clamp(1, MAX_SEND_ELEMENTS);
+        // Whether it all fits 32 bit is checked below.
+        let first_request_element = connections.wrapping_mul(all_registrations).wrapping_mul(sizing.mr_depth.max(1));
         let plan = Self {
-            // Whether it all fits 32 bit is checked below.
-            first_request_element: connections.wrapping_mul(all_registrations).wrapping_mul(sizing.mr_depth.max(1)),
+            first_request_element,
+            first_transfer_element: first_request_element.wrapping_add(request_slots.wrapping_mul(message_elements)),
             connections,
-            request_slots: options.queue_depth.max(1) * SLOTS_PER_REQUEST * connections,
+            request_slots,
             transfer_slots,
             transfers_held: held_slots_limit(transfer_slots).min(options.transfers_held),
             receive_depth,
@@ -255,7 +264,9 @@ impl Plan {
                 + u32::from(options.write_pad),
             refill: sizing.max_rdma_segments.max(1),
             mr_depth: sizing.mr_depth.max(1),
-            message_elements: sizing.max_send_sge.clamp(1, 19),
+            message_elements,
+            // One is what every device takes, also where nobody says so.
+            read_elements: message_elements.min(capabilities.attributes.max_sge_rd.max(1)),
             message_bytes: options.message_bytes.next_multiple_of(64),
             sizes: QueueSizes { send, receive: receive_depth, max_send_sge: sizing.max_send_sge },
             own_domain: match options.domain {
@@ -284,7 +295,7 @@ impl Plan {
         let descriptors = all(self.registrations);
         let elements = descriptors * u64::from(self.mr_depth)
             + u64::from(self.request_slots) * u64::from(self.message_elements)
-            + u64::from(self.transfer_slots) * u64::from(TRANSFER_ELEMENTS);
+            + u64::from(self.transfer_slots) * TRANSFER_ELEMENTS as u64;
         let index = u64::from(Token::MAX_INDEX);
         for (what, need, limit) in [
             ("registrations", descriptors, index),
@@ -351,12 +362,12 @@ impl Plan {
 
     /// Index of a transfer's first element: its data, then its reply.
     pub(crate) fn transfer_element(&self, slot: u32) -> u32 {
-        self.request_element(self.request_slots) + slot * TRANSFER_ELEMENTS
+        self.first_transfer_element + slot * TRANSFER_ELEMENTS as u32
     }
 
     /// Index of the element of a transfer's reply.
     pub(crate) fn reply_element(&self, slot: u32) -> u32 {
-        self.transfer_element(slot) + MAX_TRANSFER_OPERATIONS as u32
+        self.transfer_element(slot) + MAX_TRANSFER_ELEMENTS as u32
     }
 
     /// Entries of the element table.
@@ -367,11 +378,6 @@ impl Plan {
     /// Segments of waiting requests.
     pub(crate) fn waiting_segments(&self) -> usize {
         self.request_slots as usize * self.max_segments as usize
-    }
-
-    /// Peers' ranges of transfers.
-    pub(crate) fn remote_segments(&self) -> usize {
-        self.transfer_slots as usize * MAX_TRANSFER_OPERATIONS
     }
 
     /// Events that may wait: twice what one poll can add, since it takes no completions while more than half is in use. A slot of
@@ -411,7 +417,7 @@ impl Plan {
             Table::<Admission>::bytes_needed(self.request_slots as usize),
             FixedList::<u16>::bytes_needed(connections),
             Table::<Segment>::bytes_needed(self.waiting_segments()),
-            Table::<RemoteSegment>::bytes_needed(self.remote_segments()),
+            Table::<RdmaOperations>::bytes_needed(self.transfer_slots as usize),
             Table::<ScatterElement>::bytes_needed(self.elements()),
             Events::bytes_needed(self.events()),
             Receives::bytes_needed(self.receive_buffers),
@@ -425,8 +431,11 @@ impl Plan {
 /// Bytes between two write pads: a cache line each, so that peers' padding never shares one.
 const PAD_STRIDE: usize = 64;
 
-/// Elements of a transfer: one per RDMA operation, and the reply.
-pub(crate) const TRANSFER_ELEMENTS: u32 = MAX_TRANSFER_OPERATIONS as u32 + 1;
+/// Elements of the largest SEND: a header, and the head, pages and tail of what follows it (S2).
+pub(crate) const MAX_SEND_ELEMENTS: u32 = 19;
+
+/// Elements of a transfer: those of its data, and the reply.
+pub(crate) const TRANSFER_ELEMENTS: usize = MAX_TRANSFER_ELEMENTS + 1;
 
 /// Work requests that may stand in a row without a completion in a send queue of `entries`, of which each takes `largest_cost` at most:
 /// half the queue, and so few that `kept` of them, what is reserved and the largest request or transfer, are free all the same.

@@ -147,12 +147,13 @@ impl<P: Port> Engine<P> {
             return Some(now);
         }
         // What is destroyed, or is to be, comes back from Control alone.
-        if self.freeing > 0 || self.connections.iter().any(|connection| connection.unasked > 0) {
+        if self.freeing > 0 || self.connections.iter().any(|connection| connection.objects.has_unasked()) {
             return Some(now);
         }
         let kept = (kept > 0).then(|| now.saturating_add(KEPT_PERIOD));
         let waiting = |connection: &&Connection| !connection.waiting_requests.is_empty();
-        let refills = self.connections.iter().filter(waiting).map(|connection| connection.refill_after.max(now));
+        let refills =
+            self.connections.iter().filter(waiting).map(|connection| connection.objects.refill_after().max(now));
         refills.chain(self.shared.as_ref().and_then(SharedReceives::due_at)).chain(kept).min()
     }
 
@@ -199,11 +200,11 @@ impl<P: Port> Engine<P> {
     fn admit_all(&mut self, protocol: &mut impl Protocol) -> u32 {
         let mut work = 0;
         for index in 0..self.connections.len() {
-            if !self.connections[index].to_free.is_empty() {
+            if !self.connections[index].objects.to_free().is_empty() {
                 // Control's lane was full; a request may wait for this destruction as its fence.
                 self.send_frees(index);
             }
-            if self.connections[index].unasked > 0 {
+            if self.connections[index].objects.has_unasked() {
                 self.refill_unasked(index);
             }
             while self.connections[index].is_ready()
@@ -217,7 +218,8 @@ impl<P: Port> Engine<P> {
             }
             // K12: who waits is woken by the clock alone.
             let is_time = !mutant!(K12)
-                || self.now.since_epoch() >= self.connections[index].refill_after + Duration::from_millis(250);
+                || self.now.since_epoch()
+                    >= self.connections[index].objects.refill_after() + Duration::from_millis(250);
             if !self.connections[index].waiting_requests.is_empty() && is_time {
                 work += self.admit_waiting(index, protocol);
             }

@@ -3,13 +3,11 @@
 use super::Engine;
 use crate::{
     chain::NOT_POSTED,
-    connection::{Ending, Phase as Connected},
     event::{DisconnectCause, RequestStatus},
     mr::State,
-    options::{MAX_MRS_PER_REQUEST, StalePolicy},
-    provider::{CommandError, Port, PostError, TokenKind},
+    options::MAX_MRS_PER_REQUEST,
+    provider::{Port, PostError, TokenKind},
     request::Phase,
-    trace::TracePoint,
 };
 use arrayvec::ArrayVec;
 use frwr_mempool::mutant;
@@ -173,96 +171,5 @@ impl<P: Port> Engine<P> {
             self.give_back_unused(index, descriptor);
         }
         self.fence(handle);
-    }
-
-    /// Has an MR destroyed whose state on the device is unknown or cannot be changed any more. Its fence is the
-    /// destruction; where the policy says so a new object takes its place (D8).
-    pub(super) fn quarantine(&mut self, index: usize, descriptor: u32) {
-        self.free_object(index, descriptor);
-    }
-
-    /// A destroyed object's descriptor came back from Control.
-    pub(super) fn object_destroyed(&mut self, descriptor: u32) {
-        self.statistics.mrs_destroyed += 1;
-        self.statistics.keys_destroyed_live += self.pool.take_doomed_keys(descriptor);
-        if self.trace.is_some() {
-            self.record_all_dead(TracePoint::KeyDestroyed, descriptor);
-        }
-        self.record(
-            TracePoint::MrDestroyed,
-            usize::from(self.pool.connection_of(descriptor)) as u16,
-            Some(descriptor),
-            0,
-        );
-        self.object_gone(descriptor);
-    }
-
-    /// A descriptor's object is destroyed, or was given up behind its queue pair.
-    fn object_gone(&mut self, descriptor: u32) {
-        let index = usize::from(self.pool.connection_of(descriptor));
-        let owner = self.owner_of_destroyed(descriptor);
-        if let Some(mr) = self.pool.get_mut(descriptor) {
-            let _ = mr.destroyed();
-        }
-        self.pool.forget_keys(descriptor);
-        let connection = &mut self.connections[index];
-        connection.freeing = connection.freeing.saturating_sub(1);
-        self.freeing = self.freeing.saturating_sub(1);
-        // S10: each end of a connection loses its descriptors.
-        if !mutant!(S10_descriptors) || connection.is_ready() {
-            self.pool.put(&mut connection.absent, descriptor);
-        }
-        if connection.is_ready() {
-            if let Some(slot) = owner
-                && !mutant!(destruction_tells_nobody)
-            {
-                self.fenced(slot, descriptor);
-            }
-            if self.options.stale_policy == StalePolicy::Repair {
-                self.connections[index].repairing += 1;
-                self.refill(index, 1);
-            }
-        }
-    }
-
-    /// The device did not destroy an object, whose key may be alive: the connection ends, and the object is tried again when its
-    /// queue pair has drained, and once more when that is destroyed. Then it is given up, and told with the connection's end (S105).
-    pub(super) fn object_not_destroyed(&mut self, descriptor: u32, error: CommandError) {
-        let index = usize::from(self.pool.connection_of(descriptor));
-        self.statistics.deregistrations_failed += 1;
-        self.last_errors.deregistration = Some(error);
-        self.record(TracePoint::MrDestroyFailed(error), index as u16, Some(descriptor), 0);
-        let Some(connection) = self.connections.get_mut(index) else { return };
-        if mutant!(F9_kept) {
-            // An object that the device kept counts as destroyed.
-            return self.object_gone(descriptor);
-        }
-        if matches!(connection.phase, Connected::Ending { step: Ending::Sweep, .. }) {
-            self.statistics.mrs_orphaned += 1;
-            connection.orphans += 1;
-            if self.trace.is_some() {
-                self.record_all_dead(TracePoint::KeyOrphaned, descriptor);
-            }
-            // What was to die with it lives on.
-            let _ = self.pool.take_doomed_keys(descriptor);
-            self.object_gone(descriptor);
-            return;
-        }
-        connection.freeing = connection.freeing.saturating_sub(1);
-        self.freeing = self.freeing.saturating_sub(1);
-        if !mutant!(F9_not_tried_again) {
-            connection.not_freed.push(descriptor);
-        }
-        if !matches!(connection.phase, Connected::Ending { step: Ending::Destroy, .. }) {
-            self.fail(index, DisconnectCause::Device);
-        }
-    }
-
-    /// The request that waits for a descriptor's destruction. A rare event, so a walk over the slots is good enough.
-    fn owner_of_destroyed(&self, descriptor: u32) -> Option<u32> {
-        self.requests
-            .iter()
-            .find(|(_, request)| matches!(request.standing.phase, Phase::Fencing) && request.mrs.contains(&descriptor))
-            .map(|(handle, _)| handle.index())
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     chain::{NO_OWNER, NOT_POSTED, Posted},
     connection::{Connection, Ending, Opening, Phase},
     event::{ConnectionId, DisconnectCause, Event, Received, RequestStatus},
-    link::{DESCRIPTORS_PER_MESSAGE, ToControl},
+    link::ToControl,
     mr::{Mr, State},
     provider::{
         Chain, ElementRange, Failure, MAX_COMPLETIONS_PER_POLL, Operation, Port, Token, TokenKind, WorkRequest,
@@ -13,7 +13,6 @@ use crate::{
     request::Phase as RequestPhase,
     trace::TracePoint,
 };
-use arrayvec::ArrayVec;
 use core::time::Duration;
 use frwr_mempool::mutant;
 
@@ -84,7 +83,7 @@ impl<P: Port> Engine<P> {
             self.receives.unpost(receive.token.index(), receive.token.generation());
         }
         entry.receives.clear();
-        entry.unasked = 0;
+        let _ = entry.objects.take_unasked();
         self.statistics.disconnects += 1;
         self.record(TracePoint::Disconnect(cause), index as u16, None, 0);
         self.tell_control_to_fail(index);
@@ -304,50 +303,6 @@ impl<P: Port> Engine<P> {
         self.set_step(index, Ending::Destroy);
     }
 
-    /// Has Control try once more to destroy what the device kept. It is told with the step that this is a part of: a connection that
-    /// ends is looked at by every poll.
-    fn free_again(&mut self, index: usize) {
-        let entry = &mut self.connections[index];
-        entry.freeing += entry.not_freed.len() as u32;
-        self.freeing += entry.not_freed.len() as u32;
-        entry.to_free.extend(entry.not_freed.drain(..));
-    }
-
-    /// Has Control destroy an MR's object. From here on nothing but its destruction is awaited.
-    pub(super) fn free_object(&mut self, index: usize, descriptor: u32) {
-        if self.trace.is_some() {
-            self.record_doomed(descriptor);
-        }
-        let entry = &mut self.connections[index];
-        let Some(mr) = self.pool.get_mut(descriptor) else { return };
-        let doomed = keys_at_stake(mr);
-        let _ = mr.connection_lost(entry.key);
-        let _ = mr.begin_recovery();
-        self.pool.doom_keys(descriptor, doomed);
-        entry.to_free.push_back(descriptor);
-        entry.freeing += 1;
-        self.freeing += 1;
-        self.ask_attention();
-        self.send_frees(index);
-    }
-
-    /// Tells Control of the objects to destroy, as far as its lane has room; the rest follows.
-    pub(super) fn send_frees(&mut self, index: usize) {
-        while !self.connections[index].to_free.is_empty() {
-            let mut objects: ArrayVec<_, DESCRIPTORS_PER_MESSAGE> = ArrayVec::new();
-            for &descriptor in self.connections[index].to_free.iter().take(DESCRIPTORS_PER_MESSAGE) {
-                if let Some(mr) = self.pool.get(descriptor) {
-                    objects.push((descriptor, mr.object()));
-                }
-            }
-            let count = objects.len();
-            if self.link.to_control.push(ToControl::Free { objects }).is_err() && !mutant!(free_lost) {
-                return;
-            }
-            self.connections[index].to_free.drain(..count);
-        }
-    }
-
     /// All objects are destroyed: every key is dead. What was in flight can be told to be lost, unless the queue pair did not
     /// drain: it may still read messages and write to receives and to where RDMA READs land, until it is destroyed (Hold).
     /// Nor is it told where the device kept an object: its key may die with the queue pair, or behind it.
@@ -355,13 +310,13 @@ impl<P: Port> Engine<P> {
         self.send_frees(index);
         let entry = &self.connections[index];
         // Mutant: told before the keys are dead, or while objects are being made.
-        let is_freeing = entry.freeing > 0 && !mutant!(lost_before_destruction);
-        let is_allocating = entry.allocating > 0 && !mutant!(closed_while_allocating);
+        let is_freeing = entry.objects.are_destroyed() && !mutant!(lost_before_destruction);
+        let is_allocating = entry.objects.are_made() && !mutant!(closed_while_allocating);
         if is_freeing || is_allocating {
             return false;
         }
         let entry = &mut self.connections[index];
-        entry.holds_back |= !entry.not_freed.is_empty() && !mutant!(hold_kept_object);
+        entry.holds_back |= entry.objects.has_kept() && !mutant!(hold_kept_object);
         if !entry.holds_back {
             self.give_back_all(index);
         }
@@ -461,7 +416,7 @@ impl<P: Port> Engine<P> {
     /// Ends the connection as soon as the device has destroyed its last MR, or refused it for good: its slot is free for the next one.
     fn swept(&mut self, index: usize) -> bool {
         self.send_frees(index);
-        if self.connections[index].freeing > 0 && !mutant!(vacant_while_freeing) {
+        if self.connections[index].objects.are_destroyed() && !mutant!(vacant_while_freeing) {
             return false;
         }
         let &Connection { key: connection, holds_back, .. } = &self.connections[index];
@@ -473,7 +428,7 @@ impl<P: Port> Engine<P> {
         if holds_back {
             self.give_back_all(index);
         }
-        let orphaned_mrs = self.connections[index].orphans;
+        let orphaned_mrs = self.connections[index].objects.orphans();
         self.vacate(index);
         if mutant!(disconnected_first) {
             return true;

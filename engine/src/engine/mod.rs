@@ -3,8 +3,8 @@
 //! [`Engine`] owns a port, the slots of requests and transfers, and the MRs. Its rooms, in the order of a request: `builder` (what it is
 //! made of), `submit` (a request as its caller says it), `pieces` (its memory, gathered into idle MRs, by `run` and `resolve`), `issue`
 //! (the one way into the chain), `parking` (those that wait), `stage` (the chain), `flush` (posts), `complete` (polls), `received` (what
-//! a message means), `retire` (what was sent), `fence` (keys that are to die), `life` and `opening` (connections), `standalone`
-//! (`register_now` and cancelling), `respond` and `transfers` (the responder's half), `waiting` (for what), `tracing`.
+//! a message means), `retire` (what was sent), `fence` (keys that are to die), `life` and `opening` (connections), `supply` (their MR objects), `standalone`
+//! (`register_now` and cancelling), `respond` and `transfers` (the responder's half, as its caller says it, and its one way into the chain), `waiting` (for what), `tracing`.
 
 mod builder;
 mod complete;
@@ -23,6 +23,7 @@ mod run;
 mod stage;
 mod standalone;
 mod submit;
+mod supply;
 mod tracing;
 mod transfers;
 mod waiting;
@@ -52,7 +53,7 @@ use crate::{
     statistics::{LastErrors, Statistics},
     timestamp::Timestamp,
     trace::Tracer,
-    transfer::{RemoteSegment, Transfer},
+    transfer::{RdmaOperation, RdmaOperations, Transfer},
     watched_clock::WatchedClock,
 };
 use arrayvec::ArrayVec;
@@ -128,8 +129,8 @@ pub struct Engine<P: Port> {
     unsettled: u32,
     /// Segments of waiting requests, `max_segments` per request slot.
     waiting_segments: Table<Segment>,
-    /// Peers' ranges of transfers, one per operation.
-    remote_segments: Table<RemoteSegment>,
+    /// Of transfers, by slot.
+    rdma_operations: Table<RdmaOperations>,
     elements: Table<ScatterElement>,
     events: Events,
     /// Objects of all connections that are to be destroyed, or being destroyed.
@@ -223,7 +224,6 @@ impl<P: Port> Engine<P> {
         let _ = link.returner.push(pool.returner());
         let elements = elements(region, &plan, &messages, &request_messages)?;
         let no_segment = Segment { memory: MemoryId(0), offset: 0, length: 0 };
-        let no_remote = RemoteSegment { remote: crate::provider::RemoteRange { address: 0, key: 0 }, length: 0 };
         let mut engine = Self {
             gather,
             iova: IovaRule::of(options.iova, capabilities.base_address),
@@ -246,7 +246,7 @@ impl<P: Port> Engine<P> {
             dirty: FixedList::new_in(region, plan.connections as usize, 0)?,
             unsettled: 0,
             waiting_segments: Table::new_in(region, plan.waiting_segments(), |_| no_segment)?,
-            remote_segments: Table::new_in(region, plan.remote_segments(), |_| no_remote)?,
+            rdma_operations: Table::new_in(region, plan.transfer_slots as usize, |_| [RdmaOperation::NOTHING; _])?,
             elements,
             events: Events::new_in(region, plan.events())?,
             freeing: 0,

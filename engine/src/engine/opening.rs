@@ -4,30 +4,18 @@ use super::Engine;
 use crate::{
     connection::{Connection, Opening, Phase, Reach},
     event::{ConnectionId, DisconnectCause, Event, OpenFailure},
-    link::{BaseKey, DESCRIPTORS_PER_MESSAGE, MAX_MEMORIES, OpenOptions, OpenTarget, ToControl, ToCore},
+    link::{BaseKey, MAX_MEMORIES, OpenOptions, OpenTarget, ToControl, ToCore},
     mr,
     options::{ConnectionOptions, OnPostError},
     pad::PadFailure,
     provider::{
-        CommandError, IncomingId, MAX_PRIVATE_DATA, Operation, Port, PostError, PrivateData, QueuePairId, QueueSizes,
-        RegistrationId, WorkRequest,
+        IncomingId, MAX_PRIVATE_DATA, Operation, Port, PostError, PrivateData, QueuePairId, QueueSizes, WorkRequest,
     },
     shared_receives::SharedReceives,
     trace::TracePoint,
 };
-use arrayvec::ArrayVec;
-use core::time::Duration;
 use frwr_mempool::mutant;
 use std::net::SocketAddr;
-
-/// How long the device is left alone after it had no MR object left. Waiters are woken by the MRs that come back; this
-/// only bounds how often a device that is full is asked (K12).
-const REFILL_PAUSE: Duration = Duration::from_millis(1);
-
-/// Times in a row that the device made no object, behind which a request that needs more MRs than its connection has ends
-/// instead of waiting, and those behind it are served. With the pause in between that is a tenth of a second: longer than
-/// another connection takes to end and give its objects back, short for who waits.
-const MAX_EMPTY_REFILLS: u32 = 100;
 
 /// Why opening could not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -167,10 +155,7 @@ impl<P: Port> Engine<P> {
         entry.accepts = accepts;
         entry.may_have_received = false;
         entry.gave_up_receives = false;
-        entry.repairing = 0;
-        entry.empty_refills = 0;
-        entry.orphans = 0;
-        entry.unasked = 0;
+        entry.objects.begin();
         if let Some(shared) = &mut self.shared {
             shared.grant(granted);
         }
@@ -315,133 +300,12 @@ impl<P: Port> Engine<P> {
         self.events.push_back(Event::OpenFailed { connection, reason, private_data });
     }
 
-    /// Asks for MR objects as long as there are descriptors without one (S22, S24, S28); later, where Control's lane has no room.
-    pub(super) fn refill(&mut self, index: usize, most: u32) {
-        let connection = self.connections[index].key;
-        let mut wanted = most;
-        while wanted > 0 {
-            let mut descriptors: ArrayVec<u32, DESCRIPTORS_PER_MESSAGE> = ArrayVec::new();
-            while !descriptors.is_full() && wanted > 0 {
-                let Some(descriptor) = self.pool.pop(&mut self.connections[index].absent) else { break };
-                descriptors.push(descriptor);
-                wanted -= 1;
-            }
-            if descriptors.is_empty() {
-                return;
-            }
-            let count = descriptors.len() as u32;
-            let message =
-                ToControl::Allocate { connection, depth: self.pool.depth(), descriptors: descriptors.clone() };
-            if self.link.to_control.push(message).is_err() {
-                let entry = &mut self.connections[index];
-                for descriptor in descriptors {
-                    self.pool.put(&mut entry.absent, descriptor);
-                }
-                entry.unasked += wanted + count;
-                self.ask_attention();
-                return;
-            }
-            self.connections[index].allocating += count;
-        }
-    }
-
-    /// Asks for the objects that Control's lane had no room for.
-    pub(super) fn refill_unasked(&mut self, index: usize) {
-        let unasked = core::mem::take(&mut self.connections[index].unasked);
-        self.refill(index, unasked);
-        self.filled(index);
-    }
-
-    /// A request found too few MRs: ask for one full-sized request's worth, unless that was just done (S24, D22).
-    pub(super) fn request_refill(&mut self, index: usize) {
-        let connection = &self.connections[index];
-        // F16: several refills at a time.
-        let is_asked = (connection.allocating > 0 || connection.unasked > 0) && !mutant!(F16_concurrent);
-        if connection.is_ready() && !is_asked && self.now.since_epoch() >= connection.refill_after {
-            self.refill(index, self.plan.refill);
-        }
-    }
-
-    /// Whether a connection has fewer MRs than a request needs, in use or not, and the device makes no more.
-    pub(super) fn never_has(&self, index: usize, mrs: u32) -> bool {
-        let connection = &self.connections[index];
-        if connection.empty_refills < MAX_EMPTY_REFILLS || connection.allocating > 0 || connection.freeing > 0 {
-            return false;
-        }
-        let usable = |descriptor: &u32| {
-            let state = self.pool.get(*descriptor).map(mr::Mr::state);
-            let gone = matches!(state, None | Some(mr::State::Absent | mr::State::Recovering | mr::State::Stale(_)));
-            !gone && connection.pad != Some(*descriptor)
-        };
-        (self.pool.of(connection.key.index).filter(usable).count() as u32) < mrs
-    }
-
-    fn allocated(
-        &mut self,
-        connection: ConnectionId,
-        descriptor: u32,
-        object: Result<(RegistrationId, u32), CommandError>,
-    ) {
-        let index = usize::from(self.pool.connection_of(descriptor));
-        let Some(entry) = self.connections.get_mut(index) else { return };
-        // F16: the gate stays up where the device made nothing.
-        if object.is_ok() || !mutant!(F16_gate) {
-            entry.allocating = entry.allocating.saturating_sub(1);
-        }
-        let repaired = entry.repairing > 0;
-        entry.repairing = entry.repairing.saturating_sub(1);
-        let (object, key) = match object {
-            Ok(made) => made,
-            Err(error) => return self.not_allocated(index, connection, descriptor, error),
-        };
-        entry.empty_refills = 0;
-        let Some(mr) = self.pool.get_mut(descriptor) else { return };
-        let installed = mr.install(object, key, connection);
-        debug_assert!(installed.is_ok(), "a descriptor from the absent list has no object");
-        self.statistics.mrs_allocated += 1;
-        self.statistics.mrs_recovered += u64::from(repaired);
-        // Mutant: an object that was made for a connection that ends stays.
-        if matches!(self.connections[index].phase, Phase::Ending { .. }) && !mutant!(allocated_while_ending) {
-            self.free_object(index, descriptor);
-            return;
-        }
-        self.connections[index].idle.push(descriptor);
-        if mutant!(K1_allocated) {
-            self.connections[index].idle.push(descriptor);
-        }
-        self.filled(index);
-    }
-
-    /// The device made no object for a descriptor.
-    #[cold]
-    fn not_allocated(&mut self, index: usize, connection: ConnectionId, descriptor: u32, error: CommandError) {
-        let entry = &mut self.connections[index];
-        entry.refill_after = self.now.since_epoch().saturating_add(REFILL_PAUSE);
-        entry.empty_refills = entry.empty_refills.saturating_add(u32::from(entry.allocating == 0));
-        if mutant!(F9_not_made) {
-            // F9: a descriptor without an object is pooled.
-            entry.idle.push(descriptor);
-        } else if !mutant!(S10_not_made) {
-            self.pool.put(&mut entry.absent, descriptor);
-        }
-        self.statistics.mr_allocations_failed += 1;
-        self.last_errors.mr_allocation = Some(error);
-        // K17: a device without another object ends the connection.
-        if mutant!(K17_refill) {
-            self.fail(index, DisconnectCause::Device);
-        }
-        // The failure is told of the connection; there is no MR whose name could be (F10).
-        let named = if mutant!(F10) { Some(descriptor) } else { None };
-        self.record(TracePoint::MrAllocationFailed(error), connection.index, named, 0);
-        self.filled(index);
-    }
-
     /// The first fill ends when every object was made or refused; a device that made fewer serves fewer requests at
     /// once (S22).
-    fn filled(&mut self, index: usize) {
+    pub(super) fn filled(&mut self, index: usize) {
         let entry = &mut self.connections[index];
         let Phase::Opening(Opening::Filling { private_data }) = &entry.phase else { return };
-        if entry.allocating > 0 || entry.unasked > 0 {
+        if entry.objects.are_awaited() {
             return;
         }
         let (connection, private_data) = (entry.key, private_data.clone());

@@ -1,14 +1,13 @@
 //! The responder's half: RDMA READs from and WRITEs to what a peer granted, and the reply behind them.
 
-use super::Engine;
+use super::{Engine, transfers::Data};
 use crate::{
     event::ConnectionId,
     gather::{GatherError, Segment},
-    options::MAX_TRANSFER_OPERATIONS,
-    provider::{Port, RemoteRange},
-    transfer::{CutError, Kind, RemoteSegment, Transfer, cut, cut_piece},
+    options::{MAX_TRANSFER_ELEMENTS, MAX_TRANSFER_OPERATIONS},
+    provider::Port,
+    transfer::{CutError, Kind, RemoteSegment},
 };
-use frwr_mempool::slab::Handle;
 
 /// RDMA READs into our memory.
 #[derive(Clone, Copy, Debug)]
@@ -79,8 +78,11 @@ pub enum TransferError {
     /// Local and remote ranges do not have the same number of bytes, or one is empty.
     #[error("local and remote ranges differ in length, or one is empty")]
     LengthMismatch,
-    /// The ranges need more RDMA operations than a transfer may have.
-    #[error("the ranges need more than {MAX_TRANSFER_OPERATIONS} RDMA operations; split the transfer")]
+    /// The ranges need more RDMA operations, or the segments more elements, than a transfer may have.
+    #[error(
+        "the transfer needs more than {MAX_TRANSFER_OPERATIONS} RDMA operations, one for each range, or more than \
+         {MAX_TRANSFER_ELEMENTS} elements, one for each segment in each range; split it"
+    )]
     TooManyOperations,
 }
 
@@ -90,7 +92,13 @@ impl<P: Port> Engine<P> {
     /// # Errors
     /// [`TransferError`]; nothing is left behind.
     pub fn fetch(&mut self, connection: ConnectionId, request: &FetchRequest<'_>) -> Result<(), TransferError> {
-        self.transfer(connection, request.cookie, Kind::Fetch, request.local, request.remote, &[])
+        self.transfer(
+            connection,
+            request.cookie,
+            Kind::Fetch,
+            Data { local: request.local, remote: request.remote },
+            &[],
+        )
     }
 
     /// Writes data to a peer without telling it; ends with [`crate::Event::Written`]: the peer's device has acknowledged all of it.
@@ -100,7 +108,13 @@ impl<P: Port> Engine<P> {
     /// # Errors
     /// [`TransferError`]; nothing is left behind.
     pub fn write(&mut self, connection: ConnectionId, request: &WriteRequest<'_>) -> Result<(), TransferError> {
-        self.transfer(connection, request.cookie, Kind::Write, request.local, request.remote, &[])
+        self.transfer(
+            connection,
+            request.cookie,
+            Kind::Write,
+            Data { local: request.local, remote: request.remote },
+            &[],
+        )
     }
 
     /// Asks the peer's device whether it is there, without a word to the peer: an RDMA WRITE of no bytes, which names no memory, so
@@ -111,8 +125,7 @@ impl<P: Port> Engine<P> {
     /// # Errors
     /// [`TransferError::NoSlot`], [`TransferError::NotConnected`]; nothing is left behind.
     pub fn probe(&mut self, connection: ConnectionId, cookie: u64) -> Result<(), TransferError> {
-        let handle = self.stage_probe(connection, cookie)?;
-        self.take_transfer(handle)
+        self.transfer(connection, cookie, Kind::Probe, Data::NONE, &[])
     }
 
     /// Writes data to a peer and replies behind it; ends with [`crate::Event::Responded`] when the device is done with both.
@@ -125,89 +138,13 @@ impl<P: Port> Engine<P> {
         }
         // At most message_bytes, which is 32 bit.
         let kind = Kind::Respond { length: request.message.len() as u32, invalidate: request.invalidate };
-        self.transfer(connection, request.cookie, kind, request.local, request.remote, request.message)
-    }
-
-    #[inline]
-    fn transfer(
-        &mut self,
-        connection: ConnectionId,
-        cookie: u64,
-        kind: Kind,
-        local: &[Segment],
-        remote: &[RemoteSegment],
-        reply: &[u8],
-    ) -> Result<(), TransferError> {
-        if let ([piece], [range]) = (local, remote)
-            && piece.length == range.length
-            && let Some(taken) = self.transfer_at_once(connection, cookie, kind, piece, range, reply)
-        {
-            return taken;
-        }
-        let replies = matches!(kind, Kind::Respond { .. });
-        if local.is_empty() && !replies {
-            return Err(TransferError::LengthMismatch);
-        }
-        let handle = self.stage_transfer(connection, cookie, kind, local, remote)?;
-        if replies {
-            // The slot's buffer has message_bytes bytes.
-            let _ = self.messages.write(self.plan.reply_offset(handle.index()), reply);
-        }
-        self.take_transfer(handle)
-    }
-
-    /// A transfer of one operation that has no bytes on either side.
-    #[cold]
-    fn stage_probe(&mut self, id: ConnectionId, cookie: u64) -> Result<Handle, TransferError> {
-        let connection = self.connections.get(usize::from(id.index)).ok_or(TransferError::NotConnected)?;
-        if connection.key != id || !connection.is_ready() {
-            return Err(TransferError::NotConnected);
-        }
-        let vacant = self.transfers.vacant().filter(|_| self.plan.transfer_slots > 0).ok_or(TransferError::NoSlot)?;
-        let nothing = RemoteSegment { remote: RemoteRange { address: 0, key: 0 }, length: 0 };
-        let range = self.remote_segments.get_mut(vacant.index() as usize * MAX_TRANSFER_OPERATIONS);
-        // The table is made for all slots.
-        *range.ok_or(TransferError::NoSlot)? = nothing;
-        let (handle, _) = vacant.insert(|| Transfer::probe(cookie, id.index));
-        Ok(handle)
-    }
-
-    /// A transfer of any number of pieces and ranges: both sides are cut into RDMA operations, which are noted in the elements and remote
-    /// segments of a slot.
-    fn stage_transfer(
-        &mut self,
-        id: ConnectionId,
-        cookie: u64,
-        kind: Kind,
-        local: &[Segment],
-        remote: &[RemoteSegment],
-    ) -> Result<Handle, TransferError> {
-        let connection = self.connections.get(usize::from(id.index)).ok_or(TransferError::NotConnected)?;
-        if connection.key != id || !connection.is_ready() {
-            return Err(TransferError::NotConnected);
-        }
-        let Some(vacant) = self.transfers.vacant().filter(|_| self.plan.transfer_slots > 0) else {
-            self.statistics.transfers_without_slot += 1;
-            return Err(TransferError::NoSlot);
-        };
-        let slot = vacant.index();
-        let elements = self.elements.get_mut(self.plan.transfer_element(slot) as usize..);
-        let ranges = self.remote_segments.get_mut(slot as usize * MAX_TRANSFER_OPERATIONS..);
-        // Both tables are made for all slots.
-        let elements = elements.and_then(<[_]>::first_chunk_mut).ok_or(TransferError::NoSlot)?;
-        let ranges = ranges.and_then(<[_]>::first_chunk_mut).ok_or(TransferError::NoSlot)?;
-        let resolve = |piece: &Segment| {
-            let reach = connection.reach(piece.memory);
-            piece.resolve(reach.start, reach.bytes, reach.base, reach.lkey).map(|resolved| resolved.element)
-        };
-        let operations = if let [piece] = local {
-            cut_piece::<GatherError>(resolve(piece)?, remote, elements, ranges)?
-        } else {
-            cut(local.iter().map(resolve), remote, elements, ranges)?
-        };
-        // At most MAX_TRANSFER_OPERATIONS.
-        let (handle, _) = vacant.insert(|| Transfer::new(cookie, id.index, kind, operations as u8));
-        Ok(handle)
+        self.transfer(
+            connection,
+            request.cookie,
+            kind,
+            Data { local: request.local, remote: request.remote },
+            request.message,
+        )
     }
 }
 

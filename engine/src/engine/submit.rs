@@ -11,13 +11,14 @@ use crate::{
     event::ConnectionId,
     gather::{GatherError, Segment},
     options::MAX_CHUNKS,
+    plan::MAX_SEND_ELEMENTS,
     protocol::Protocol,
     provider::{Access, Port},
     request::RequestHandle,
 };
 
-/// Segments that one SEND carries beside its message: the elements of the largest SEND, less one (S2).
-pub(super) const MAX_INLINE_SEGMENTS: usize = 18;
+/// Segments that one SEND carries beside its message.
+pub(super) const MAX_INLINE_SEGMENTS: usize = MAX_SEND_ELEMENTS as usize - 1;
 
 /// Memory that a request opens to the peer with one right.
 #[derive(Clone, Copy, Debug)]

@@ -1,88 +1,122 @@
-//! A transfer from its admission on: its work requests go into the chain, its last one's completion ends it, its event frees its slot.
+//! A transfer: cut into RDMA operations in the places of its slot, admitted into the chain at once or behind those that wait; its last work
+//! request's completion ends it, its event frees its slot.
 
-use super::{Engine, MAX_ADMITTED_PER_POLL, TransferError, issue::message_element};
+use super::{Engine, MAX_ADMITTED_PER_POLL, TransferError, stage::Making};
 use crate::{
     connection::Connection,
     event::{ConnectionId, Event, TransferStatus},
-    gather::Segment,
-    options::MAX_TRANSFER_OPERATIONS,
-    provider::{ElementRange, Operation, Port, RemoteRange, Token, TokenKind, WorkRequest},
-    transfer::{Kind, Phase, RemoteSegment, Transfer},
+    gather::{GatherError, Segment},
+    options::MAX_TRANSFER_ELEMENTS,
+    plan::{Plan, TRANSFER_ELEMENTS},
+    provider::{ElementRange, Operation, Port, RemoteRange, ScatterElement, Token, TokenKind, WorkRequest},
+    transfer::{Kind, Phase, Places, RdmaOperation, RdmaOperations, RemoteSegment, Transfer, cut, cut_piece},
     waits::WaitCause,
 };
 use frwr_mempool::mutant;
 use frwr_mempool::slab::Handle;
 
+/// Both sides of a transfer, which have as many bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Data<'a> {
+    pub(super) local: &'a [Segment],
+    pub(super) remote: &'a [RemoteSegment],
+}
+
+impl Data<'_> {
+    pub(super) const NONE: Self = Self { local: &[], remote: &[] };
+}
+
 impl<P: Port> Engine<P> {
-    /// The usual transfer, of one piece to a range of the same length, which has not to wait: all that [`Engine::stage_transfer`] and
-    /// [`Engine::take_transfer`] do, with one look-up of each thing. `reply` is the message of one that responds. `None`: it takes the
-    /// long way.
+    /// Takes a transfer: into the chain at once, or behind those that wait. `reply` is the message of one that responds.
     #[inline(always)]
-    pub(super) fn transfer_at_once(
+    pub(super) fn transfer(
         &mut self,
         id: ConnectionId,
         cookie: u64,
         kind: Kind,
-        local: &Segment,
-        remote: &RemoteSegment,
+        data: Data<'_>,
         reply: &[u8],
-    ) -> Option<Result<(), TransferError>> {
-        let replies = matches!(kind, Kind::Respond { .. });
-        let connection = self.connections.get_mut(usize::from(id.index))?;
-        if !connection.takes_at_once(id) || !connection.waiting_transfers.is_empty() || self.plan.transfer_slots == 0 {
-            return None;
+    ) -> Result<(), TransferError> {
+        match (data.local, data.remote) {
+            ([local], [remote]) if local.length == remote.length => {
+                self.begin_transfer(id, cookie, kind, Whole { local, remote }, reply)
+            }
+            _ => self.transfer_lists(id, cookie, kind, data, reply),
         }
-        let vacant = self.transfers.vacant()?;
-        let reach = connection.reach(local.memory);
-        let element = match local.resolve(reach.start, reach.bytes, reach.base, reach.lkey) {
-            Ok(resolved) => resolved.element,
-            Err(error) => return Some(Err(error.into())),
-        };
-        if (replies && connection.peer_receives == 0 && !mutant!(S4_response_at_once))
-            || !connection
-                .send_queue
-                .reserve((1 + u32::from(replies && !mutant!(S4_reply_entry))) * self.making.cost.message)
-        {
-            return None;
-        }
-        // The reply stands behind its data.
-        let position = connection.send_queue.next_position() + u64::from(replies);
-        let (handle, _) = vacant.insert(|| Transfer::posted(cookie, id.index, kind, position));
-        let elements = self.plan.transfer_element(handle.index());
-        self.elements[elements as usize] = element;
-        connection.chain_data(kind, handle, elements, core::slice::from_ref(remote), self.making.every);
-        if let Kind::Respond { length, invalidate } = kind {
-            connection.peer_receives -= 1;
-            // The slot's buffer has message_bytes bytes.
-            let _ = self.messages.write(self.plan.reply_offset(handle.index()), reply);
-            let local = message_element(
-                &mut self.elements,
-                self.plan.reply_element(handle.index()),
-                length,
-                connection.bases[0].lkey,
-            );
-            let pressure = self.transfers.len() >= self.plan.transfers_held;
-            connection.chain_reply(handle, Operation::Send { local, invalidate }, 1, self.making.every, pressure);
-        }
-        self.statistics.transfers += 1;
-        if !connection.dirty {
-            connection.dirty = true;
-            self.dirty.push(id.index);
-        }
-        Some(Ok(()))
     }
 
-    /// Admits a staged transfer, or has it wait behind those that do.
-    ///
-    /// # Errors
-    /// [`TransferError::NoPeerReceives`]: it would wait for ever; its slot is free again.
-    pub(super) fn take_transfer(&mut self, handle: Handle) -> Result<(), TransferError> {
-        let Some(index) = self.transfers.get(handle).map(|transfer| usize::from(transfer.connection)) else {
-            return Ok(());
+    #[inline(never)]
+    fn transfer_lists(
+        &mut self,
+        id: ConnectionId,
+        cookie: u64,
+        kind: Kind,
+        data: Data<'_>,
+        reply: &[u8],
+    ) -> Result<(), TransferError> {
+        self.begin_transfer(id, cookie, kind, data, reply)
+    }
+
+    #[inline(always)]
+    fn begin_transfer(
+        &mut self,
+        id: ConnectionId,
+        cookie: u64,
+        kind: Kind,
+        data: impl Cut,
+        reply: &[u8],
+    ) -> Result<(), TransferError> {
+        let index = usize::from(id.index);
+        if !self.connections.get(index).is_some_and(|found| found.takes_at_once(id)) {
+            self.prepare_transfer(id)?;
+        }
+        let pressure = self.transfers_pressure(self.transfers.len() + 1);
+        let connection = self.connections.get_mut(index).ok_or(TransferError::NotConnected)?;
+        let vacant = self.transfers.vacant();
+        // The slab has a slot also where no transfer is asked for; the tables have none then.
+        let with_room = vacant.and_then(|vacant| {
+            let room = Room::of(vacant.index(), &self.plan, &mut self.elements, &mut self.rdma_operations)?;
+            Some((vacant, room))
+        });
+        let Some((vacant, mut room)) = with_room else {
+            self.statistics.transfers_without_slot += 1;
+            return Err(TransferError::NoSlot);
         };
+        let operations = data.cut(connection, kind, &self.plan, &mut room.places)?;
+        // The slot's buffer has message_bytes bytes.
+        let _ = reply.is_empty() || self.messages.write(self.plan.reply_offset(vacant.index()), reply).is_ok();
+        // At most MAX_TRANSFER_OPERATIONS.
+        let (handle, transfer) = vacant.insert(|| Transfer::new(cookie, id.index, kind, operations as u8));
         // Mutant: a transfer passes those that wait.
-        let first = self.connections[index].waiting_transfers.is_empty() || mutant!(transfers_pass);
-        if first && self.admit_transfer(handle) { Ok(()) } else { self.have_transfer_wait(index, handle, first) }
+        let first = connection.waiting_transfers.is_empty() || mutant!(transfers_pass);
+        let asked = Asked { making: &self.making, kind, operations, pressure };
+        if !(first && connection.admit_transfer(handle, transfer, asked, room)) {
+            return self.have_transfer_wait(index, handle, first);
+        }
+        self.statistics.transfers += 1;
+        if !core::mem::replace(&mut connection.dirty, true) {
+            self.dirty.push(id.index);
+        }
+        Ok(())
+    }
+
+    /// What is in the way of a transfer on a connection that does not take a request at once: that it is not this one, or not ready.
+    /// Invalidations that are due stand in front of it, where the order says so.
+    #[inline(never)]
+    fn prepare_transfer(&mut self, id: ConnectionId) -> Result<(), TransferError> {
+        let index = usize::from(id.index);
+        let is_this = |found: &Connection| found.key == id && found.is_ready();
+        if !self.connections.get(index).is_some_and(is_this) {
+            return Err(TransferError::NotConnected);
+        }
+        self.stage_invalidations_first(index);
+        Ok(())
+    }
+
+    /// So many transfers are in use, with the one that is being admitted, that its reply is to ask for its completion.
+    #[inline(always)]
+    fn transfers_pressure(&self, used: u32) -> bool {
+        used >= self.plan.transfers_held && !mutant!(transfers_held_unasked)
     }
 
     #[cold]
@@ -100,68 +134,34 @@ impl<P: Port> Engine<P> {
         Ok(())
     }
 
-    /// Reserves what a staged transfer needs, and puts its work requests into the chain. False where it has to wait.
-    fn admit_transfer(&mut self, handle: Handle) -> bool {
-        let Some(transfer) = self.transfers.get(handle) else { return true };
-        let (index, replies) = (transfer.connection, matches!(transfer.kind, Kind::Respond { .. }));
-        let entries = (u32::from(transfer.operations) + u32::from(replies)) * self.making.cost.message;
-        let connection = &mut self.connections[usize::from(index)];
-        // Without a receive of the peer it is not entries that it waits for, and requests may have those.
-        let may_send = !replies || connection.peer_receives > 0 || mutant!(S4_response);
-        let reserved = may_send && connection.send_queue.reserve(entries);
-        // Mutant: requests pass a transfer that waits for entries, for ever.
-        connection.await_entries(may_send && !reserved && !mutant!(transfer_starves));
-        if !reserved {
-            return false;
-        }
-        connection.peer_receives -= u64::from(replies);
-        self.stage_invalidations_first(usize::from(index));
-        self.chain_transfer(handle);
-        self.statistics.transfers += 1;
-        self.mark_dirty(index);
-        true
-    }
-
-    /// Puts the work requests of a transfer into the chain.
-    #[inline]
-    fn chain_transfer(&mut self, handle: Handle) {
-        let (used, slot) = (self.transfers.len(), handle.index());
-        let Some(transfer) = self.transfers.get_mut(handle) else { return };
-        let connection = &mut self.connections[usize::from(transfer.connection)];
-        let first = slot as usize * MAX_TRANSFER_OPERATIONS;
-        let ranges = self.remote_segments.get(first..first + usize::from(transfer.operations));
-        // The table is made for all slots.
-        let ranges = ranges.unwrap_or_default();
-        let elements = self.plan.transfer_element(slot);
-        let probes = transfer.phase == Phase::WaitingToProbe;
-        transfer.phase = Phase::Posted;
-        if probes {
-            transfer.position = connection.chain_probe(handle, elements);
-            return;
-        }
-        transfer.position = connection.chain_data(transfer.kind, handle, elements, ranges, self.making.every);
-        if let Kind::Respond { length, invalidate } = transfer.kind {
-            let local =
-                message_element(&mut self.elements, self.plan.reply_element(slot), length, connection.bases[0].lkey);
-            let pressure = used >= self.plan.transfers_held && !mutant!(transfers_held_unasked);
-            let (operation, data) = (Operation::Send { local, invalidate }, u32::from(transfer.operations));
-            transfer.position = connection.chain_reply(handle, operation, data, self.making.every, pressure);
-        }
-    }
-
     /// Admits transfers that wait, in order, as far as there is room.
     pub(super) fn admit_waiting_transfers(&mut self, index: usize) -> u32 {
         let mut admitted = 0;
         while admitted < MAX_ADMITTED_PER_POLL as u32 && self.connections[index].is_ready() {
             let Some(&slot) = self.connections[index].waiting_transfers.front() else { break };
-            let Some(handle) = self.transfers.handle_at(slot) else { break };
-            if !self.admit_transfer(handle) {
+            if !self.admit_waiting_transfer(index, slot) {
                 break;
             }
             self.connections[index].waiting_transfers.pop_front();
             admitted += 1;
         }
         admitted
+    }
+
+    fn admit_waiting_transfer(&mut self, index: usize, slot: u32) -> bool {
+        self.stage_invalidations_first(index);
+        let pressure = self.transfers_pressure(self.transfers.len());
+        let room = Room::of(slot, &self.plan, &mut self.elements, &mut self.rdma_operations);
+        let (Some(room), Some((handle, transfer))) = (room, self.transfers.at_mut(slot)) else { return false };
+        let connection = &mut self.connections[index];
+        let (kind, operations) = (transfer.kind, transfer.operations.into());
+        let asked = Asked { making: &self.making, kind, operations, pressure };
+        if !connection.admit_transfer(handle, transfer, asked, room) {
+            return false;
+        }
+        self.statistics.transfers += 1;
+        self.mark_dirty(index as u16);
+        true
     }
 
     /// All of a transfer succeeded: its slot keeps that until it is told.
@@ -194,6 +194,101 @@ impl<P: Port> Engine<P> {
     }
 }
 
+/// What a transfer asks for. Known to the compiler for the usual one, as its slot is not.
+#[derive(Clone, Copy, Debug)]
+struct Asked<'a> {
+    making: &'a Making,
+    kind: Kind,
+    /// RDMA READs or WRITEs, which stand in the places of the slot.
+    operations: usize,
+    /// See [`Connection::chain_reply`].
+    pressure: bool,
+}
+
+/// The places of a slot.
+struct Room<'a> {
+    places: Places<'a>,
+    /// Of the reply.
+    reply: &'a mut ScatterElement,
+}
+
+impl<'a> Room<'a> {
+    #[inline(always)]
+    fn of(
+        slot: u32,
+        plan: &Plan,
+        elements: &'a mut [ScatterElement],
+        operations: &'a mut [RdmaOperations],
+    ) -> Option<Self> {
+        let first = plan.transfer_element(slot);
+        let [elements @ .., reply] = elements.get_mut(first as usize..)?.first_chunk_mut::<TRANSFER_ELEMENTS>()?;
+        let operations = operations.get_mut(slot as usize)?;
+        Some(Self { places: Places { first, elements, operations }, reply })
+    }
+}
+
+/// How both sides become RDMA operations, by a type for each shape, so that the compiler writes the one way out for each.
+trait Cut {
+    /// Fills the places. Returns the number of operations.
+    fn cut(
+        self,
+        connection: &Connection,
+        kind: Kind,
+        plan: &Plan,
+        places: &mut Places<'_>,
+    ) -> Result<usize, TransferError>;
+}
+
+/// The usual: one piece goes to one range, and nothing is cut.
+#[derive(Clone, Copy, Debug)]
+struct Whole<'a> {
+    local: &'a Segment,
+    remote: &'a RemoteSegment,
+}
+
+impl Cut for Whole<'_> {
+    #[inline(always)]
+    fn cut(self, connection: &Connection, _: Kind, _: &Plan, places: &mut Places<'_>) -> Result<usize, TransferError> {
+        places.elements[0] = resolve(connection, self.local)?;
+        places.operations[0] =
+            RdmaOperation { remote: self.remote.remote, local: ElementRange { first: places.first, count: 1 } };
+        Ok(1)
+    }
+}
+
+impl Cut for Data<'_> {
+    #[inline(always)]
+    fn cut(
+        self,
+        connection: &Connection,
+        kind: Kind,
+        plan: &Plan,
+        places: &mut Places<'_>,
+    ) -> Result<usize, TransferError> {
+        let most = match (kind, self.local) {
+            (Kind::Probe, _) => {
+                places.operations[0] = RdmaOperation::NOTHING;
+                return Ok(1);
+            }
+            (Kind::Fetch | Kind::Write, []) => return Err(TransferError::LengthMismatch),
+            (Kind::Fetch, _) => plan.read_elements,
+            (Kind::Write | Kind::Respond { .. }, _) => plan.message_elements,
+        };
+        let Places { first, elements, operations } = places;
+        let places = Places { first: *first, elements, operations };
+        if let [piece] = self.local {
+            return Ok(cut_piece::<GatherError>(resolve(connection, piece)?, self.remote, places)?);
+        }
+        Ok(cut(self.local.iter().map(|piece| resolve(connection, piece)), self.remote, most, places)?)
+    }
+}
+
+#[inline(always)]
+fn resolve(connection: &Connection, piece: &Segment) -> Result<ScatterElement, GatherError> {
+    let reach = connection.reach(piece.memory);
+    Ok(piece.resolve(reach.start, reach.bytes, reach.base, reach.lkey)?.element)
+}
+
 fn read(local: ElementRange, remote: RemoteRange) -> Operation {
     Operation::Read { local, remote }
 }
@@ -203,37 +298,54 @@ fn write(local: ElementRange, remote: RemoteRange) -> Operation {
 }
 
 impl Connection {
-    /// Stages an RDMA WRITE of no bytes. Returns its position.
-    #[cold]
-    fn chain_probe(&mut self, handle: Handle, elements: u32) -> u64 {
-        let token = Token::of(TokenKind::Transfer, handle.index(), handle.generation());
-        self.signaller.signalled();
-        self.end_unsignalled = false;
-        let (local, remote) = (ElementRange { first: elements, count: 0 }, RemoteRange { address: 0, key: 0 });
-        self.chain.push(WorkRequest { token, signalled: true, fence: false, operation: write(local, remote) });
-        self.send_queue.stage_operation(token, true)
+    /// Reserves what a transfer needs, and puts its work requests into the chain. False where it has to wait.
+    #[inline(always)]
+    fn admit_transfer(&mut self, handle: Handle, transfer: &mut Transfer, asked: Asked<'_>, room: Room<'_>) -> bool {
+        let Asked { making, kind, operations: count, pressure } = asked;
+        let replies = matches!(kind, Kind::Respond { .. });
+        // At most MAX_TRANSFER_OPERATIONS.
+        let works = count as u32 + u32::from(replies && !mutant!(S4_reply_entry));
+        // Without a receive of the peer it is not entries that it waits for, and requests may have those.
+        let may_send = !replies || self.peer_receives > 0 || mutant!(S4_response);
+        let reserved = may_send && self.send_queue.reserve(works * making.cost.message);
+        // Mutant: requests pass a transfer that waits for entries, for ever.
+        self.await_entries(may_send && !reserved && !mutant!(transfer_starves));
+        if !reserved {
+            return false;
+        }
+        transfer.phase = Phase::Posted;
+        let operations = room.places.operations.get(..count).unwrap_or_default();
+        transfer.position = self.chain_data(kind, handle, operations, making.every);
+        if let Kind::Respond { length, invalidate } = kind {
+            self.peer_receives -= 1;
+            (room.reply.length, room.reply.lkey) = (length, self.bases[0].lkey);
+            let local = ElementRange { first: room.places.first + MAX_TRANSFER_ELEMENTS as u32, count: 1 };
+            let operation = Operation::Send { local, invalidate };
+            transfer.position = self.chain_reply(handle, operation, count as u32, making.every, pressure);
+        }
+        true
     }
 
-    /// Stages the RDMA operations of a transfer, an element and a range for each. Returns the last one's position.
+    /// Stages the RDMA operations of a transfer. Returns the last one's position.
     #[inline(always)]
-    fn chain_data(&mut self, kind: Kind, handle: Handle, elements: u32, ranges: &[RemoteSegment], every: bool) -> u64 {
+    fn chain_data(&mut self, kind: Kind, handle: Handle, operations: &[RdmaOperation], every: bool) -> u64 {
         let token = Token::of(TokenKind::Transfer, handle.index(), handle.generation());
         match kind {
             Kind::Fetch => {
                 self.signaller.signalled();
                 self.end_unsignalled = false;
                 // Mutant: RDMA READs ask for no completion, and are counted as if they did.
-                self.chain_operations(token, elements, ranges, !mutant!(fetch_unsignalled), true, read)
+                self.chain_operations(token, operations, !mutant!(fetch_unsignalled), true, read)
             }
-            Kind::Write => {
+            Kind::Write | Kind::Probe => {
                 // One completion tells of all RDMA WRITEs of a chain: the flush asks for it.
                 // At most MAX_TRANSFER_OPERATIONS.
-                let signalled = self.signaller.reply(ranges.len() as u32, every, false);
+                let signalled = self.signaller.reply(operations.len() as u32, every, false);
                 self.end_unsignalled = !signalled;
-                self.chain_operations(token, elements, ranges, signalled, true, write)
+                self.chain_operations(token, operations, signalled, true, write)
             }
             // The reply asks, if anything does.
-            Kind::Respond { .. } => self.chain_operations(token, elements, ranges, false, false, write),
+            Kind::Respond { .. } => self.chain_operations(token, operations, false, false, write),
         }
     }
 
@@ -242,26 +354,25 @@ impl Connection {
     fn chain_operations(
         &mut self,
         token: Token,
-        elements: u32,
-        ranges: &[RemoteSegment],
+        operations: &[RdmaOperation],
         signalled: bool,
         awaited: bool,
         operation: impl Fn(ElementRange, RemoteRange) -> Operation,
     ) -> u64 {
-        let mut local = ElementRange { first: elements, count: 1 };
-        if let [range] = ranges {
-            self.chain.push(WorkRequest { token, signalled, fence: false, operation: operation(local, range.remote) });
+        if let &[RdmaOperation { remote, local }] = operations {
+            self.chain.push(WorkRequest { token, signalled, fence: false, operation: operation(local, remote) });
             return self.send_queue.stage_operation(token, awaited);
         }
-        self.chain.extend(ranges.iter().map(|range| {
-            let operation = operation(local, range.remote);
-            local.first += 1;
-            WorkRequest { token, signalled: false, fence: false, operation }
+        self.chain.extend(operations.iter().map(|&RdmaOperation { remote, local }| WorkRequest {
+            token,
+            signalled: false,
+            fence: false,
+            operation: operation(local, remote),
         }));
         if let Some(last) = self.chain.last_mut().filter(|_| signalled) {
             last.signalled = true;
         }
-        self.send_queue.stage_operations(token, ranges.len() as u64, awaited)
+        self.send_queue.stage_operations(token, operations.len() as u64, awaited)
     }
 
     /// Stages the reply of a transfer, behind so many RDMA operations. `every`: it asks for its completion, since what stands behind it

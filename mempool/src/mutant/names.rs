@@ -165,7 +165,6 @@ mutants! {
     S4_reply_receive
     S4_reserve
     S4_response
-    S4_response_at_once
     S4_taken
     S4_target_overrun
     S5_current

@@ -96,7 +96,7 @@ impl QueuePair {
         if matches!(self.state, State::Unconnected) {
             return Err(PostError::new(0, PostRefusal::NotReady));
         }
-        let costs = nic.options.capabilities.send_queue_cost;
+        let (costs, reads) = (nic.options.capabilities.send_queue_cost, nic.options.capabilities.attributes.max_sge_rd);
         let cost_of = |request: &WorkRequest| match request.operation {
             Operation::Register(_) => costs.register,
             Operation::Invalidate { .. } => costs.invalidate,
@@ -105,7 +105,7 @@ impl QueuePair {
         let mut planned = 0;
         if nic.options.capabilities.post_model == PostModel::AllOrNothing {
             for request in chain.requests {
-                let reason = self.refusal(request, chain, cost_of(request), planned);
+                let reason = self.refusal(request, chain, reads, cost_of(request), planned);
                 if let Some(reason) = reason {
                     return Err(PostError::new(0, reason));
                 }
@@ -114,7 +114,7 @@ impl QueuePair {
         }
         for (accepted, request) in chain.requests.iter().enumerate() {
             let cost = cost_of(request);
-            if let Some(reason) = self.refusal(request, chain, cost, 0) {
+            if let Some(reason) = self.refusal(request, chain, reads, cost, 0) {
                 return Err(PostError::new(accepted, reason));
             }
             self.sends.push(*request, chain.elements_of(range_of(&request.operation)), cost);
@@ -122,11 +122,23 @@ impl QueuePair {
         Ok(())
     }
 
-    fn refusal(&self, request: &WorkRequest, chain: Chain<'_>, cost: u32, planned: u32) -> Option<PostRefusal> {
+    /// `reads`: elements that one RDMA READ may have.
+    fn refusal(
+        &self,
+        request: &WorkRequest,
+        chain: Chain<'_>,
+        reads: u32,
+        cost: u32,
+        planned: u32,
+    ) -> Option<PostRefusal> {
         let range = range_of(&request.operation);
         let count = range.count as usize;
-        let is_message = !matches!(request.operation, Operation::Register(_) | Operation::Invalidate { .. });
-        let too_many = is_message && range.count > self.sizes.max_send_sge;
+        let too_many = match request.operation {
+            Operation::Register(_) | Operation::Invalidate { .. } => false,
+            // Every device that has READs takes one.
+            Operation::Read { .. } => range.count > self.sizes.max_send_sge.min(reads.max(1)),
+            Operation::Send { .. } | Operation::Write { .. } => range.count > self.sizes.max_send_sge,
+        };
         if too_many || chain.elements_of(range).len() != count || !self.sends.takes_elements(count) {
             return Some(PostRefusal::Invalid);
         }
