@@ -2,7 +2,7 @@
 //! next flush posts.
 
 use crate::fixed_list::FixedList;
-use crate::provider::{Access, ElementRange, Operation, SendQueueCost, Token, TokenKind, WorkRequest};
+use crate::provider::{Access, Operation, SendQueueCost, Token, TokenKind, WorkRequest};
 use frwr_mempool::mutant;
 use frwr_mempool::{Region, region::CarveError, slab::Ring};
 
@@ -560,9 +560,7 @@ const _: () = {
 
 /// Room for so many work requests.
 pub(crate) fn chain_buffer(region: &mut Region, entries: u32) -> Result<ChainBuffer, CarveError> {
-    let operation = Operation::Send { local: ElementRange { first: 0, count: 0 }, invalidate: None };
-    let vacant = WorkRequest { token: Token(0), signalled: false, fence: false, operation };
-    FixedList::new_in(region, entries as usize, vacant)
+    FixedList::new_in(region, entries as usize, WorkRequest::VACANT)
 }
 
 /// Registrations of a chain, for the statistics.
@@ -602,8 +600,7 @@ impl Registered {
 /// A work request of this name, whatever it does.
 #[cfg(test)]
 fn work(token: Token) -> WorkRequest {
-    let operation = Operation::Send { local: ElementRange { first: 0, count: 0 }, invalidate: None };
-    WorkRequest { token, signalled: false, fence: false, operation }
+    WorkRequest { token, ..WorkRequest::VACANT }
 }
 
 #[cfg(test)]

@@ -36,7 +36,9 @@ fn s32_s36_d13_each_registration_has_its_chunks_right_and_its_requests_cookie() 
                 let rule = test.host.engine.capabilities().base_address;
                 let start = test.host.data.address();
                 let (step, data) = (way.segments_per_mr(), way.segments(&test, 1));
-                let address = |at: usize| mr::iova(IovaPolicy::Cookie, rule, start + data[at * step].offset, COOKIE);
+                let address = |at: usize| {
+                    mr::IovaRule::of(IovaPolicy::Cookie, rule).apply(start + data[at * step].offset, COOKIE)
+                };
                 let expected: Vec<_> = (0..way.mrs()).map(|at| (rights[at], address(at))).collect();
                 assert_eq!(registrations(&mut test), expected, "{profile} {way:?}");
                 let told: Vec<_> = grants.iter().map(|grant| grant.address).collect();

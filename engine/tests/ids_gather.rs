@@ -301,6 +301,36 @@ proptest! {
         }
     }
 
+    /// What an MR is opened with is checked where it is gathered: there are bytes, as many as the
+    /// registration's length can say, at least one for each element, and they do not wrap around,
+    /// in no element.
+    #[test]
+    fn i18_a_piece_has_a_byte_for_each_element_and_none_wraps_around(
+        rules in any_rules(),
+        start in prop_oneof![Just(0u64), Just(u64::MAX - 300_000), Just(u64::MAX - 20_000), any::<u64>()],
+        steps in proptest::collection::vec((0u64..20_000, 0u32..20_000), 1..60),
+    ) {
+        let mut address = start;
+        let segments: Vec<_> = steps.into_iter().map(|(gap, length)| {
+            let segment = at(address.saturating_add(gap % 3 * gap), length);
+            address = segment.element.address.saturating_add(length.into());
+            segment
+        }).collect();
+        let mut rest = segments.as_slice();
+        while let Ok(piece) = next_piece(rules, rest) {
+            let covered = &rest[..piece.consumed];
+            let bytes: u64 = covered.iter().map(|segment| u64::from(segment.element.length)).sum();
+            prop_assert_eq!(u64::from(piece.bytes), bytes);
+            prop_assert!((1..=bytes).contains(&(piece.consumed as u64)), "{:?}", piece);
+            for segment in covered {
+                let element = &segment.element;
+                prop_assert!(element.length > 0 && element.address.checked_add(element.length.into()).is_some());
+            }
+            rest = &rest[piece.consumed..];
+        }
+        prop_assert_eq!(rest.is_empty(), count_pieces(rules, &segments).is_ok());
+    }
+
     /// The gap rule of S29 written down element by element: the loop for whole pages changes nothing.
     #[test]
     fn s28_s29_same_as_the_plain_rule(depth in 8u32..40, segments in any_segments()) {

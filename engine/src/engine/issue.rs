@@ -320,9 +320,9 @@ impl Opener<'_> {
             key_mask: self.key_mask,
         };
         let mr = self.pool.get_mut(piece.descriptor)?;
-        let opened = mr.open_in_chain(self.connection, &opening, place, self.first_keys);
+        let opened = mr.open(self.connection, &opening, place, self.first_keys);
         debug_assert!(opened.is_ok(), "an idle MR of its connection can be opened: {opened:?}");
-        let (_, key) = opened.ok()?;
+        let key = opened.ok()?;
         Some(Grant { key, address: opening.iova, length: run.bytes })
     }
 }

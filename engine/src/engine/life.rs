@@ -286,7 +286,7 @@ impl<P: Port> Engine<P> {
             let Some(mr) = self.pool.get_mut(descriptor) else { continue };
             // K2, K3, F17: what was never posted, is valid, is free, or in a state that nobody knows, is left as it is.
             let is_left = match mr.state() {
-                State::Owned { .. } | State::Mapped { .. } => mutant!(K2_mapped),
+                State::Mapped { .. } => mutant!(K2_mapped),
                 State::Registering { .. } | State::Valid { .. } => mutant!(K3_valid),
                 State::Idle { .. } => mutant!(K3_idle),
                 State::Stale(_) => mutant!(F17),

@@ -2,15 +2,14 @@
 
 use super::Engine;
 use crate::{
+    chain::NO_OWNER,
     connection::{Connection, Opening, Phase, Reach},
     event::{ConnectionId, DisconnectCause, Event, OpenFailure},
     link::{BaseKey, MAX_MEMORIES, OpenOptions, OpenTarget, ToControl, ToCore},
     mr,
     options::{ConnectionOptions, OnPostError},
     pad::PadFailure,
-    provider::{
-        IncomingId, MAX_PRIVATE_DATA, Operation, Port, PostError, PrivateData, QueuePairId, QueueSizes, WorkRequest,
-    },
+    provider::{IncomingId, MAX_PRIVATE_DATA, Port, PostError, PrivateData, QueuePairId, QueueSizes, WorkRequest},
     shared_receives::SharedReceives,
     trace::TracePoint,
 };
@@ -342,7 +341,7 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Maps, registers and posts it. Returns its descriptor.
+    /// Opens its key and posts that. Returns its descriptor.
     fn try_pad(&mut self, index: usize) -> Result<u32, PadFailure> {
         let connection = self.connections[index].key;
         let base = self.connections[index].bases[0];
@@ -350,28 +349,27 @@ impl<P: Port> Engine<P> {
         let descriptor = self.connections[index].idle.pop().ok_or(PadFailure::NoMr)?;
         let address = self.memories[0].address() + self.plan.pad_offset(connection.index) as u64;
         let element = crate::provider::ScatterElement { address, length: PAD_BYTES, lkey: base.lkey };
-        let mapping = mr::Mapping {
+        let opening = mr::Opening {
+            owner: NO_OWNER,
             bytes: PAD_BYTES,
-            address,
             base: base_id,
             elements: 1,
             access: crate::provider::Access::RemoteWrite,
             iova: self.iova.apply(address, 0),
-            rotating_key_bits: self.capabilities.rotating_key_bits,
+            key_mask: self.making.key_mask,
         };
         let mr = self.pool.get_mut(descriptor).ok_or(PadFailure::NoMr)?;
-        let made = mr.take_as_pad(connection).and_then(|()| mr.map(&mapping)).and_then(|_| mr.register_posted());
-        let Ok(fields) = made else {
-            debug_assert!(false, "an idle MR becomes a pad: {made:?}");
+        let mut registration = WorkRequest::VACANT;
+        let opened = mr.open_as_pad(connection, &opening, &mut registration);
+        if opened.is_err() {
+            debug_assert!(false, "an idle MR becomes a pad: {opened:?}");
             self.quarantine(index, descriptor);
             return Err(PadFailure::NoMr);
-        };
+        }
         self.elements[mr.first_element() as usize] = element;
         // Its entry is one of those that no request can reserve.
-        let token = mr.token_register();
-        let signalled = self.connections[index].signaller.registration();
-        let operation = Operation::Register(fields);
-        let posted = self.post_pad(index, WorkRequest { token, signalled, fence: false, operation });
+        registration.signalled = self.connections[index].signaller.registration();
+        let posted = self.post_pad(index, registration);
         posted.map(|()| descriptor).map_err(|error| {
             self.pad_refused(index, descriptor, error);
             PadFailure::PostRefused(error)

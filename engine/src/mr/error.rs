@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum MrError {
     /// The state has no such arrow (I1 to I4, I13, I21, I30).
-    #[error("the MR's state does not allow this step; check the order of take, map, register and invalidate")]
+    #[error("the MR's state does not allow this step; check the order of open, invalidate and give back")]
     InvalidState,
     /// The key was invalidated before, or its invalidation is on the way (I5).
     #[error("the key is invalid already, or its invalidation is in flight; invalidate a key once")]
@@ -16,18 +16,6 @@ pub enum MrError {
     /// The device may still use the MR (I7, I8, I9, I11).
     #[error("the device may still use the MR; invalidate it or drain the queue pair first")]
     Busy,
-    /// A peer could still reach the memory (I10, I12, I14).
-    #[error("a peer could still reach the memory; wait for the invalidation, or drain and destroy")]
-    NotFenced,
-    /// A length, element count or address of the mapping is not usable (I18).
-    #[error("a mapping needs at least one element and one byte, and no address may wrap around")]
-    InvalidArgument,
-    /// The key is not the successor of the current one (I20).
-    #[error("only the low 8 bits of a key may change, and must where the device rotates them")]
-    InvalidKey,
-    /// The key would be announced ahead of its registration (I22).
-    #[error("a key may be announced only behind its registration on the same queue pair")]
-    NotOrdered,
     /// The MR belongs to another queue pair (I23).
     #[error("the MR belongs to another connection's queue pair")]
     WrongQueue,
@@ -43,26 +31,4 @@ pub enum MrError {
     /// A completion of an earlier use; to be counted and dropped (I16).
     #[error("the completion belongs to an earlier use of the MR; count and drop it")]
     StaleCompletion,
-}
-
-impl MrError {
-    /// Stable name for counters and JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::InvalidState => "invalid_state",
-            Self::AlreadyInvalid => "already_invalid",
-            Self::StaleKey => "stale_key",
-            Self::Busy => "busy",
-            Self::NotFenced => "not_fenced",
-            Self::InvalidArgument => "invalid_argument",
-            Self::InvalidKey => "invalid_key",
-            Self::NotOrdered => "not_ordered",
-            Self::WrongQueue => "wrong_queue",
-            Self::StaleConnection => "stale_connection",
-            Self::ProtocolError => "protocol_error",
-            Self::Denied => "denied",
-            Self::StaleCompletion => "stale_completion",
-        }
-    }
 }

@@ -1,6 +1,5 @@
 //! What the peer is told: keys and base addresses, as pure functions.
 
-use super::MrError;
 use crate::provider::BaseAddress;
 
 /// Low bits of a key that a registration may change; the bits above are the index of the device object (S37, U5).
@@ -9,35 +8,21 @@ pub const KEY_TAG_BITS: u8 = 8;
 /// The largest page that a page list is made of, 64 KiB: below it a base address keeps the bits of the first byte's (S36).
 const LARGEST_PAGE_BYTES: u64 = 1 << 16;
 
-/// The low bits of a key that change, as a mask.
-pub(crate) const fn tag_mask(rotating_bits: u8) -> u32 {
-    // No device rotates more than the tag; a larger number is cut off here and refused by `Mr::map`.
+/// The low bits of a key that change, by their number
+/// ([`crate::provider::Capabilities::rotating_key_bits`]), as a mask. More of them than
+/// [`KEY_TAG_BITS`] no device rotates, and they would reach into the index: they are left out
+/// (I20).
+#[must_use]
+pub const fn tag_mask(rotating_bits: u8) -> u32 {
     let bits = if rotating_bits > KEY_TAG_BITS { KEY_TAG_BITS } else { rotating_bits };
     (1u32 << bits) - 1
 }
 
-/// The key of the next registration: the rotating low bits plus one, modulo their number; the index never changes and
-/// with 0 rotating bits neither does the key (S37, I20, U10).
-#[must_use]
-pub const fn next_key(key: u32, rotating_bits: u8) -> u32 {
-    next_masked(key, tag_mask(rotating_bits))
-}
-
-/// The same by the mask of the bits that change.
+/// The key of the next registration: the bits that change plus one, modulo their number; the index
+/// never changes, and where no bits change neither does the key (S37, I20, U10).
 #[inline(always)]
-pub(crate) const fn next_masked(key: u32, mask: u32) -> u32 {
+pub(super) const fn next_key(key: u32, mask: u32) -> u32 {
     key ^ ((key ^ key.wrapping_add(1)) & mask)
-}
-
-/// Whether `next` may follow `current` on one device object.
-///
-/// # Errors
-/// [`MrError::InvalidKey`] when bits above the rotating ones differ, or when the key stays although it could change (I20).
-pub const fn check_next_key(current: u32, next: u32, rotating_bits: u8) -> Result<(), MrError> {
-    let mask = tag_mask(rotating_bits);
-    let index_changed = (current & !mask) != (next & !mask);
-    let tag_reused = mask != 0 && current == next;
-    if rotating_bits > KEY_TAG_BITS || index_changed || tag_reused { Err(MrError::InvalidKey) } else { Ok(()) }
 }
 
 /// Which base address the peer is told (D13). A device with a rule of its own overrides the policy (U11).
@@ -54,24 +39,18 @@ pub enum IovaPolicy {
     ZeroBased,
 }
 
-/// The base address under which the peer reaches the first byte at `address`.
-///
-/// A range may carry from the low half into the cookie and stays linear (S36). Only the highest cookie could carry out
-/// of 64 bits; it is published as the one below.
-#[must_use]
-pub const fn iova(policy: IovaPolicy, rule: BaseAddress, address: u64, cookie: u32) -> u64 {
-    IovaRule::of(policy, rule).apply(address, cookie)
-}
-
-/// Policy and rule together, decided once: which bits of a base address come from the first byte's, and which from the cookie.
+/// Policy and the device's rule together, decided once: which bits of a base address come from the
+/// first byte's, and which from the cookie.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct IovaRule {
+pub struct IovaRule {
     address: u64,
     cookie: u64,
 }
 
 impl IovaRule {
-    pub(crate) const fn of(policy: IovaPolicy, rule: BaseAddress) -> Self {
+    /// What follows from a policy on a device with this rule.
+    #[must_use]
+    pub const fn of(policy: IovaPolicy, rule: BaseAddress) -> Self {
         match (rule, policy) {
             (BaseAddress::Zero, _) => Self { address: 0, cookie: 0 },
             (BaseAddress::Any, IovaPolicy::ZeroBased) => Self { address: LARGEST_PAGE_BYTES - 1, cookie: 0 },
@@ -80,8 +59,14 @@ impl IovaRule {
         }
     }
 
+    /// The base address under which the peer reaches the first byte at `address`. Where the bytes
+    /// do not wrap around, from their base address on they do not either (I18).
+    ///
+    /// A range may carry from the low half into the cookie and stays linear (S36). Only the highest
+    /// cookie could carry out of 64 bits; it is published as the one below.
     #[inline]
-    pub(crate) const fn apply(self, address: u64, cookie: u32) -> u64 {
+    #[must_use]
+    pub const fn apply(self, address: u64, cookie: u32) -> u64 {
         let cookie = if cookie == u32::MAX { u32::MAX - 1 } else { cookie };
         (address & self.address) | (((cookie as u64) << 32) & self.cookie)
     }

@@ -52,7 +52,7 @@ impl Mr {
             Step::IdlePending if self.is_pending(generation) => {
                 self.step = if self.fields.key as u8 == self.device_tag { Step::Spent } else { Step::Idle };
             }
-            Step::Owned | Step::Mapped | Step::Registering if self.is_pending(generation) => {}
+            Step::Mapped | Step::Registering if self.is_pending(generation) => {}
             _ => return Err(MrError::StaleCompletion),
         }
         self.pending = None;
@@ -90,7 +90,7 @@ impl Mr {
         let concerned = match self.step {
             Step::Registering => current || self.is_pending(generation),
             Step::Invalidating | Step::Stale => current,
-            Step::IdlePending | Step::Owned | Step::Mapped => self.is_pending(generation),
+            Step::IdlePending | Step::Mapped => self.is_pending(generation),
             _ => false,
         };
         // K4: an MR whose registration was flushed may be taken again.
@@ -137,15 +137,16 @@ impl Mr {
             Step::Stale => self.cause,
             Step::Registering | Step::Valid => Cause::ValidAtDisconnect,
             Step::Invalidating | Step::IdlePending => Cause::FlushedInvalidate,
-            Step::Owned | Step::Mapped if self.pending.is_some() => Cause::FlushedInvalidate,
-            Step::Idle | Step::Spent | Step::Owned | Step::Mapped => Cause::UnusedAtDisconnect,
+            Step::Mapped if self.pending.is_some() => Cause::FlushedInvalidate,
+            Step::Idle | Step::Spent | Step::Mapped => Cause::UnusedAtDisconnect,
         };
         self.check_connection(connection)?;
         self.become_stale(cause);
         Ok(())
     }
 
-    /// The repair begins: Stale to Recovering; the old object is destroyed and a new one made (S103, D8).
+    /// The repair begins: Stale to Recovering; the object is about to be destroyed, and a new one
+    /// made (S103, D8).
     ///
     /// # Errors
     /// [`MrError::InvalidState`] unless Stale (I30).
@@ -155,22 +156,6 @@ impl Mr {
         }
         self.step = Step::Recovering;
         Ok(())
-    }
-
-    /// The repair succeeded: Recovering to Idle with a new object and key (S103).
-    ///
-    /// # Errors
-    /// [`MrError::InvalidState`] unless Recovering (I30).
-    pub fn recovered(
-        &mut self,
-        object: crate::provider::RegistrationId,
-        key: u32,
-        connection: ConnectionKey,
-    ) -> Result<(), MrError> {
-        if self.step != Step::Recovering {
-            return Err(MrError::InvalidState);
-        }
-        self.install(object, key, connection)
     }
 
     /// The device object was destroyed: Idle, Stale or Recovering to Absent (S20, S94, S105).
@@ -190,18 +175,10 @@ impl Mr {
         Ok(())
     }
 
-    /// Whether no peer can reach what was mapped, so that the memory may be handed up, unmapped or reused.
-    ///
-    /// # Errors
-    /// [`MrError::NotFenced`] while one might (I10, I12, I14).
-    pub const fn check_fenced(&self) -> Result<(), MrError> {
-        if self.is_live() { Err(MrError::NotFenced) } else { Ok(()) }
-    }
-
     const fn invalidation_in_flight(&self, generation: u32) -> bool {
         match self.step {
             Step::Invalidating => generation == self.generation(),
-            Step::IdlePending | Step::Owned | Step::Mapped | Step::Registering => self.is_pending(generation),
+            Step::IdlePending | Step::Mapped | Step::Registering => self.is_pending(generation),
             _ => false,
         }
     }

@@ -33,25 +33,6 @@ impl core::hash::Hash for ConnectionKey {
     }
 }
 
-/// What [`super::Mr::map`] prepares: one piece of memory, as `gather` found it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    /// Bytes covered: the sum of the elements' lengths (S35).
-    pub bytes: u32,
-    /// Address of the first byte.
-    pub address: u64,
-    /// The base registration of the first element.
-    pub base: BaseId,
-    /// Elements covered.
-    pub elements: u32,
-    /// The remote right (S32).
-    pub access: Access,
-    /// The base address for the peer, from [`super::iova`].
-    pub iova: u64,
-    /// `Capabilities::rotating_key_bits`.
-    pub rotating_key_bits: u8,
-}
-
 /// What the peer is told (S39).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
@@ -63,7 +44,7 @@ pub struct Grant {
     pub length: u32,
 }
 
-/// A mapping inside an MR.
+/// What an MR registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// The base address for the peer.
@@ -122,20 +103,14 @@ pub enum State {
         /// Generation of that invalidation.
         pending: NonZeroU32,
     },
-    /// Taken for a request, not mapped.
-    Owned {
-        /// The request slot.
-        owner: u32,
-        /// See [`State`].
-        pending: Option<NonZeroU32>,
-    },
-    /// Mapped; the device knows nothing of it.
+    /// Mapped, not registered: the post refused it, so that the device knows nothing of it. Its key
+    /// is burnt, and it is held until it is given back.
     Mapped {
         /// The request slot.
         owner: u32,
         /// See [`State`].
         pending: Option<NonZeroU32>,
-        /// What is mapped.
+        /// What was to be registered.
         registration: Registration,
     },
     /// The registration is in the send queue.
@@ -144,21 +119,21 @@ pub enum State {
         owner: u32,
         /// See [`State`].
         pending: Option<NonZeroU32>,
-        /// What is mapped.
+        /// What is registered.
         registration: Registration,
     },
     /// The registration is known to have taken effect.
     Valid {
         /// The request slot.
         owner: u32,
-        /// What is mapped.
+        /// What is registered.
         registration: Registration,
     },
     /// The invalidation is in the send queue.
     Invalidating {
         /// The request slot.
         owner: u32,
-        /// What was mapped.
+        /// What was registered.
         registration: Registration,
     },
     /// The device's view is unknown: only destroying or repairing helps, never an invalidation.

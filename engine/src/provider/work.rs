@@ -223,6 +223,15 @@ pub struct WorkRequest {
     pub operation: Operation,
 }
 
+impl WorkRequest {
+    /// What stands in a place of a chain before a work request is made there; not to be posted.
+    pub const VACANT: Self = {
+        let nothing = ElementRange { first: 0, count: 0 };
+        let operation = Operation::Send { local: nothing, invalidate: None };
+        Self { token: Token(0), signalled: false, fence: false, operation }
+    };
+}
+
 /// Work requests of one post, in order, and the table that their element ranges point into. The provider copies what it
 /// needs before the post returns, so neither has to outlive it and nothing can change between post and execution (S116,
 /// S140).

@@ -1,12 +1,16 @@
 //! The illegal transitions that concern one MR (I1 to I30): each is provoked, refused by name, and changes nothing.
 
 use crate::common::*;
-use frwr_engine::mr::{ConnectionKey, Mapping, Mr, MrError, ReturnPolicy, check_next_key};
-use frwr_engine::provider::{Access, RegistrationId};
+use frwr_engine::mr::{Mr, MrError, Opening, ReturnPolicy};
+use frwr_engine::provider::{Access, BaseId, RegistrationId};
 
 const COMPLETED: ReturnPolicy = ReturnPolicy::OnInvalidateCompleted;
-const OTHER_QUEUE: ConnectionKey = ConnectionKey { index: 4, epoch: 9 };
-const NEXT_EPOCH: ConnectionKey = ConnectionKey { index: 3, epoch: 10 };
+
+/// States in which an MR is not free.
+const TAKEN: [&str; 7] = ["absent", "mapped", "registering", "valid", "invalidating", "stale", "recovering"];
+
+/// Those in which it is.
+const FREE: [&str; 3] = ["idle", "spent", "idle_pending"];
 
 /// A method that takes a completion's generation.
 type Completion = fn(&mut Mr, u32) -> Result<(), MrError>;
@@ -28,28 +32,51 @@ fn refused_once<T>(name: &str, mr: &mut Mr, error: MrError, step: impl Fn(&mut M
 }
 
 #[test]
-fn i01_map_unless_owned_is_refused() {
-    let others =
-        ["absent", "idle", "mapped", "registering", "valid", "invalidating", "idle_pending", "stale", "recovering"];
-    refused(&others, MrError::InvalidState, |mr| mr.map(&MAPPING));
+fn i01_opening_of_an_mr_that_is_not_free_is_refused() {
+    refused(&TAKEN, MrError::InvalidState, |mr| open(mr, &OPENING));
+    refused(&TAKEN, MrError::InvalidState, |mr| open_as_pad(mr, CONNECTION));
+    // Also where it is another's.
+    refused(&TAKEN, MrError::InvalidState, |mr| open_on(mr, OTHER_QUEUE, &OPENING));
+    for (name, mut mr) in every_state() {
+        assert_eq!(open(&mut mr, &OPENING).is_ok(), FREE.contains(&name), "{name}");
+    }
 }
 
 #[test]
 fn i02_second_registration_is_refused() {
-    refused(&["registering", "valid"], MrError::InvalidState, Mr::register_posted);
+    refused(&["registering", "valid"], MrError::InvalidState, |mr| open(mr, &OPENING));
+    refused_once("pad", &mut pad(), MrError::InvalidState, |mr| open(mr, &OPENING));
+    refused_once("pad", &mut pad(), MrError::InvalidState, |mr| open_as_pad(mr, CONNECTION));
 }
 
+/// What is registered is what is opened with it: nothing of an earlier opening, whatever became of
+/// that.
 #[test]
-fn i03_registration_without_mapping_is_refused() {
-    let others = ["absent", "idle", "owned", "invalidating", "idle_pending", "stale", "recovering"];
-    refused(&others, MrError::InvalidState, Mr::register_posted);
+fn i03_registration_of_another_opening_is_refused() {
+    let other = Opening {
+        owner: OWNER + 1,
+        bytes: 100,
+        base: BaseId(6),
+        elements: 1,
+        access: Access::RemoteWrite,
+        iova: 0x9000,
+        ..OPENING
+    };
+    refused(&["mapped"], MrError::InvalidState, |mr| open(mr, &other));
+    let mut given_back = mapped();
+    given_back.give_back().expect("mapped");
+    for mut mr in [idle(), given_back, spent(), idle_pending()] {
+        assert_eq!((mr.grant(), mr.access(), mr.owner()), (None, None, None));
+        let fields = open(&mut mr, &other).expect("free");
+        assert_eq!((fields.length, fields.base, fields.elements.count), (100, BaseId(6), 1));
+        assert_eq!((fields.access, fields.iova), (Access::RemoteWrite, 0x9000));
+        assert_eq!((mr.grant().map(|grant| grant.length), mr.owner()), (Some(100), Some(OWNER + 1)));
+    }
 }
 
 #[test]
 fn i04_invalidation_of_what_was_never_registered_is_refused() {
-    refused(&["idle", "owned", "mapped", "absent"], MrError::InvalidState, |mr| {
-        mr.invalidate_posted(mr.key(), COMPLETED)
-    });
+    refused(&["idle", "mapped", "absent"], MrError::InvalidState, |mr| mr.invalidate_posted(mr.key(), COMPLETED));
     // An MR in an unknown state is never repaired by an invalidation.
     refused(&["stale", "recovering"], MrError::InvalidState, |mr| mr.invalidate_posted(mr.key(), COMPLETED));
 }
@@ -57,11 +84,10 @@ fn i04_invalidation_of_what_was_never_registered_is_refused() {
 #[test]
 fn i05_double_invalidate_is_refused() {
     for policy in [COMPLETED, ReturnPolicy::OnInvalidatePosted] {
-        refused(&["invalidating", "idle_pending"], MrError::AlreadyInvalid, |mr| {
+        refused(&["invalidating", "idle_pending", "spent"], MrError::AlreadyInvalid, |mr| {
             mr.invalidate_posted(mr.key(), policy)
         });
     }
-    refused_once("spent", &mut spent(), MrError::AlreadyInvalid, |mr| mr.invalidate_posted(mr.key(), COMPLETED));
     let mut remotely = valid();
     remotely.remotely_invalidated(OWNER, CONNECTION, remotely.key()).expect("held");
     refused_once("remote", &mut remotely, MrError::AlreadyInvalid, |mr| mr.invalidate_posted(mr.key(), COMPLETED));
@@ -88,29 +114,31 @@ fn i08_give_back_while_invalidating_is_refused() {
 
 #[test]
 fn i09_reset_with_a_work_request_in_flight_is_refused() {
-    let mut request = [mapped(), registering(), owned()];
+    let mut request = [mapped(), registering(), valid(), invalidating()];
     let results: Vec<_> = request.iter_mut().map(Mr::give_back).collect();
-    assert_eq!(results, [Ok(()), Err(MrError::Busy), Ok(())]);
+    assert_eq!(results, [Ok(()), Err(MrError::Busy), Err(MrError::Busy), Err(MrError::Busy)]);
 }
 
+/// An MR that is live is no fence: its memory is not handed up, unmapped or used again, nor is its
+/// request completed.
 #[test]
-fn i10_i12_i14_memory_before_the_fence_is_refused() {
+fn i10_i12_i14_memory_before_the_fence_is_live() {
     let open = ["registering", "valid", "invalidating", "idle_pending", "stale", "recovering"];
-    refused(&open, MrError::NotFenced, |mr| mr.check_fenced());
     for (name, mr) in every_state() {
-        assert_eq!(mr.check_fenced().is_ok(), !open.contains(&name), "{name}");
+        assert_eq!(mr.is_live(), open.contains(&name), "{name}");
     }
     let mut flushed = invalidating();
-    flushed.invalidate_failed(flushed.generation()).expect("in flight");
-    assert_eq!(flushed.check_fenced(), Err(MrError::NotFenced));
+    flushed.invalidate_failed(generation(&flushed)).expect("in flight");
+    assert!(flushed.is_live());
     let mut early = idle_pending();
-    early.take(OWNER, CONNECTION).expect("early return");
-    assert_eq!(early.check_fenced(), Err(MrError::NotFenced));
+    crate::common::open(&mut early, &OPENING).expect("early return");
+    early.register_refused().expect("registering");
+    assert!(early.is_live());
 }
 
 #[test]
 fn i11_release_of_an_mr_in_use_is_refused() {
-    let busy = ["owned", "mapped", "registering", "valid", "invalidating", "idle_pending"];
+    let busy = ["mapped", "registering", "valid", "invalidating", "idle_pending"];
     refused(&busy, MrError::Busy, Mr::destroyed);
     for (name, mut mr) in every_state() {
         if busy.contains(&name) {
@@ -123,16 +151,15 @@ fn i11_release_of_an_mr_in_use_is_refused() {
 #[test]
 fn i13_second_release_is_refused() {
     refused(&["absent"], MrError::InvalidState, Mr::destroyed);
-    refused(&["absent", "idle", "stale", "recovering"], MrError::InvalidState, Mr::give_back);
+    refused(&["absent", "idle", "spent", "stale", "recovering"], MrError::InvalidState, Mr::give_back);
     let mut mr = mapped();
     mr.give_back().expect("mapped");
     refused_once("given back", &mut mr, MrError::InvalidState, Mr::give_back);
     // Nor can one MR be on two requests, or one descriptor hold two objects.
-    let taken = ["absent", "owned", "mapped", "registering", "valid", "invalidating", "stale", "recovering"];
-    refused(&taken, MrError::InvalidState, |mr| mr.take(OWNER + 1, CONNECTION));
-    refused(&taken, MrError::InvalidState, |mr| mr.take_as_pad(CONNECTION));
-    let installed = ["idle", "owned", "mapped", "registering", "valid", "invalidating", "idle_pending", "stale"];
-    refused(&installed, MrError::InvalidState, |mr| mr.install(RegistrationId(1), 1, CONNECTION));
+    refused(&TAKEN, MrError::InvalidState, |mr| open(mr, &Opening { owner: OWNER + 1, ..OPENING }));
+    refused(&TAKEN, MrError::InvalidState, |mr| open_as_pad(mr, CONNECTION));
+    let (installed, both): (Vec<_>, _) = (every_state().map(|(name, _)| name)[1..].into(), MrError::InvalidState);
+    refused(&installed, both, |mr| mr.install(RegistrationId(1), 1, CONNECTION));
 }
 
 #[test]
@@ -142,8 +169,9 @@ fn i16_completion_of_another_generation_is_refused() {
         [Mr::registered, Mr::register_failed, invalidated, Mr::invalidate_failed, Mr::invalidate_refused];
     for (name, mr) in &every_state() {
         for (number, completion) in completions.iter().enumerate() {
-            for generation in [0, mr.generation().wrapping_add(1), mr.generation().wrapping_sub(1), u32::MAX] {
-                if generation == mr.generation() {
+            let current = generation(mr);
+            for generation in [0, current.wrapping_add(1), current.wrapping_sub(1), u32::MAX] {
+                if generation == current {
                     continue;
                 }
                 let name = format!("{name}, completion {number}");
@@ -155,80 +183,88 @@ fn i16_completion_of_another_generation_is_refused() {
 
 #[test]
 fn i16_duplicated_completions_are_refused() {
-    refused_once("spent", &mut spent(), MrError::StaleCompletion, |mr| mr.invalidated(mr.generation()));
-    refused_once("spent", &mut spent(), MrError::StaleCompletion, |mr| mr.invalidate_failed(mr.generation()));
-    refused_once("spent", &mut spent(), MrError::StaleCompletion, |mr| mr.register_failed(mr.generation()));
+    refused_once("spent", &mut spent(), MrError::StaleCompletion, |mr| mr.invalidated(generation(mr)));
+    refused_once("spent", &mut spent(), MrError::StaleCompletion, |mr| mr.invalidate_failed(generation(mr)));
+    refused_once("spent", &mut spent(), MrError::StaleCompletion, |mr| mr.register_failed(generation(mr)));
     // A completion of something that was never posted.
-    refused(&["mapped", "valid", "owned"], MrError::StaleCompletion, |mr| mr.invalidated(mr.generation()));
-    refused(&["mapped", "owned"], MrError::StaleCompletion, |mr| mr.registered(mr.generation()));
-    refused(&["mapped", "valid"], MrError::StaleCompletion, |mr| mr.register_failed(mr.generation()));
-    refused(&["registering", "valid"], MrError::StaleCompletion, |mr| mr.invalidate_refused(mr.generation()));
-    refused(&["registering", "valid"], MrError::StaleCompletion, |mr| mr.invalidate_failed(mr.generation()));
+    refused(&["mapped", "valid"], MrError::StaleCompletion, |mr| mr.invalidated(generation(mr)));
+    refused(&["mapped"], MrError::StaleCompletion, |mr| mr.registered(generation(mr)));
+    refused(&["mapped", "valid"], MrError::StaleCompletion, |mr| mr.register_failed(generation(mr)));
+    refused(&["registering", "valid"], MrError::StaleCompletion, |mr| mr.invalidate_refused(generation(mr)));
+    refused(&["registering", "valid"], MrError::StaleCompletion, |mr| mr.invalidate_failed(generation(mr)));
 }
 
 #[test]
 fn i16_late_flush_after_reuse_is_dropped() {
     let mut mr = spent();
-    let first = mr.generation();
-    mr.take(OWNER, CONNECTION).expect("free");
-    mr.map(&MAPPING).expect("owned");
-    mr.register_posted().expect("mapped");
+    let first = generation(&mr);
+    open(&mut mr, &OPENING).expect("free");
     refused_once("reused", &mut mr, MrError::StaleCompletion, |mr| mr.register_failed(first));
     refused_once("reused", &mut mr, MrError::StaleCompletion, |mr| mr.invalidate_failed(first));
 }
 
+/// Whoever gathers checks it; a debug build looks whether he did.
 #[test]
-fn i18_senseless_mapping_is_refused() {
-    for mapping in [
-        Mapping { bytes: 0, ..MAPPING },
-        Mapping { elements: 0, ..MAPPING },
-        Mapping { bytes: 2, elements: 3, ..MAPPING },
-        Mapping { address: u64::MAX - 8191, ..MAPPING },
-        Mapping { iova: u64::MAX - 8191, ..MAPPING },
+#[cfg(debug_assertions)]
+fn i18_senseless_opening_stops_a_debug_build() {
+    for opening in [
+        Opening { bytes: 0, ..OPENING },
+        Opening { elements: 0, ..OPENING },
+        Opening { bytes: 2, elements: 3, ..OPENING },
+        Opening { iova: u64::MAX - 8191, ..OPENING },
+        Opening { key_mask: 0x1FF, ..OPENING },
     ] {
-        refused(&["owned"], MrError::InvalidArgument, |mr| mr.map(&mapping));
+        assert!(std::panic::catch_unwind(|| open(&mut idle(), &opening)).is_err(), "{opening:?}");
     }
-    assert!(owned().map(&Mapping { iova: u64::MAX - 8192, ..MAPPING }).is_ok());
 }
 
+/// What is opened may end at the last address, and have as many elements as bytes.
 #[test]
-fn i20_key_changes_are_refused() {
-    let mut results = vec![
-        check_next_key(KEY, KEY, 8),
-        check_next_key(KEY, KEY ^ 0x100, 8),
-        check_next_key(KEY, KEY + 1, 0),
-        check_next_key(KEY, KEY + 1, 9),
-    ];
-    results.dedup();
-    assert_eq!(results, [Err(MrError::InvalidKey)]);
-    refused(&["owned"], MrError::InvalidKey, |mr| mr.map(&Mapping { rotating_key_bits: 9, ..MAPPING }));
+fn i18_opening_at_its_limits_is_accepted() {
+    for opening in [
+        Opening { bytes: 1, elements: 1, ..OPENING },
+        Opening { bytes: 7, elements: 7, ..OPENING },
+        Opening { iova: u64::MAX - u64::from(OPENING.bytes), ..OPENING },
+    ] {
+        assert!(open(&mut idle(), &opening).is_ok(), "{opening:?}");
+    }
 }
 
 #[test]
 fn i21_wider_rights_without_a_new_registration_are_refused() {
-    let wider = Mapping { access: Access::RemoteReadWrite, ..MAPPING };
-    refused(&["registering", "valid"], MrError::InvalidState, |mr| mr.map(&wider));
+    let wider = Opening { access: Access::RemoteReadWrite, ..OPENING };
+    for mut mr in [registering(), valid()] {
+        refused_once("held", &mut mr, MrError::InvalidState, |mr| open(mr, &wider));
+        assert_eq!(mr.access(), Some(Access::RemoteRead));
+    }
 }
 
+/// There is a key to be told where its registration stands in the chain, and nowhere before
+/// (`common::open_on` looks at both): an MR that was not opened, or whose registration was refused
+/// or failed, has nothing to be told.
 #[test]
-fn i22_u02_announcement_ahead_of_the_registration_is_refused() {
-    let early = ["absent", "idle", "owned", "mapped", "invalidating", "idle_pending", "stale", "recovering"];
-    refused(&early, MrError::NotOrdered, |mr| mr.announce(CONNECTION));
-    assert!(registering().announce(CONNECTION).is_ok());
-    refused(&["registering", "valid"], MrError::WrongQueue, |mr| mr.announce(OTHER_QUEUE));
-    refused(&["registering", "valid"], MrError::StaleConnection, |mr| mr.announce(NEXT_EPOCH));
+fn i22_u02_there_is_no_key_to_tell_ahead_of_its_registration() {
+    for (name, mr) in every_state() {
+        let registered = ["registering", "valid", "invalidating"].contains(&name);
+        assert_eq!(mr.grant().map(|grant| grant.key), registered.then_some(mr.key()), "{name}");
+    }
+    for mut mr in [idle(), spent(), idle_pending()] {
+        let fields = open(&mut mr, &OPENING).expect("free");
+        assert_eq!(mr.grant().map(|grant| grant.key), Some(fields.key));
+    }
 }
 
 #[test]
 fn i23_early_return_on_another_queue_is_refused() {
-    refused(&["idle_pending", "idle"], MrError::WrongQueue, |mr| mr.take(OWNER, OTHER_QUEUE));
-    refused(&["idle_pending", "idle"], MrError::WrongQueue, |mr| mr.take_as_pad(OTHER_QUEUE));
+    refused(&FREE, MrError::WrongQueue, |mr| open_on(mr, OTHER_QUEUE, &OPENING));
+    refused(&FREE, MrError::WrongQueue, |mr| open_as_pad(mr, OTHER_QUEUE));
 }
 
 #[test]
 fn i24_mr_of_a_former_connection_is_refused() {
-    refused(&["idle", "idle_pending"], MrError::StaleConnection, |mr| mr.take(OWNER, NEXT_EPOCH));
-    let has_object = ["idle", "owned", "mapped", "registering", "valid", "invalidating", "idle_pending", "stale"];
+    refused(&FREE, MrError::StaleConnection, |mr| open_on(mr, NEXT_EPOCH, &OPENING));
+    refused(&FREE, MrError::StaleConnection, |mr| open_as_pad(mr, NEXT_EPOCH));
+    let has_object = ["idle", "spent", "mapped", "registering", "valid", "invalidating", "idle_pending", "stale"];
     refused(&has_object, MrError::StaleConnection, |mr| mr.connection_lost(NEXT_EPOCH));
     refused(&has_object, MrError::WrongQueue, |mr| mr.connection_lost(OTHER_QUEUE));
     refused(&["absent", "recovering"], MrError::InvalidState, |mr| mr.connection_lost(CONNECTION));
@@ -236,7 +272,7 @@ fn i24_mr_of_a_former_connection_is_refused() {
 
 #[test]
 fn i25_f13_remote_invalidation_of_what_is_not_held_is_refused() {
-    let others = ["absent", "idle", "owned", "mapped", "invalidating", "idle_pending", "stale", "recovering"];
+    let others = ["absent", "idle", "spent", "mapped", "invalidating", "idle_pending", "stale", "recovering"];
     refused(&others, MrError::ProtocolError, |mr| mr.remotely_invalidated(OWNER, CONNECTION, mr.key()));
     let held = ["registering", "valid"];
     refused(&held, MrError::ProtocolError, |mr| mr.remotely_invalidated(OWNER + 1, CONNECTION, mr.key()));
@@ -250,26 +286,29 @@ fn i26_pad_is_never_taken_away() {
     refused_once("pad", &mut pad(), MrError::Denied, Mr::give_back);
     refused_once("pad", &mut pad(), MrError::Denied, |mr| mr.remotely_invalidated(u32::MAX, CONNECTION, mr.key()));
     let mut unregistered = idle();
-    unregistered.take_as_pad(CONNECTION).expect("free");
-    refused_once("pad, owned", &mut unregistered, MrError::Denied, Mr::give_back);
+    open_as_pad(&mut unregistered, CONNECTION).expect("free");
+    unregistered.register_refused().expect("registering");
+    refused_once("pad, refused", &mut unregistered, MrError::Denied, Mr::give_back);
 }
 
 #[test]
 fn i30_repair_of_a_sound_mr_is_refused() {
-    let others = ["absent", "idle", "owned", "mapped", "registering", "valid", "invalidating", "idle_pending"];
+    let others = ["absent", "idle", "spent", "mapped", "registering", "valid", "invalidating", "idle_pending"];
     refused(&others, MrError::InvalidState, Mr::begin_recovery);
     refused(&["recovering"], MrError::InvalidState, Mr::begin_recovery);
-    let not_recovering = ["absent", "idle", "valid", "stale"];
-    refused(&not_recovering, MrError::InvalidState, |mr| mr.recovered(RegistrationId(1), 1, CONNECTION));
+    // A new object comes behind the end of the old one.
+    refused(&["recovering"], MrError::InvalidState, |mr| mr.install(RegistrationId(1), 1, CONNECTION));
     // After a failed repair there is nothing to free again.
     let mut orphan = recovering();
     orphan.destroyed().expect("recovering");
     refused_once("orphan", &mut orphan, MrError::InvalidState, Mr::destroyed);
-    refused_once("orphan", &mut orphan, MrError::InvalidState, |mr| mr.take(OWNER, CONNECTION));
+    refused_once("orphan", &mut orphan, MrError::InvalidState, |mr| open(mr, &OPENING));
 }
 
 #[test]
 fn i32_registration_of_an_mr_that_is_not_free_is_refused() {
-    refused(&["registering", "valid", "invalidating", "stale"], MrError::InvalidState, Mr::register_posted);
-    refused(&["owned", "mapped", "valid"], MrError::InvalidState, Mr::register_refused);
+    refused(&["registering", "valid", "invalidating", "stale"], MrError::InvalidState, |mr| open(mr, &OPENING));
+    let others: Vec<_> =
+        every_state().map(|(name, _)| name).into_iter().filter(|name| *name != "registering").collect();
+    refused(&others, MrError::InvalidState, Mr::register_refused);
 }

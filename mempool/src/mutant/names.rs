@@ -96,7 +96,7 @@ mutants! {
     K20_host_outstanding
     K20_host_timeout
     K20_transfer
-    K21_key_at_once
+    K21_key
     K2_cancelled
     K2_mapped
     K2_reset
@@ -199,7 +199,7 @@ mutants! {
     allocated_while_ending
     answer_before_post
     both_rights_uncounted
-    burnt_key_at_once
+    burnt_key
     cancelled_told_as_lost
     cause_of_flush_stays
     closed_while_allocating

@@ -1,7 +1,8 @@
 //! Keys, from every first byte and whatever becomes of those that are given out.
 
-use super::super::{ConnectionKey, Mapping, Mr, Opening, ReturnPolicy, Step, tag_mask};
-use crate::provider::{Access, BaseId, Operation, RegistrationId, Token, TokenKind, WorkRequest};
+use super::super::{ConnectionKey, Mr, Opening, ReturnPolicy, Step, tag_mask};
+use super::world::OPENING;
+use crate::provider::{Operation, RegistrationId, Token, TokenKind, WorkRequest};
 
 const CONNECTION: ConnectionKey = ConnectionKey { index: 3, epoch: 1 };
 const INDEX: u32 = 0xABCD_EF00;
@@ -23,33 +24,26 @@ fn only(tag: u8) -> Tags {
 fn free(step: Step, last: u8, device: u8) -> Mr {
     let mut mr = Mr::numbered(9, 90);
     mr.install(RegistrationId(4), INDEX | u32::from(last), CONNECTION).expect("absent");
-    // Of one that was never mapped no key is spent.
+    // Of one that was never opened no key is spent.
     (mr.token, mr.step, mr.device_tag) = (Token::new(TokenKind::Register, 9, 1), step, device);
     mr
 }
 
-fn mapping(rotating_key_bits: u8) -> Mapping {
-    let (bytes, address) = (4096, 0x1000);
-    let access = Access::RemoteRead;
-    Mapping { bytes, address, base: BaseId(1), elements: 1, access, iova: address, rotating_key_bits }
+/// Opens it, where so many bits of a key change. Returns the key before, as the device knows it,
+/// and the next.
+fn open(mr: &mut Mr, bits: u8) -> (u32, u32) {
+    let opening = Opening { key_mask: tag_mask(bits), ..OPENING };
+    let (mut place, mut begins_round) = (WorkRequest::VACANT, false);
+    let key = mr.open(CONNECTION, &opening, &mut place, &mut begins_round).expect("free");
+    let Operation::Register(fields) = place.operation else { panic!("{place:?}") };
+    assert_eq!((fields.key, mr.key(), mr.device_tag), (key, key, key as u8));
+    assert_eq!(begins_round, key & opening.key_mask == 0, "a round begins with its first key");
+    (fields.old_key, key)
 }
 
-/// The key before, as the device knows it, and the next, by each of the ways to a registration, which agree.
+/// The same, and the MR stays as it was.
 fn next(mr: &Mr, bits: u8) -> (u32, u32) {
-    let (mut by_steps, mut at_once) = (mr.clone(), mr.clone());
-    by_steps.take(5, CONNECTION).and_then(|()| by_steps.map(&mapping(bits))).expect("free");
-    let fields = by_steps.register_posted().expect("mapped");
-    let (access, base, key_mask) = (Access::RemoteRead, BaseId(1), tag_mask(bits));
-    let opening = Opening { owner: 5, bytes: 4096, base, elements: 1, access, iova: 0x1000, key_mask };
-    let operation = Operation::Invalidate { object: RegistrationId(0), key: 0 };
-    let mut place = WorkRequest { token: Token(0), signalled: true, fence: true, operation };
-    let mut begins_round = false;
-    let opened = at_once.open_in_chain(CONNECTION, &opening, &mut place, &mut begins_round).expect("free");
-    let Operation::Register(same) = place.operation else { panic!("{place:?}") };
-    assert_eq!((fields, by_steps.token), (same, opened.0));
-    assert_eq!(begins_round, fields.key & key_mask == 0, "a round begins with its first key");
-    assert_eq!((by_steps.device_tag, at_once.device_tag), (fields.key as u8, fields.key as u8));
-    (fields.old_key, fields.key)
+    open(&mut mr.clone(), bits)
 }
 
 /// By the last tag the next ones, each with the tags of the device's keys that lead to it; of all pairs of both: with the same index, never the one that the device has, and
@@ -78,9 +72,9 @@ fn successors(bits: u8) -> Vec<Vec<(u8, Tags)>> {
     (0..=u8::MAX).map(by_key).collect()
 }
 
-/// From every first byte, and whatever the device has: no key is given out a second time within as many as there are less one. A key
-/// may be registered, be burnt by a map that is given back, or by a post that is refused and then given back: the device has it
-/// then, or has it not.
+/// From every first byte, and whatever the device has: no key is given out a second time within as
+/// many as there are less one. A key may be registered, or be burnt by a post that is refused and
+/// then given back: the device has it then, or has it not.
 #[test]
 fn i20_d14_no_key_repeats_within_255_whatever_is_burnt() {
     for bits in [1, 2, 8] {
@@ -129,31 +123,21 @@ fn add(all: &mut Vec<(u8, Tags)>, key: u8, devices: Tags) {
 #[test]
 fn i20_d14_what_becomes_of_a_key_is_one_of_the_two() {
     let uses: [(bool, Use); 5] = [
-        (false, |mr| mr.give_back().expect("mapped")),
-        (false, |mr| {
-            mr.register_posted().and_then(|_| mr.register_refused()).and_then(|()| mr.give_back()).expect("mapped");
-        }),
+        (false, |mr| mr.register_refused().and_then(|()| mr.give_back()).expect("registering")),
+        (true, |mr| mr.remotely_invalidated(OPENING.owner, CONNECTION, mr.key()).expect("registering")),
         (true, |mr| {
-            // Refused once, and posted again with the same key.
-            let first = mr.register_posted().and_then(|first| mr.register_refused().map(|()| first)).expect("mapped");
-            assert_eq!(mr.register_posted(), Ok(first));
-            mr.remotely_invalidated(5, CONNECTION, mr.key()).expect("registering");
-        }),
-        (true, |mr| {
-            let invalidate = |mr: &mut Mr| mr.invalidate_posted(mr.key(), ReturnPolicy::OnInvalidateCompleted);
-            mr.register_posted().and_then(|_| invalidate(mr)).expect("mapped");
+            mr.invalidate_posted(mr.key(), ReturnPolicy::OnInvalidateCompleted).expect("registering");
             mr.invalidated(mr.generation()).expect("invalidating");
         }),
         (true, |mr| {
-            let invalidate = |mr: &mut Mr| mr.invalidate_posted(mr.key(), ReturnPolicy::OnInvalidatePosted);
-            mr.register_posted().and_then(|_| invalidate(mr)).expect("mapped");
+            mr.invalidate_posted(mr.key(), ReturnPolicy::OnInvalidatePosted).expect("registering");
         }),
+        (true, |mr| mr.registered(mr.generation()).expect("registering")),
     ];
     for (last, device) in (0..=u8::MAX).flat_map(|last| (0..=u8::MAX).map(move |device| (last, device))) {
         for (at, (device_has_it, become_of)) in uses.iter().enumerate() {
             let mut mr = free(Step::Idle, last, device);
-            mr.take(5, CONNECTION).and_then(|()| mr.map(&mapping(8))).expect("free");
-            let key = mr.key() as u8;
+            let key = open(&mut mr, 8).1 as u8;
             become_of(&mut mr);
             assert_eq!(mr.device_tag, if *device_has_it { key } else { device }, "use {at} behind {last} {device}");
         }
@@ -165,10 +149,11 @@ fn i20_d14_what_becomes_of_a_key_is_one_of_the_two() {
 fn i20_s103_a_repaired_mr_goes_on_from_its_new_key() {
     for (last, anew) in (0..=u8::MAX).flat_map(|last| (0..=u8::MAX).map(move |anew| (last, anew))) {
         let mut mr = free(Step::Idle, last, last);
-        mr.take(5, CONNECTION).and_then(|()| mr.map(&mapping(8))).expect("free");
-        mr.register_posted().and_then(|_| mr.register_failed(mr.generation())).expect("mapped");
+        open(&mut mr, 8);
+        mr.register_failed(mr.generation()).expect("registering");
         let key = (INDEX + 0x100) | u32::from(anew);
-        mr.begin_recovery().and_then(|()| mr.recovered(RegistrationId(5), key, CONNECTION)).expect("stale");
+        mr.begin_recovery().and_then(|()| mr.destroyed()).expect("stale");
+        mr.install(RegistrationId(5), key, CONNECTION).expect("absent");
         let after = (INDEX + 0x100) | u32::from(anew.wrapping_add(1));
         assert_eq!(next(&mr, 8), (key, after));
     }

@@ -19,22 +19,21 @@ use world::{Act, Name, World, every_act};
 
 /// The arrows between the states, and those of a refused post and of early return. An arrow from a state to itself is
 /// one of them where something happened to the device only.
-const EDGES: [(Step, &[Step]); 11] = [
+const EDGES: [(Step, &[Step]); 10] = [
     (Absent, &[Idle]),
-    (Idle, &[Owned, Mapped, Registering, Stale, Absent]),
-    (Spent, &[Owned, Mapped, Registering, Stale, Absent]),
-    (Owned, &[Idle, IdlePending, Mapped, Stale]),
-    (Mapped, &[Idle, IdlePending, Registering, Stale]),
+    (Idle, &[Mapped, Registering, Stale, Absent]),
+    (Spent, &[Mapped, Registering, Stale, Absent]),
+    (Mapped, &[Idle, IdlePending, Stale]),
     (Registering, &[Valid, Invalidating, IdlePending, Spent, Stale]),
     (Valid, &[Invalidating, IdlePending, Spent, Stale]),
     (Invalidating, &[Spent, Stale]),
-    (IdlePending, &[Idle, Spent, Owned, Mapped, Registering, Stale]),
+    (IdlePending, &[Idle, Spent, Mapped, Registering, Stale]),
     (Stale, &[Recovering, Absent]),
-    (Recovering, &[Idle, Absent]),
+    (Recovering, &[Absent]),
 ];
 
 /// Sequences of so many steps are walked one by one, whatever they have in common.
-const SEQUENCE: u32 = 10;
+const SEQUENCE: u32 = 12;
 
 /// Every state that can be reached, with the number of steps that it takes.
 fn reachable(mut visit: impl FnMut(&World, Option<(Act, &World)>)) -> HashMap<Name, u32> {

@@ -1,8 +1,8 @@
 //! Every call with arguments that are wrong, and every step that a state does not have: refused by name, and without effect.
 
-use super::super::{ConnectionKey, Mapping, Mr, MrError, ReturnPolicy, Step};
-use super::world::{OWNER, World, assert_same};
-use crate::provider::RegistrationId;
+use super::super::{ConnectionKey, Mr, MrError, ReturnPolicy, Step};
+use super::world::{OPENING, OWNER, World, assert_same};
+use crate::provider::{RegistrationId, WorkRequest};
 
 type Outcome = Result<(), MrError>;
 type Call<'a> = &'a dyn Fn(&mut Mr) -> Outcome;
@@ -11,11 +11,23 @@ type Completion = fn(&mut Mr, u32) -> Outcome;
 
 const COMPLETED: ReturnPolicy = ReturnPolicy::OnInvalidateCompleted;
 
-/// The arrows that begin in each state, with what the rest is told there (I1 to I4, I5, I7 to I9, I11, I13, I22, I30).
+/// Opens it, and looks that a place is left alone where that is refused.
+fn open(mr: &mut Mr, connection: ConnectionKey, as_pad: bool) -> Outcome {
+    let (mut place, mut begins_round) = (WorkRequest::VACANT, false);
+    let opened = if as_pad {
+        mr.open_as_pad(connection, &OPENING, &mut place)
+    } else {
+        mr.open(connection, &OPENING, &mut place, &mut begins_round)
+    };
+    assert!(opened.is_ok() || (place, begins_round) == (WorkRequest::VACANT, false), "{place:?}");
+    opened.map(drop)
+}
+
+/// The arrows that begin in each state, with what the rest is told there (I1 to I4, I5, I7 to I9,
+/// I11, I13, I30).
 fn refusals_of_steps(mr: &Mr, world: &World) -> Vec<Outcome> {
     let (step, connection) = (mr.step, world.connection());
     let free = matches!(step, Step::Idle | Step::Spent | Step::IdlePending);
-    let posted = matches!(step, Step::Registering | Step::Valid);
     let unless = |allowed: bool, error| if allowed { Ok(()) } else { Err(error) };
     let invalidation = match step {
         _ if mr.is_pad() => Err(MrError::Denied),
@@ -25,7 +37,7 @@ fn refusals_of_steps(mr: &Mr, world: &World) -> Vec<Outcome> {
     };
     let give_back = match step {
         _ if mr.is_pad() => Err(MrError::Denied),
-        Step::Owned | Step::Mapped => Ok(()),
+        Step::Mapped => Ok(()),
         Step::Registering | Step::Valid | Step::Invalidating => Err(MrError::Busy),
         _ => Err(MrError::InvalidState),
     };
@@ -34,19 +46,15 @@ fn refusals_of_steps(mr: &Mr, world: &World) -> Vec<Outcome> {
         Step::Absent => Err(MrError::InvalidState),
         _ => Err(MrError::Busy),
     };
-    let calls: [(Outcome, Call<'_>); 12] = [
-        (unless(free, MrError::InvalidState), &|mr| mr.take(OWNER, connection)),
-        (unless(free, MrError::InvalidState), &|mr| mr.take_as_pad(connection)),
-        (unless(free, MrError::InvalidState), &|mr| mr.open(OWNER, connection, &world.mapping()).map(drop)),
-        (unless(step == Step::Owned, MrError::InvalidState), &|mr| mr.map(&world.mapping()).map(drop)),
-        (unless(step == Step::Mapped, MrError::InvalidState), &|mr| mr.register_posted().map(drop)),
+    let calls: [(Outcome, Call<'_>); 8] = [
+        (unless(step == Step::Absent, MrError::InvalidState), &|mr| mr.install(RegistrationId(1), 1, connection)),
+        (unless(free, MrError::InvalidState), &|mr| open(mr, connection, false)),
+        (unless(free, MrError::InvalidState), &|mr| open(mr, connection, true)),
         (unless(step == Step::Registering, MrError::InvalidState), &Mr::register_refused),
-        (unless(posted, MrError::NotOrdered), &|mr| mr.announce(connection).map(drop)),
         (invalidation, &|mr| mr.invalidate_posted(mr.key(), COMPLETED).map(drop)),
         (give_back, &Mr::give_back),
         (destroy, &Mr::destroyed),
         (unless(step == Step::Stale, MrError::InvalidState), &Mr::begin_recovery),
-        (unless(step == Step::Recovering, MrError::InvalidState), &|mr| mr.recovered(RegistrationId(1), 1, connection)),
     ];
     let mut results = Vec::new();
     for (at, (expected, call)) in calls.into_iter().enumerate() {
@@ -61,27 +69,22 @@ fn refusals_of_steps(mr: &Mr, world: &World) -> Vec<Outcome> {
     results
 }
 
-/// Calls whose arguments name another connection, key, owner or mapping (I6, I18, I20, I23 to I25).
+/// Calls whose arguments name another connection, key or owner (I6, I23 to I25).
 fn refusals_of_arguments(mr: &Mr, world: &World) -> Vec<Outcome> {
     let connection = world.connection();
     let others = [ConnectionKey { index: 4, ..connection }, ConnectionKey { epoch: 2, ..connection }];
-    let (key, mapping) = (mr.key(), world.mapping());
+    let key = mr.key();
     let mut calls: Vec<OwnedCall> = vec![
         Box::new(move |mr| mr.invalidate_posted(key ^ 1, COMPLETED).map(drop)),
         Box::new(move |mr| mr.invalidate_posted(key ^ 0x100, COMPLETED).map(drop)),
         Box::new(move |mr| mr.remotely_invalidated(OWNER + 1, connection, key)),
         Box::new(move |mr| mr.remotely_invalidated(OWNER, connection, key ^ 1)),
-        Box::new(move |mr| mr.map(&Mapping { bytes: 0, ..mapping }).map(drop)),
-        Box::new(move |mr| mr.map(&Mapping { iova: u64::MAX, ..mapping }).map(drop)),
-        Box::new(move |mr| mr.open(OWNER, connection, &Mapping { rotating_key_bits: 9, ..mapping }).map(drop)),
     ];
     for other in others {
-        calls.push(Box::new(move |mr| mr.take(OWNER, other)));
-        calls.push(Box::new(move |mr| mr.take_as_pad(other)));
-        calls.push(Box::new(move |mr| mr.open(OWNER, other, &mapping).map(drop)));
+        calls.push(Box::new(move |mr| open(mr, other, false)));
+        calls.push(Box::new(move |mr| open(mr, other, true)));
         calls.push(Box::new(move |mr| mr.remotely_invalidated(OWNER, other, key)));
         calls.push(Box::new(move |mr| mr.connection_lost(other)));
-        calls.push(Box::new(move |mr| mr.announce(other).map(drop)));
     }
     calls.iter().map(|call| refused(mr, call)).collect()
 }

@@ -1,8 +1,8 @@
 //! What each step does, to the MR and to its device.
 
-use super::super::{Cause, Mr, MrError, Opening, ReturnPolicy, Step, tag_mask};
-use super::world::{ADDRESS, Act, BYTES, INDEX, OWNER, ROTATING_BITS, Sent, Valid, Work, World, assert_same};
-use crate::provider::{Access, BaseId, Operation, RegistrationId, Token, WorkRequest};
+use super::super::{Cause, Mr, MrError, ReturnPolicy, Step};
+use super::world::{Act, INDEX, OPENING, OWNER, Sent, Valid, Work, World, assert_same};
+use crate::provider::{Operation, RegistrationId, WorkRequest};
 
 impl World {
     /// Does it, where that can happen now. What the MR refuses leaves it unchanged ([`super::refusals`]) and is not done.
@@ -12,12 +12,9 @@ impl World {
                 self.mr.install(RegistrationId(4), INDEX, self.connection).ok()?;
                 self.forget();
             }
-            Act::Take => self.mr.take(OWNER, self.connection).ok()?,
-            Act::TakeAsPad => self.mr.take_as_pad(self.connection).ok()?,
-            Act::Map if self.has_room() => drop(self.mr.map(&self.mapping()).ok()?),
+            Act::Open(taken) if self.has_room() => self.open(taken)?,
+            Act::OpenAsPad(taken) if self.has_room() => self.open_as_pad(taken)?,
             Act::GiveBack => self.mr.give_back().ok()?,
-            Act::Register(taken) if self.has_room() => self.register(taken)?,
-            Act::OpenInChain(taken) if self.has_room() => self.open_in_chain(taken)?,
             Act::Invalidate(policy, taken) if self.has_room() => self.invalidate(policy, taken)?,
             Act::Execute if !self.broken && !self.queue.is_empty() => self.execute(),
             Act::Fail(took_effect) if !self.broken && !self.queue.is_empty() => self.fail(took_effect),
@@ -25,10 +22,6 @@ impl World {
             Act::InvalidateRemotely => self.invalidate_remotely()?,
             Act::Lose if self.completions.is_empty() && self.queue.is_empty() => self.lose()?,
             Act::BeginRecovery if self.is_passed() => self.mr.begin_recovery().ok()?,
-            Act::Recover => {
-                self.mr.recovered(RegistrationId(4), INDEX, self.connection).ok()?;
-                self.forget();
-            }
             Act::Destroy if self.is_passed() => {
                 self.mr.destroyed().ok()?;
                 self.forget();
@@ -49,42 +42,28 @@ impl World {
         self.device_key = INDEX;
     }
 
-    fn register(&mut self, taken: bool) -> Option<()> {
-        let fields = self.mr.register_posted().ok()?;
-        self.registered(fields.old_key, fields.key, taken);
+    fn open(&mut self, taken: bool) -> Option<()> {
+        let mut place = WorkRequest::VACANT;
+        let key = self.mr.open(self.connection, &OPENING, &mut place, &mut false).ok()?;
+        self.opened(key, place, taken);
         Some(())
     }
 
-    fn registered(&mut self, old_key: u32, key: u32, taken: bool) {
+    fn open_as_pad(&mut self, taken: bool) -> Option<()> {
+        let mut place = WorkRequest::VACANT;
+        let key = self.mr.open_as_pad(self.connection, &OPENING, &mut place).ok()?;
+        self.opened(key, place, taken);
+        Some(())
+    }
+
+    fn opened(&mut self, key: u32, place: WorkRequest, taken: bool) {
+        let Operation::Register(fields) = place.operation else { panic!("{place:?}") };
+        assert_eq!((fields.key, place.token), (key, self.mr.token_register()));
         if taken && !self.broken {
-            self.post(Work::Register { old_key, key });
+            self.post(Work::Register { old_key: fields.old_key, key });
         } else {
             self.mr.register_refused().expect("registering");
         }
-    }
-
-    fn open_in_chain(&mut self, taken: bool) -> Option<()> {
-        let opening = Opening {
-            owner: OWNER,
-            bytes: BYTES,
-            base: BaseId(1),
-            elements: 1,
-            access: Access::RemoteRead,
-            iova: ADDRESS,
-            key_mask: tag_mask(ROTATING_BITS),
-        };
-        let operation = Operation::Invalidate { object: RegistrationId(0), key: 0 };
-        let mut place = WorkRequest { token: Token(0), signalled: true, fence: true, operation };
-        let mut steps = self.mr.clone();
-        let by_steps = steps.open(OWNER, self.connection, &self.mapping()).and_then(|_| steps.register_posted());
-        let opened = self.mr.open_in_chain(self.connection, &opening, &mut place, &mut false);
-        assert_eq!(opened.is_ok(), by_steps.is_ok(), "at once is as by steps");
-        let (token, key) = opened.ok()?;
-        let Operation::Register(fields) = place.operation else { panic!("{place:?}") };
-        assert_eq!((Ok(fields), token, key), (by_steps, steps.token_register(), steps.key()));
-        assert_same(&self.mr, &steps);
-        self.registered(fields.old_key, key, taken);
-        Some(())
     }
 
     fn invalidate(&mut self, policy: ReturnPolicy, taken: bool) -> Option<()> {

@@ -1,13 +1,22 @@
 //! One MR and its device, with everything that may happen to them next.
 
-use super::super::{ConnectionKey, Mapping, Mr, ReturnPolicy, Role, Step, tag_mask};
+use super::super::{ConnectionKey, Mr, Opening, ReturnPolicy, Role, Step, tag_mask};
 use crate::provider::{Access, BaseId};
 
 pub(super) const OWNER: u32 = 5;
 /// The index of the device object, which no key may leave.
 pub(super) const INDEX: u32 = 0xABCD_EF00;
-pub(super) const BYTES: u32 = 4096;
-pub(super) const ADDRESS: u64 = 0x1000;
+
+/// What is opened.
+pub(super) const OPENING: Opening = Opening {
+    owner: OWNER,
+    bytes: 4096,
+    base: BaseId(1),
+    elements: 1,
+    access: Access::RemoteRead,
+    iova: 0x1000,
+    key_mask: tag_mask(ROTATING_BITS),
+};
 
 /// Work requests and completions on their way: two whole uses, so that an early return meets the use before it.
 const MOST_IN_FLIGHT: usize = 4;
@@ -37,14 +46,10 @@ pub(super) type Valid = (u32, u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Install,
-    Take,
-    TakeAsPad,
-    Map,
+    /// And whether the device takes the registration.
+    Open(bool),
+    OpenAsPad(bool),
     GiveBack,
-    /// And whether the device takes it.
-    Register(bool),
-    /// Taken, mapped and registered at once.
-    OpenInChain(bool),
     Invalidate(ReturnPolicy, bool),
     /// The device carries out the oldest work request.
     Execute,
@@ -57,7 +62,6 @@ pub(super) enum Act {
     /// All is drained.
     Lose,
     BeginRecovery,
-    Recover,
     Destroy,
 }
 
@@ -65,11 +69,11 @@ const POLICIES: [ReturnPolicy; 2] = [ReturnPolicy::OnInvalidateCompleted, Return
 
 pub(super) fn every_act() -> impl Iterator<Item = Act> {
     use Act::*;
-    let plain = [Install, Take, TakeAsPad, Map, GiveBack, Execute, Complete, InvalidateRemotely, Lose];
-    let rest = [BeginRecovery, Recover, Destroy, Fail(false), Fail(true)];
+    let plain = [Install, GiveBack, Execute, Complete, InvalidateRemotely, Lose];
+    let rest = [BeginRecovery, Destroy, Fail(false), Fail(true)];
     let posts = [false, true].into_iter().flat_map(|taken| {
         let invalidations = POLICIES.map(|policy| Invalidate(policy, taken));
-        [Register(taken), OpenInChain(taken)].into_iter().chain(invalidations)
+        [Open(taken), OpenAsPad(taken)].into_iter().chain(invalidations)
     });
     plain.into_iter().chain(rest).chain(posts)
 }
@@ -150,7 +154,7 @@ impl World {
 
     /// What holds between any two steps.
     pub(super) fn check(&self) {
-        assert!(!self.is_open() || self.mr.check_fenced().is_err(), "memory is let go before its fence: {self:?}");
+        assert!(!self.is_open() || self.mr.is_live(), "memory is let go before its fence: {self:?}");
         let idle = matches!(self.mr.step, Step::Idle | Step::Spent);
         assert!(!idle || (self.valid, self.queue.len()) == (None, 0), "free while the device may use it: {self:?}");
         assert_eq!(self.mr.step == Step::IdlePending, self.mr.pending.is_some() && !self.is_taken(), "{self:?}");
@@ -161,7 +165,7 @@ impl World {
 
     /// States that keep an earlier invalidation in mind.
     fn is_taken(&self) -> bool {
-        matches!(self.mr.step, Step::Owned | Step::Mapped | Step::Registering)
+        matches!(self.mr.step, Step::Mapped | Step::Registering)
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -185,18 +189,6 @@ impl World {
             }
         }
         self.queue.push(Sent { work, generation: self.mr.generation() });
-    }
-
-    pub(super) fn mapping(&self) -> Mapping {
-        Mapping {
-            bytes: BYTES,
-            address: ADDRESS,
-            base: BaseId(1),
-            elements: 1,
-            access: Access::RemoteRead,
-            iova: ADDRESS,
-            rotating_key_bits: ROTATING_BITS,
-        }
     }
 
     /// What tells one MR from another, whatever the device does.
