@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 use frwr_engine::{
-    AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message, Protocol,
-    RequestHandle, Statistics,
+    AnnounceError, Announcement, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message,
+    Protocol, RequestHandle, Statistics,
     control::Control,
     gather::Segment,
     mr::Grant,
@@ -57,8 +57,8 @@ impl Protocol for InOrder {
     const CLASSIFIED_BYTES: usize = 16;
 
     #[inline(always)]
-    fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
-        let grant = grants.first().ok_or(AnnounceError)?;
+    fn announce(&mut self, message: &mut [u8], announced: &Announcement<'_>) -> Result<(), AnnounceError> {
+        let grant = announced.grants().first().ok_or(AnnounceError)?;
         write_grant(message.first_chunk_mut().ok_or(AnnounceError)?, grant);
         Ok(())
     }

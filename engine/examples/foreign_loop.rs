@@ -7,9 +7,9 @@
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
 use frwr_engine::provider::{Access, RemoteRange};
 use frwr_engine::{
-    AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message, Protocol,
-    RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission, control::Control, gather::Segment,
-    mr::Grant,
+    AnnounceError, Announcement, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message,
+    Protocol, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission, control::Control,
+    gather::Segment,
 };
 use frwr_mempool::{DeviceMemory, Region};
 use std::{error::Error, time::Duration, time::Instant};
@@ -23,8 +23,8 @@ type Outcome = Result<(), Box<dyn Error>>;
 struct Page(Option<RequestHandle>);
 
 impl Protocol for Page {
-    fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
-        let grant = grants.first().ok_or(AnnounceError)?;
+    fn announce(&mut self, message: &mut [u8], announced: &Announcement<'_>) -> Result<(), AnnounceError> {
+        let grant = announced.grants().first().ok_or(AnnounceError)?;
         message[..8].copy_from_slice(&grant.address.to_le_bytes());
         message[8..12].copy_from_slice(&grant.key.to_le_bytes());
         Ok(())

@@ -101,7 +101,7 @@ pub use mr::Grant;
 pub use options::*;
 pub use pad::PadFailure;
 pub use plan::{EngineError, MAX_MESSAGE_BYTES, SLOTS_PER_REQUEST};
-pub use protocol::{AnnounceError, CLASSIFY_BYTES, Message, Protocol};
+pub use protocol::{AnnounceError, Announcement, CLASSIFY_BYTES, ChunkGrants, ChunkKeys, Message, Protocol};
 // What requests, transfers and events are made of.
 pub use provider::{Access, IncomingId, PrivateData, RemoteRange};
 pub use request::{REQUEST_SLOT_BYTES, RequestHandle};

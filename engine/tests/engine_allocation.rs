@@ -3,8 +3,9 @@
 use core::time::Duration;
 use frwr_allocations::allocations;
 use frwr_engine::{
-    AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, FetchRequest, Message,
-    Protocol, ReceiveQueues, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission, WriteRequest,
+    AnnounceError, Announcement, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, FetchRequest,
+    Message, Protocol, ReceiveQueues, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission,
+    WriteRequest,
     control::Control,
     gather::{MemoryId, Segment},
     mr::Grant,
@@ -29,8 +30,8 @@ const OTHER: u64 = 1000;
 struct Names([RequestHandle; DEPTH]);
 
 impl Protocol for Names {
-    fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
-        let grant = grants.first().ok_or(AnnounceError)?;
+    fn announce(&mut self, message: &mut [u8], announced: &Announcement<'_>) -> Result<(), AnnounceError> {
+        let grant = announced.grants().first().ok_or(AnnounceError)?;
         message[8..16].copy_from_slice(&grant.address.to_le_bytes());
         message[16..20].copy_from_slice(&grant.key.to_le_bytes());
         message[20..24].copy_from_slice(&grant.length.to_le_bytes());

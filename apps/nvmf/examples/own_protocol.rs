@@ -5,9 +5,9 @@
 
 use frwr_engine::provider::soft::{SoftFabric, SoftOptions, SoftPort};
 use frwr_engine::{
-    Access, AnnounceError, Chunk, ConnectionId, ConnectionOptions, Control, Engine, EngineBuilder, EngineOptions,
-    Event, FetchRequest, Grant, MemoryId, Message, Protocol, RemoteRange, RemoteSegment, RequestHandle, RequestStatus,
-    ResponseRequest, Segment, Submission, Timestamp, TransferStatus,
+    Access, AnnounceError, Announcement, Chunk, ConnectionId, ConnectionOptions, Control, Engine, EngineBuilder,
+    EngineOptions, Event, FetchRequest, MemoryId, Message, Protocol, RemoteRange, RemoteSegment, RequestHandle,
+    RequestStatus, ResponseRequest, Segment, Submission, Timestamp, TransferStatus,
 };
 use frwr_mempool::{DeviceMemory, PagePolicy, Region, RegionOptions};
 use frwr_reactor::{
@@ -109,7 +109,7 @@ struct Commands;
 impl Protocol for Commands {
     const CLASSIFIED_BYTES: usize = 0;
 
-    fn announce(&mut self, _: &mut [u8], _: &[Grant]) -> Result<(), AnnounceError> {
+    fn announce(&mut self, _: &mut [u8], _: &Announcement<'_>) -> Result<(), AnnounceError> {
         Err(AnnounceError)
     }
 
@@ -124,8 +124,8 @@ struct Slots([RequestHandle; DEPTH as usize]);
 impl Protocol for Slots {
     const CLASSIFIED_BYTES: usize = 16;
 
-    fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
-        let grant = grants.first().ok_or(AnnounceError)?;
+    fn announce(&mut self, message: &mut [u8], announced: &Announcement<'_>) -> Result<(), AnnounceError> {
+        let grant = announced.grants().first().ok_or(AnnounceError)?;
         message[12..16].copy_from_slice(&grant.key.to_le_bytes());
         message[16..24].copy_from_slice(&grant.address.to_le_bytes());
         Ok(())

@@ -17,9 +17,8 @@ use frwr_benches::{
     requester::{InOrder, MESSAGE_BYTES, Requester, posted, usual_options, write_grant},
 };
 use frwr_engine::{
-    AnnounceError, Chunk, ConnectionId, Engine, EngineOptions, Event, Message, Protocol, RequestHandle, RequestStatus,
-    Submission,
-    mr::Grant,
+    AnnounceError, Announcement, Chunk, ConnectionId, Engine, EngineOptions, Event, Message, Protocol, RequestHandle,
+    RequestStatus, Submission,
     provider::{Access, Capabilities, soft::SoftProfile},
 };
 use std::{collections::VecDeque, error::Error};
@@ -75,8 +74,8 @@ impl InOrderOfEach {
 impl Protocol for InOrderOfEach {
     const CLASSIFIED_BYTES: usize = InOrder::CLASSIFIED_BYTES;
 
-    fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
-        let grant = grants.first().ok_or(AnnounceError)?;
+    fn announce(&mut self, message: &mut [u8], announced: &Announcement<'_>) -> Result<(), AnnounceError> {
+        let grant = announced.grants().first().ok_or(AnnounceError)?;
         write_grant(message.first_chunk_mut().ok_or(AnnounceError)?, grant);
         Ok(())
     }

@@ -17,9 +17,9 @@ use crate::{
     gather::Segment,
     mr::{ConnectionKey, Grant, IovaRule, Opening},
     pool::Pool,
-    protocol::Protocol,
+    protocol::{Announcement, Protocol},
     provider::{ElementRange, Port, ScatterElement, WorkRequest},
-    request::{Phase, Request},
+    request::{Phase, Request, RequestHandle},
     trace::TracePoint,
 };
 use core::mem::ManuallyDrop;
@@ -216,7 +216,9 @@ impl<P: Port> Engine<P> {
             scratch: &mut self.scratch.message,
             slot,
         };
-        if !writing.write(issue.payload, grants.as_ref(), protocol) {
+        let keys = taken.keys();
+        let announced = Announcement::new(RequestHandle(handle), issue.cookie, grants.as_ref(), keys.as_ref());
+        if !writing.write(issue.payload, &announced, protocol) {
             return Err(self.unannounced(index, seat, handle));
         }
         self.statistics.requests += 1;
@@ -365,19 +367,20 @@ struct Writing<'a> {
 impl Writing<'_> {
     /// Completes a message with its grants and puts it where the device reads it. False where it has no room for them.
     #[inline(always)]
-    fn write(self, payload: Payload<'_>, grants: &[Grant], protocol: &mut impl Protocol) -> bool {
+    fn write(self, payload: Payload<'_>, announced: &Announcement<'_>, protocol: &mut impl Protocol) -> bool {
         let Self { memory, messages, scratch, slot } = self;
+        let has_keys = !announced.grants().is_empty();
         let message = match payload {
             Payload::Message(message) => {
                 if let Some(line) = message.first_chunk::<LINE>()
                     && message.len() == LINE
                 {
                     // The usual size, known to the compiler.
-                    if grants.is_empty() {
+                    if !has_keys {
                         return messages.write_line(slot, line);
                     }
                     let mut line = *line;
-                    return protocol.announce(&mut line, grants).is_ok() && messages.write_line(slot, &line);
+                    return protocol.announce(&mut line, announced).is_ok() && messages.write_line(slot, &line);
                 }
                 let Some(scratch) = scratch.get_mut(..message.len()) else { return false };
                 scratch.copy_from_slice(message);
@@ -392,7 +395,7 @@ impl Writing<'_> {
             }
             Payload::Nothing => return true,
         };
-        let named = grants.is_empty() || protocol.announce(message, grants).is_ok();
+        let named = !has_keys || protocol.announce(message, announced).is_ok();
         named && memory.write(offset_of(memory, messages, slot), message).is_ok()
     }
 }

@@ -195,7 +195,7 @@ impl<P: Port> Engine<P> {
         };
         let is_standalone = request.is_standalone();
         let mut at = handle.index() as usize * self.options.max_segments as usize;
-        let (kept, mut pieces) = (&self.waiting_segments, Pieces::new());
+        let (kept, mut pieces) = (&self.waiting_segments, Pieces::default());
         let Connection { reach, idle, .. } = &mut self.connections[index];
         let gathering = Gathering {
             room: Room { reach, idle, pool: &self.pool, elements: &mut self.elements, limits: &self.gather },

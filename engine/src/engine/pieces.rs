@@ -14,12 +14,18 @@ use crate::{
     connection::Reach,
     gather::{GatherError, Limits, Resolved, Segment},
     mr::Grant,
-    options::MAX_MRS_PER_REQUEST,
+    options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST},
     pool::Pool,
+    protocol::ChunkKeys,
     provider::{Access, ScatterElement, WorkRequest},
 };
 use arrayvec::ArrayVec;
 use frwr_mempool::{freelist::FreeRing, mutant};
+
+/// The keys of a chunk that one registration covers.
+const fn one_key(piece: &Piece) -> ChunkKeys {
+    ChunkKeys { access: piece.access, keys: 1 }
+}
 
 /// What one registration of a request covers, and the MR that it was gathered into.
 #[derive(Clone, Copy, Debug)]
@@ -32,14 +38,21 @@ pub(super) struct Piece {
 /// Grants of one request.
 pub(super) type Grants = ArrayVec<Grant, MAX_MRS_PER_REQUEST>;
 
-/// Those of one request.
-pub(super) type Pieces = ArrayVec<Piece, MAX_MRS_PER_REQUEST>;
+/// Those of one request that were gathered, and how many of them each of its chunks has.
+#[derive(Default)]
+pub(super) struct Pieces {
+    all: ArrayVec<Piece, MAX_MRS_PER_REQUEST>,
+    chunks: ArrayVec<ChunkKeys, MAX_CHUNKS>,
+}
 
 /// What a request opens, by a type for each shape, so that the compiler writes the one way of requests out for each: how many MRs, and
 /// where they come from.
 pub(super) trait Memory: Copy {
     /// What the peer is told.
     type Grants: AsRef<[Grant]>;
+
+    /// Of which chunk each of that is.
+    type Keys: AsRef<[ChunkKeys]>;
 
     /// It, with its MRs.
     type Taken: Taken<Self>;
@@ -94,6 +107,9 @@ pub(super) trait Taken<M: Memory>: Copy {
     /// Does this with each piece, in order.
     fn each(self, act: impl FnMut(&Piece));
 
+    /// Its chunks.
+    fn keys(self) -> M::Keys;
+
     /// Opens each piece, which has its place in the chain; `None` where one cannot be.
     fn open(self, opener: Opener<'_>, places: &mut [WorkRequest]) -> Option<M::Grants>;
 }
@@ -104,6 +120,7 @@ pub(super) struct NoMemory;
 
 impl Memory for NoMemory {
     type Grants = [Grant; 0];
+    type Keys = [ChunkKeys; 0];
     type Taken = Self;
 
     #[inline(always)]
@@ -122,6 +139,11 @@ impl Taken<Self> for NoMemory {
     fn each(self, _: impl FnMut(&Piece)) {}
 
     #[inline(always)]
+    fn keys(self) -> [ChunkKeys; 0] {
+        []
+    }
+
+    #[inline(always)]
     fn open(self, _: Opener<'_>, _: &mut [WorkRequest]) -> Option<[Grant; 0]> {
         Some([])
     }
@@ -136,6 +158,7 @@ pub(super) struct OneSegment<'a> {
 
 impl Memory for OneSegment<'_> {
     type Grants = [Grant; 1];
+    type Keys = [ChunkKeys; 1];
     type Taken = Piece;
 
     #[inline(always)]
@@ -149,10 +172,15 @@ impl Memory for OneSegment<'_> {
     }
 }
 
-impl<M: Memory<Grants = [Grant; 1]>> Taken<M> for Piece {
+impl<M: Memory<Grants = [Grant; 1], Keys = [ChunkKeys; 1]>> Taken<M> for Piece {
     #[inline(always)]
     fn each(self, mut act: impl FnMut(&Piece)) {
         act(&self);
+    }
+
+    #[inline(always)]
+    fn keys(self) -> [ChunkKeys; 1] {
+        [one_key(&self)]
     }
 
     #[inline(always)]
@@ -170,6 +198,7 @@ pub(super) struct OneList<'a> {
 
 impl Memory for OneList<'_> {
     type Grants = [Grant; 1];
+    type Keys = [ChunkKeys; 1];
     type Taken = Piece;
 
     #[inline(always)]
@@ -186,6 +215,7 @@ impl Memory for OneList<'_> {
 /// Two segments, such as what is read and what is written.
 impl Memory for [OneSegment<'_>; 2] {
     type Grants = [Grant; 2];
+    type Keys = [ChunkKeys; 2];
     type Taken = [Piece; 2];
 
     #[inline(always)]
@@ -211,6 +241,11 @@ impl Taken<[OneSegment<'_>; 2]> for [Piece; 2] {
     }
 
     #[inline(always)]
+    fn keys(self) -> [ChunkKeys; 2] {
+        self.each_ref().map(one_key)
+    }
+
+    #[inline(always)]
     fn open(self, mut opener: Opener<'_>, places: &mut [WorkRequest]) -> Option<[Grant; 2]> {
         let ([first, second], [place, next, ..]) = (self, places) else { return None };
         Some([opener.open(&first, place)?, opener.open(&second, next)?])
@@ -218,16 +253,17 @@ impl Taken<[OneSegment<'_>; 2]> for [Piece; 2] {
 }
 
 /// Anything that was gathered.
-impl Memory for &Pieces {
+impl<'a> Memory for &'a Pieces {
     type Grants = Grants;
+    type Keys = &'a [ChunkKeys];
     type Taken = Self;
 
     fn count(self) -> usize {
-        self.len()
+        self.all.len()
     }
 
     fn taken(self) -> usize {
-        self.len()
+        self.all.len()
     }
 
     fn take(self, _: Room<'_>) -> Option<Self> {
@@ -235,13 +271,17 @@ impl Memory for &Pieces {
     }
 }
 
-impl Taken<Self> for &Pieces {
+impl<'a> Taken<Self> for &'a Pieces {
     fn each(self, act: impl FnMut(&Piece)) {
-        self.iter().for_each(act);
+        self.all.iter().for_each(act);
+    }
+
+    fn keys(self) -> &'a [ChunkKeys] {
+        &self.chunks
     }
 
     fn open(self, mut opener: Opener<'_>, places: &mut [WorkRequest]) -> Option<Grants> {
-        self.iter().zip(places).map(|(piece, place)| opener.open(piece, place)).collect()
+        self.all.iter().zip(places).map(|(piece, place)| opener.open(piece, place)).collect()
     }
 }
 
@@ -262,10 +302,14 @@ impl Gathering<'_> {
     /// [`Hindrance`]; all MRs are idle again.
     pub(super) fn gather<'s>(mut self, chunks: impl Iterator<Item = (Access, &'s [Segment])>) -> Result<(), Hindrance> {
         for (access, segments) in chunks {
+            let before = self.pieces.all.len();
             if let Err(hindrance) = self.chunk(access, segments) {
-                self.room.idle.put_back(self.pieces.len());
+                self.room.idle.put_back(self.pieces.all.len());
                 return Err(hindrance);
             }
+            // At most MAX_MRS_PER_REQUEST.
+            let keys = (self.pieces.all.len() - before) as u8;
+            self.pieces.chunks.push(ChunkKeys { access, keys });
         }
         Ok(())
     }
@@ -273,12 +317,12 @@ impl Gathering<'_> {
     fn chunk(&mut self, access: Access, segments: &[Segment]) -> Result<(), Hindrance> {
         let whole = match segments {
             [] => return Err(SubmitError::from(GatherError::NoSegments).into()),
-            _ if self.pieces.len() >= self.most => None,
+            _ if self.pieces.all.len() >= self.most => None,
             [only] => self.room.segment(access, only),
             list => self.room.list(access, list),
         };
         if let Some(piece) = whole {
-            self.pieces.push(piece);
+            self.pieces.all.push(piece);
             return Ok(());
         }
         self.resolved.clear();
@@ -290,7 +334,7 @@ impl Gathering<'_> {
     fn cut(&mut self, access: Access) -> Result<(), Hindrance> {
         let (mut rest, mut bytes) = (self.resolved.as_slice(), 0_u32);
         while let [first, ..] = rest {
-            if self.pieces.len() >= self.most {
+            if self.pieces.all.len() >= self.most {
                 return Err(SubmitError::TooManyRegistrations.into());
             }
             let piece = self.room.limits.next_piece(rest).map_err(SubmitError::from)?;
@@ -302,7 +346,7 @@ impl Gathering<'_> {
             // F11: the elements that were given, where the device merges them into fewer.
             let elements = if mutant!(F11) { piece.entries } else { elements };
             let run = Run { address: first.element.address, bytes: piece.bytes, base: first.base, elements };
-            self.pieces.push(Piece { descriptor, access, run });
+            self.pieces.all.push(Piece { descriptor, access, run });
             // K8: both counts of a piece are taken for one.
             let consumed = if mutant!(K8) { piece.entries as usize } else { piece.consumed };
             rest = rest.get(consumed..).unwrap_or_default();

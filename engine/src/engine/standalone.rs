@@ -109,7 +109,7 @@ impl<P: Port> Engine<P> {
                 issued => return issued,
             }
         }
-        let mut pieces = Pieces::new();
+        let mut pieces = Pieces::default();
         self.gather_submission(index, submission, 1, &mut pieces)?;
         self.issue(index, Seat::New, issue, &pieces, protocol)
     }

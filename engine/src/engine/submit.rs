@@ -269,7 +269,7 @@ impl<P: Port> Engine<P> {
             issued = self.issue(index, Seat::New, submission.issue(), memory, protocol);
         }
         if matches!(issued, Err(Hindrance::Gather)) {
-            let mut pieces = Pieces::new();
+            let mut pieces = Pieces::default();
             issued = self
                 .gather_submission(index, submission, self.plan.max_mrs, &mut pieces)
                 .and_then(|()| self.issue(index, Seat::New, submission.issue(), &pieces, protocol));

@@ -1,6 +1,6 @@
 //! The smallest protocol: a message is a cookie, a number of grants and the grants; a reply repeats the cookie.
 
-use frwr_engine::{AnnounceError, CLASSIFY_BYTES, ConnectionId, Grant, Message, Protocol, RequestHandle};
+use frwr_engine::{AnnounceError, Announcement, CLASSIFY_BYTES, ConnectionId, Grant, Message, Protocol, RequestHandle};
 
 /// Bytes in front of the grants: cookie and number.
 pub(super) const HEADER: usize = 12;
@@ -69,10 +69,11 @@ pub(super) fn read_command(bytes: &[u8; COMMAND]) -> (u64, Vec<Grant>) {
 }
 
 impl Protocol for Tiny {
-    fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
+    fn announce(&mut self, message: &mut [u8], announced: &Announcement<'_>) -> Result<(), AnnounceError> {
         if self.refuses {
             return Err(AnnounceError);
         }
+        let grants = announced.grants();
         message[8..HEADER].copy_from_slice(&(grants.len() as u32).to_le_bytes());
         for (place, grant) in message[HEADER..].chunks_mut(GRANT).zip(grants) {
             place[..8].copy_from_slice(&grant.address.to_le_bytes());

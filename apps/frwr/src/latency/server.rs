@@ -17,9 +17,9 @@ use super::{
 use crate::{Error, runner::map};
 use core::time::Duration;
 use frwr_engine::{
-    AnnounceError, Chunk, ConnectionId, CoreLink, DisconnectCause, Engine, Event, FetchRequest, Message, OpenError,
-    Protocol, Received, RemoteSegment, ResponseRequest, Statistics, SubmitError, Timestamp, TraceRecord, TransferError,
-    TransferStatus, WriteRequest,
+    AnnounceError, Announcement, Chunk, ConnectionId, CoreLink, DisconnectCause, Engine, Event, FetchRequest, Message,
+    OpenError, Protocol, Received, RemoteSegment, ResponseRequest, Statistics, SubmitError, Timestamp, TraceRecord,
+    TransferError, TransferStatus, WriteRequest,
     gather::{MemoryId, Segment},
     mr::Grant,
     provider::{Access, Capabilities, ConnectionParameters, IncomingId, Port, RemoteMemory},
@@ -139,7 +139,7 @@ enum Answer {
 struct Commands;
 
 impl Protocol for Commands {
-    fn announce(&mut self, _: &mut [u8], _: &[Grant]) -> Result<(), AnnounceError> {
+    fn announce(&mut self, _: &mut [u8], _: &Announcement<'_>) -> Result<(), AnnounceError> {
         // It sends no requests.
         Err(AnnounceError)
     }

@@ -5,7 +5,9 @@ use super::{
     message::{Header, Kind, name_grants},
 };
 use core::time::Duration;
-use frwr_engine::{AnnounceError, ConnectionId, Message, Protocol, RequestHandle, mr::Grant, provider::RemoteMemory};
+use frwr_engine::{
+    AnnounceError, Announcement, ConnectionId, Message, Protocol, RequestHandle, provider::RemoteMemory,
+};
 
 /// One request in flight, or room for one.
 #[derive(Clone, Copy, Debug)]
@@ -126,8 +128,8 @@ impl Slots {
 }
 
 impl Protocol for Slots {
-    fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
-        name_grants(message, grants).ok_or(AnnounceError)
+    fn announce(&mut self, message: &mut [u8], announced: &Announcement<'_>) -> Result<(), AnnounceError> {
+        name_grants(message, announced.grants()).ok_or(AnnounceError)
     }
 
     fn classify(&mut self, connection: ConnectionId, prefix: &[u8], _: u32) -> Message {

@@ -6,7 +6,8 @@ use frwr::{
     latency::{Arguments, LatencyConfig, LatencyServerReport, serve},
 };
 use frwr_engine::{
-    AnnounceError, Chunk, ConnectionId, Engine, EngineOptions, Event, Listening, Message, Protocol, Submission,
+    AnnounceError, Announcement, Chunk, ConnectionId, Engine, EngineOptions, Event, Listening, Message, Protocol,
+    Submission,
     control::Control,
     gather::{MemoryId, Segment},
     mr::Grant,
@@ -127,7 +128,7 @@ impl Server {
 struct Any;
 
 impl Protocol for Any {
-    fn announce(&mut self, _: &mut [u8], _: &[Grant]) -> Result<(), AnnounceError> {
+    fn announce(&mut self, _: &mut [u8], _: &Announcement<'_>) -> Result<(), AnnounceError> {
         Ok(())
     }
 

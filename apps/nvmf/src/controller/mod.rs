@@ -59,8 +59,8 @@ use core::time::Duration;
 use ending::Ending;
 use frwr_engine::provider::Port;
 use frwr_engine::{
-    AddMemoryError, AnnounceError, ConnectionId, Engine, Event, Message, OpenError, Protocol, TransferStatus,
-    WatchedClock,
+    AddMemoryError, AnnounceError, Announcement, ConnectionId, Engine, Event, Message, OpenError, Protocol,
+    TransferStatus, WatchedClock,
 };
 use frwr_mempool::DeviceMemory;
 use identifiers::IdentifiersInUse;
@@ -138,7 +138,7 @@ pub enum TargetError {
 struct Commands;
 
 impl Protocol for Commands {
-    fn announce(&mut self, _message: &mut [u8], _grants: &[frwr_engine::mr::Grant]) -> Result<(), AnnounceError> {
+    fn announce(&mut self, _message: &mut [u8], _: &Announcement<'_>) -> Result<(), AnnounceError> {
         Err(AnnounceError)
     }
 

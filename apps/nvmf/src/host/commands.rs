@@ -7,7 +7,7 @@ use crate::wire::{
 };
 use core::ops::Range;
 use frwr_engine::mr::Grant;
-use frwr_engine::{AnnounceError, ConnectionId, Message, Protocol, RequestHandle};
+use frwr_engine::{AnnounceError, Announcement, ConnectionId, Message, Protocol, RequestHandle};
 use frwr_mempool::mutant;
 use zerocopy::IntoBytes;
 
@@ -149,7 +149,8 @@ impl Commands {
 impl Protocol for Commands {
     /// Puts addresses and keys into the keyed data blocks that the capsule was prepared with (RDMA 3.2): one in the command,
     /// or several behind it.
-    fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
+    fn announce(&mut self, message: &mut [u8], announced: &Announcement<'_>) -> Result<(), AnnounceError> {
+        let grants = announced.grants();
         let field = message.get_mut(DATA_POINTER).ok_or(AnnounceError)?;
         let prepared = <[u8; 16]>::try_from(&*field).map_err(|_| AnnounceError)?;
         if last_segment(prepared).is_some() {
@@ -196,8 +197,9 @@ mod tests {
         BlockRange, Command, CompletionQueueEntry, DataPointer, KeyedDataBlock, Status, SubmissionQueueEntry,
         last_segment,
     };
-    use frwr_engine::mr::Grant;
-    use frwr_engine::{ConnectionId, Message, Protocol, RequestHandle};
+    use frwr_engine::{
+        Access, AnnounceError, Announcement, ChunkKeys, ConnectionId, Grant, Message, Protocol, RequestHandle,
+    };
     use zerocopy::IntoBytes;
 
     const ADMIN: ConnectionId = ConnectionId { index: 0, epoch: 1 };
@@ -261,38 +263,42 @@ mod tests {
         Command::Read(BlockRange { namespace: 1, lba: 0, blocks: 1, data }).encode(1).unwrap()
     }
 
+    /// Of a request of one chunk.
+    fn announce(message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
+        let keys = [ChunkKeys { access: Access::RemoteWrite, keys: grants.len() as u8 }];
+        Commands::new(4).announce(message, &Announcement::new(RequestHandle::NONE, 0, grants, &keys))
+    }
+
     #[test]
     fn keys_are_announced_where_the_standard_wants_them() {
-        let mut commands = Commands::new(4);
         let grant = Grant { key: 0x0102_0304, address: 0x1000, length: 512 };
         let mut entry = capsule(512);
-        commands.announce(entry.as_mut_bytes(), &[grant]).unwrap();
+        announce(entry.as_mut_bytes(), &[grant]).unwrap();
         let block = KeyedDataBlock { address: 0x1000, length: 512, key: 0x0102_0304, invalidate: true };
         assert_eq!(DataPointer::decode(entry.data), Ok(DataPointer::Keyed(block)));
         for grants in [&[][..], &[grant, grant][..], &[Grant { length: 513, ..grant }][..]] {
-            assert!(commands.announce(capsule(512).as_mut_bytes(), grants).is_err());
+            assert!(announce(capsule(512).as_mut_bytes(), grants).is_err());
         }
-        assert!(commands.announce(&mut [0; 39], &[grant]).is_err());
+        assert!(announce(&mut [0; 39], &[grant]).is_err());
         let mut none = Command::KeepAlive.encode(1).unwrap();
-        assert!(commands.announce(none.as_mut_bytes(), &[]).is_ok());
+        assert!(announce(none.as_mut_bytes(), &[]).is_ok());
     }
 
     #[test]
     fn several_keys_are_listed_behind_the_command_and_none_of_them_is_to_be_invalidated() {
-        let mut commands = Commands::new(4);
         let grant = |key: u32| Grant { key, address: u64::from(key) << 20, length: 512 * key };
         let capsule = Capsule::new(capsule(512), 3).unwrap();
         let mut message = capsule.bytes().to_vec();
         assert_eq!(message.len(), 64 + 3 * 16);
         assert_eq!(last_segment(message[24..40].try_into().unwrap()), Some((0, 48)));
-        commands.announce(&mut message, &[grant(1), grant(2), grant(3)]).unwrap();
+        announce(&mut message, &[grant(1), grant(2), grant(3)]).unwrap();
         for (at, descriptor) in (0..).zip(message[64..].as_chunks::<16>().0) {
             let Grant { key, address, length } = grant(at + 1);
             let block = KeyedDataBlock { address, length, key, invalidate: false };
             assert_eq!(DataPointer::decode(*descriptor), Ok(DataPointer::Keyed(block)));
         }
         for grants in [&[grant(1)][..], &[grant(1), grant(2)], &[grant(1 << 20); 3]] {
-            assert!(commands.announce(&mut capsule.bytes().to_vec(), grants).is_err());
+            assert!(announce(&mut capsule.bytes().to_vec(), grants).is_err());
         }
         let entry = Command::KeepAlive.encode(1).unwrap();
         assert!(Capsule::new(entry, 9).is_none());

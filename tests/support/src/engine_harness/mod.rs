@@ -14,8 +14,8 @@ pub use watch::{Post, Watch, Watched, WatchedDevice, Wr};
 use crate::pace::Pace;
 use core::time::Duration;
 use frwr_engine::{
-    AnnounceError, Chunk, ConnectionId, ConnectionOptions, DisconnectCause, Engine, EngineOptions, Event, Message,
-    OpenError, Protocol, Received, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission,
+    AnnounceError, Announcement, Chunk, ConnectionId, ConnectionOptions, DisconnectCause, Engine, EngineOptions, Event,
+    Message, OpenError, Protocol, Received, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission,
     WatchedClock,
     control::Control,
     gather::{MemoryId, Segment},
@@ -52,17 +52,30 @@ pub struct Tiny {
     pub refuse: bool,
     /// Panic, whatever is asked.
     pub panics: bool,
+    /// What was announced.
+    pub announced: Vec<Announced>,
+}
+
+/// What a protocol was told of a request: its handle and cookie, and of each chunk the right and the grants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announced {
+    pub request: RequestHandle,
+    pub cookie: u64,
+    pub chunks: Vec<(Access, Vec<Grant>)>,
 }
 
 pub const HEADER: usize = 12;
 pub const GRANT: usize = 16;
 
 impl Protocol for Tiny {
-    fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
+    fn announce(&mut self, message: &mut [u8], announced: &Announcement<'_>) -> Result<(), AnnounceError> {
         assert!(!self.panics, "asked to announce");
         if self.refuse {
             return Err(AnnounceError);
         }
+        let chunks = announced.chunks().map(|chunk| (chunk.access, chunk.grants.to_vec())).collect();
+        self.announced.push(Announced { request: announced.request(), cookie: announced.cookie(), chunks });
+        let grants = announced.grants();
         message[8..12].copy_from_slice(&(grants.len() as u32).to_le_bytes());
         for (at, grant) in grants.iter().enumerate() {
             let place = message.get_mut(HEADER + at * GRANT..HEADER + (at + 1) * GRANT).ok_or(AnnounceError)?;

@@ -11,6 +11,7 @@ use frwr_engine::{
     provider::{
         Access, Completion, CompletionQueue, FailureStatus, Port, PostRefusal, QueuePairId, RemoteRange, TokenKind,
         fault::{CompletionFault, CompletionFilter, FaultHandle},
+        record::RecordedOperation,
         soft::{SoftMonitor, SoftOptions},
     },
 };
@@ -93,6 +94,14 @@ impl Scripted {
         let wrs = self.watch.wrs();
         self.watch.clear();
         wrs
+    }
+
+    /// The right of the latest registration under this key since the last look.
+    pub fn opened_with(&mut self, wanted: u32) -> Option<Access> {
+        self.watch.wrs().iter().rev().find_map(|wr| match wr.operation {
+            RecordedOperation::Register { key, access, .. } if key == wanted => Some(access),
+            _ => None,
+        })
     }
 
     /// The letters of the posts since the last look, as [`Wr::letter`] has them.

@@ -4,13 +4,12 @@ use super::{engine, engine_of, memory, target_options};
 use core::time::Duration;
 use frwr_engine::control::Control;
 use frwr_engine::gather::{MemoryId, Segment};
-use frwr_engine::mr::Grant;
 use frwr_engine::provider::Access;
 use frwr_engine::provider::fault::{FaultHandle, Faulty, FaultyPort};
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
 use frwr_engine::{
-    AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message, Protocol,
-    RequestHandle, RequestStatus, Submission, WatchedClock,
+    AnnounceError, Announcement, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message,
+    Protocol, RequestHandle, RequestStatus, Submission, WatchedClock,
 };
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::controller::{Subsystem, Target, TargetListening, TargetOptions, place_queues};
@@ -28,8 +27,8 @@ use zerocopy::IntoBytes;
 struct Names(HashMap<(u16, u16), RequestHandle>);
 
 impl Protocol for Names {
-    fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
-        let [grant] = grants else { return Ok(()) };
+    fn announce(&mut self, message: &mut [u8], announced: &Announcement<'_>) -> Result<(), AnnounceError> {
+        let [grant] = announced.grants() else { return Ok(()) };
         let pointer: [u8; 16] = message[24..40].try_into().unwrap();
         if wire::last_segment(pointer).is_some() {
             // Every block of the list is a part of the same key's bytes.

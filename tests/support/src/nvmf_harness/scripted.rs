@@ -4,12 +4,11 @@ use super::{BLOCK, LoneHost, engine, memory, subsystem, target_options};
 use core::time::Duration;
 use frwr_engine::control::Control;
 use frwr_engine::gather::{MemoryId, Segment};
-use frwr_engine::mr::Grant;
 use frwr_engine::provider::RemoteRange;
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
 use frwr_engine::{
-    AnnounceError, ConnectionId, ConnectionOptions, Engine, Event, Listening, Message, Protocol, RemoteSegment,
-    ResponseRequest,
+    AnnounceError, Announcement, ConnectionId, ConnectionOptions, Engine, Event, Listening, Message, Protocol,
+    RemoteSegment, ResponseRequest,
 };
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::host::{HostCompletion, HostOptions};
@@ -65,7 +64,7 @@ pub fn part(page: &[u8], asked: &Asked) -> Option<Answer> {
 struct Everything;
 
 impl Protocol for Everything {
-    fn announce(&mut self, _: &mut [u8], _: &[Grant]) -> Result<(), AnnounceError> {
+    fn announce(&mut self, _: &mut [u8], _: &Announcement<'_>) -> Result<(), AnnounceError> {
         Err(AnnounceError)
     }
 
