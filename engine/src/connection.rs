@@ -175,6 +175,8 @@ pub(crate) struct Connection {
     pub(crate) abandoned_replies: u32,
     /// Receives of the peer that we may still use. Each message of the peer adds one, answered or not: 64 bits do not overflow.
     pub(crate) peer_receives: u64,
+    /// Those of them that messages without a reply took, and that the peer was not said to have posted again.
+    pub(crate) unreturned: u32,
     /// The caller gave it up before it had a queue pair.
     pub(crate) doomed: bool,
     /// On the list of connections with work for the next flush.
@@ -248,6 +250,7 @@ impl Connection {
             reply_receives: 0,
             abandoned_replies: 0,
             peer_receives: 0,
+            unreturned: 0,
             doomed: false,
             dirty: false,
         })
@@ -337,10 +340,10 @@ impl Connection {
         self.reach.get(memory.0 as usize).copied().unwrap_or(Reach::NONE)
     }
 
-    /// A request may be sent: the peer has a receive for it, and we have one for its reply.
+    /// A message may be sent: the peer has a receive for it, and we have one for its reply, where it is answered.
     #[inline]
-    pub(crate) fn may_send(&self) -> bool {
-        self.peer_receives > 0 && self.reply_receives > 0
+    pub(crate) fn may_send(&self, answered: bool) -> bool {
+        self.peer_receives > 0 && (!answered || self.reply_receives > 0)
     }
 
     /// Parts the receives that are posted: those that the peer is granted, and those for replies. `for_replies` of as many as may be are

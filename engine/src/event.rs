@@ -37,6 +37,8 @@ impl Received {
 pub enum RequestStatus {
     /// The peer replied, and the keys were invalidated before this was said.
     Replied(Received),
+    /// A message without a reply (`Engine::send`): the peer's device has it, and ours is done with the memory behind it.
+    Sent,
     /// The caller cancelled it.
     Cancelled,
     /// The connection ended first. It is not known whether the peer executed the request; it may be submitted again.

@@ -15,6 +15,8 @@ pub enum Message {
     Reply(RequestHandle),
     /// It opens an exchange of the peer's: the caller gets it as [`crate::Event::Received`].
     Command,
+    /// The same, but the peer expects no answer, and has posted no receive for one.
+    OneWay,
     /// It breaks the protocol: the connection ends ([`DisconnectCause::Protocol`](crate::DisconnectCause)).
     Malformed,
 }

@@ -69,6 +69,20 @@ pub(crate) enum Kind {
     Inline,
     /// None: made by `register_now`, and its registration is waited for.
     Standalone,
+    /// A message that nobody answers: its completion is the end.
+    OneWay,
+}
+
+impl Kind {
+    #[inline(always)]
+    pub(crate) const fn of(sends: bool, answered: bool, inline: bool) -> Self {
+        match (sends, answered, inline) {
+            (false, ..) => Self::Standalone,
+            (true, false, _) => Self::OneWay,
+            (true, true, false) => Self::Usual,
+            (true, true, true) => Self::Inline,
+        }
+    }
 }
 
 /// How far a request of which kind has come, on whose connection.
@@ -87,14 +101,9 @@ impl Standing {
         Self { phase: Phase::Posted, kind: Kind::Usual, connection }
     }
 
-    /// Of a request whose reply, or confirmation, may come.
+    /// Of a request whose reply, confirmation or completion may come.
     #[inline(always)]
-    pub(crate) const fn of(self, sends: bool, inline: bool) -> Self {
-        let kind = match (sends, inline) {
-            (false, _) => Kind::Standalone,
-            (true, false) => Kind::Usual,
-            (true, true) => Kind::Inline,
-        };
+    pub(crate) const fn of(self, kind: Kind) -> Self {
         Self { kind, ..self }
     }
 
@@ -166,6 +175,15 @@ impl Request {
 
     pub(crate) fn is_standalone(&self) -> bool {
         self.standing.kind == Kind::Standalone
+    }
+
+    pub(crate) fn is_one_way(&self) -> bool {
+        self.standing.kind == Kind::OneWay
+    }
+
+    /// A receive is kept for its reply.
+    pub(crate) fn awaits_reply(&self) -> bool {
+        matches!(self.standing.kind, Kind::Usual | Kind::Inline)
     }
 
     pub(crate) fn awaits_message(&self) -> bool {

@@ -157,11 +157,13 @@ impl<P: Port> Engine<P> {
         }
         let entries = unused.len() as u32 * self.capabilities.send_queue_cost.invalidate;
         let standalone = request.is_standalone();
+        let (answered, one_way) = (request.awaits_reply(), request.is_one_way());
         let connection = &mut self.connections[index];
         // S2: entries, receives or MRs of what was refused are not given back.
         connection.send_queue.release(if mutant!(S2_entries) { 0 } else { entries });
         if !standalone {
-            connection.reply_receives += u32::from(!mutant!(S2_reply_receives));
+            connection.reply_receives += u32::from(answered && !mutant!(S2_reply_receives));
+            connection.unreturned -= u32::from(one_way);
             connection.peer_receives += u64::from(!mutant!(S2_peer_receives));
         }
         for descriptor in unused {

@@ -19,7 +19,7 @@ use crate::{
     pool::Pool,
     protocol::{Announcement, Protocol},
     provider::{ElementRange, Port, ScatterElement, WorkRequest},
-    request::{Phase, Request, RequestHandle},
+    request::{Kind, Phase, Request, RequestHandle},
     trace::TracePoint,
 };
 use core::mem::ManuallyDrop;
@@ -64,6 +64,8 @@ pub(super) enum Inline<'a> {
 pub(super) struct Issue<'a> {
     pub(super) payload: Payload<'a>,
     pub(super) inline: Inline<'a>,
+    /// Its message has a reply, for which a receive is kept.
+    pub(super) answered: bool,
     pub(super) invited: bool,
     pub(super) iova_cookie: u32,
     pub(super) cookie: u64,
@@ -89,7 +91,7 @@ impl<P: Port> Engine<P> {
         // At most MAX_MRS_PER_REQUEST.
         let entries = making.entries(sends, memory.count() as u32);
         // S4: the peer's receives, or the queue's entries, are not looked at.
-        let may_send = !sends || connection.may_send() || mutant!(S4_receives);
+        let may_send = !sends || connection.may_send(issue.answered) || mutant!(S4_receives);
         if !(may_send && (connection.send_queue.can_reserve(entries) || mutant!(S4_entries))) {
             connection.idle.put_back(memory.taken());
             return Err(Hindrance::Wait);
@@ -138,6 +140,7 @@ impl<P: Port> Engine<P> {
             end_unsignalled,
             peer_receives,
             reply_receives,
+            unreturned,
             ..
         } = &mut *connection;
         let room = Room { reach, idle, pool: &self.pool, elements: &mut self.elements, limits: &self.gather };
@@ -149,10 +152,12 @@ impl<P: Port> Engine<P> {
         send_queue.take(if mutant!(S4_taken) { making.entries(sends, 0) } else { entries });
         // S4: the peer's receive, or ours, is used without being counted.
         *peer_receives -= u64::from(sends && !mutant!(S4_peer_receive));
-        *reply_receives -= u32::from(sends && !mutant!(S4_reply_receive));
+        *reply_receives -= u32::from(sends && issue.answered && !mutant!(S4_reply_receive));
+        *unreturned += u32::from(sends && !issue.answered);
         let last = send_queue.next_position() + works as u64 - 1;
         let made = || {
-            let standing = if sends && inline == 0 { *posted } else { posted.of(sends, inline > 0) };
+            let kind = Kind::of(sends, issue.answered, inline > 0);
+            let standing = if kind == Kind::Usual { *posted } else { posted.of(kind) };
             let mut request = Request::posted(issue.cookie, standing, issue.invited, last);
             taken.each(|piece| request.mrs.push(piece.descriptor));
             ManuallyDrop::new(request)
@@ -194,7 +199,7 @@ impl<P: Port> Engine<P> {
             }
             let pressure = making.slots_are_short(self.held, *relief_coming);
             // One completion tells of all messages of a chain that are waited for: the flush asks for it, where no policy does.
-            let awaited = inline > 0;
+            let awaited = inline > 0 || !issue.answered;
             let asks = awaited && (making.every || signaller.counts_by_policy()) && !mutant!(F15);
             if signaller.request(places, asks, pressure) {
                 (*relief_coming, *end_unsignalled) = (true, false);
@@ -263,12 +268,14 @@ impl<P: Port> Engine<P> {
     pub(super) fn take_back(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
         let (index, sends) = (usize::from(request.standing.connection), !request.is_standalone());
+        let (answered, one_way) = (request.awaits_reply(), request.is_one_way());
         let mrs = core::mem::take(&mut request.mrs);
         let connection = &mut self.connections[index];
         let entries = self.making.entries(sends, mrs.len() as u32);
         connection.send_queue.release(if mutant!(S2_marshal_entries) { 0 } else { entries });
         connection.peer_receives += u64::from(sends);
-        connection.reply_receives += u32::from(sends);
+        connection.reply_receives += u32::from(answered);
+        connection.unreturned -= u32::from(one_way);
         for descriptor in mrs {
             if !mutant!(K2_unannounced) {
                 self.give_back_unused(index, descriptor);

@@ -3,11 +3,13 @@
 //! [`Engine`] owns a port, the slots of requests and transfers, and the MRs. Its rooms, in the order of a request: `builder` (what it is
 //! made of), `submit` (a request as its caller says it), `pieces` (its memory, gathered into idle MRs, by `run` and `resolve`), `issue`
 //! (the one way into the chain), `parking` (those that wait), `stage` (the chain), `flush` (posts), `complete` (polls), `received` (what
-//! a message means), `retire` (what was sent), `fence` (keys that are to die), `life` and `opening` (connections), `supply` (their MR objects), `standalone`
-//! (`register_now` and cancelling), `respond` and `transfers` (the responder's half, as its caller says it, and its one way into the chain), `waiting` (for what), `tracing`.
+//! a message means), `retire` (what was sent), `fence` (keys that are to die), `life` and `opening` (connections), `supply` (their MR
+//! objects), `standalone` (`register_now` and cancelling), `send` (messages without a reply), `credits`, `respond` and `transfers` (the
+//! responder's half, as its caller says it, and its one way into the chain), `waiting` (for what), `tracing`.
 
 mod builder;
 mod complete;
+mod credits;
 mod fence;
 mod flush;
 mod issue;
@@ -20,6 +22,7 @@ mod resolve;
 mod respond;
 mod retire;
 mod run;
+mod send;
 mod stage;
 mod standalone;
 mod submit;
@@ -29,8 +32,10 @@ mod transfers;
 mod waiting;
 
 pub use builder::{EngineBuilder, OpenEngineError};
+pub use credits::CreditError;
 pub use opening::OpenError;
 pub use respond::{FetchRequest, ResponseRequest, TransferError, WriteRequest};
+pub use send::SendRequest;
 pub use standalone::{CancelError, CancelNowError};
 pub use submit::{Chunk, Coverage, Submission, SubmitError};
 

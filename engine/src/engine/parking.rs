@@ -13,7 +13,7 @@ use crate::{
     options::MAX_MRS_PER_REQUEST,
     protocol::Protocol,
     provider::{Access, Port},
-    request::{Request, RequestHandle, WaitingChunk},
+    request::{Kind, Request, RequestHandle, WaitingChunk},
     trace::TracePoint,
     waits::WaitCause,
 };
@@ -21,7 +21,7 @@ use core::mem::ManuallyDrop;
 use frwr_mempool::{mutant, slab::Handle};
 
 impl<P: Port> Engine<P> {
-    /// Has a request wait. `first`: of its connection's, so that it waits for something itself, and not for its turn alone. One without
+    /// Has a request wait. `answered`: its message has a reply. `first`: of its connection's, so that it waits for something itself, and not for its turn alone. One without
     /// a message is of one piece.
     ///
     /// # Errors
@@ -30,6 +30,7 @@ impl<P: Port> Engine<P> {
         &mut self,
         index: usize,
         submission: &Submission<'_>,
+        answered: bool,
         first: bool,
     ) -> Result<RequestHandle, SubmitError> {
         let (sends, inline) = (!submission.message.is_empty(), !submission.inline.is_empty());
@@ -43,9 +44,9 @@ impl<P: Port> Engine<P> {
             return Err(SubmitError::NoSlot);
         }
         if sends {
-            self.may_wait(index)?;
+            self.may_wait(index, answered)?;
         }
-        let standing = self.connections[index].posted.of(sends, inline);
+        let standing = self.connections[index].posted.of(Kind::of(sends, answered, inline));
         let request = Request::waiting(submission.cookie, standing, submission.invite_invalidation);
         let Some(handle) = self.requests.insert_with(|| ManuallyDrop::new(request)) else {
             self.statistics.requests_without_slot += 1;
@@ -83,9 +84,9 @@ impl<P: Port> Engine<P> {
     }
 
     /// Whether something is bound to come that lets a message go.
-    fn may_wait(&self, index: usize) -> Result<(), SubmitError> {
+    fn may_wait(&self, index: usize, answered: bool) -> Result<(), SubmitError> {
         let connection = &self.connections[index];
-        if connection.all_reply_receives == 0 && !self.is_held_over(index) {
+        if answered && connection.all_reply_receives == 0 && !self.is_held_over(index) {
             Err(SubmitError::NoReplyReceives)
         } else if connection.lacks_peer_receives() {
             Err(SubmitError::NoPeerReceives)
@@ -189,6 +190,7 @@ impl<P: Port> Engine<P> {
         let issue = Issue {
             payload: Payload::Kept(admission.message_length),
             inline: Inline::Kept(admission.inline_segments.into()),
+            answered: request.awaits_reply(),
             invited: request.invited,
             iova_cookie: if mutant!(waited_cookie) { 0 } else { admission.iova_cookie },
             cookie: request.cookie,

@@ -10,7 +10,7 @@ use crate::{
     pool::Pool,
     protocol::{CLASSIFY_BYTES, Message, Protocol},
     provider::{Completion, CompletionBatch, Port, Success, TokenKind},
-    request::{Phase, Request, RequestHandle, Standing},
+    request::{Kind, Phase, Request, RequestHandle, Standing},
     statistics::Statistics,
 };
 use arrayvec::ArrayVec;
@@ -301,12 +301,15 @@ impl<P: Port> Engine<P> {
         // A key died that nobody can be found for, or that of another request: what it covered is unknown (I25, F13).
         let (is_foreign, mutant) = match message {
             // F13: what the command invalidated is not looked at.
-            Message::Command if success.invalidated.is_none() || mutant!(F13_command) => {
-                let connection = self.connections[index].key;
+            Message::Command | Message::OneWay if success.invalidated.is_none() || mutant!(F13_command) => {
+                let entry = &mut self.connections[index];
+                // Nobody posted a receive for an answer.
+                entry.peer_receives -= u64::from(message == Message::OneWay && !mutant!(one_way_brings_receive));
+                let connection = entry.key;
                 return self.events.push_back(Event::Received { connection, received });
             }
             // A message that is no reply has no request whose key it could kill.
-            Message::Command => (true, mutant!(F13_reply)),
+            Message::Command | Message::OneWay => (true, mutant!(F13_reply)),
             Message::Reply(request) if success.invalidated.is_some() && self.is_awaited(index, request) => {
                 (true, mutant!(F13_reply))
             }
@@ -373,7 +376,7 @@ fn awaits_reply(connection: &Connection, request: &Request) -> bool {
 /// The same of a message with bytes out of the caller's memory. A call, so that the other one is compared as one number.
 #[inline(never)]
 fn is_inline(standing: Standing, posted: Standing) -> bool {
-    standing == posted.of(true, true)
+    standing == posted.of(Kind::Inline)
 }
 
 /// Takes the MR whose key the peer invalidated off its request. `None` when the request has no such valid key.

@@ -9,7 +9,7 @@ use super::{Engine, life::keys_at_stake};
 use crate::{
     chain::{NOT_POSTED, Posted, SendQueue, WORD},
     connection::Connection,
-    event::Event,
+    event::{Event, RequestStatus},
     mr::Mr,
     pool::Pool,
     provider::{Completion, CompletionBatch, Failure, Port, Token, TokenKind},
@@ -161,7 +161,7 @@ impl<P: Port> Engine<P> {
                 break;
             }
             awaited &= awaited - 1;
-            self.message_retired(token);
+            self.message_retired(token, true);
         }
         awaited
     }
@@ -265,7 +265,8 @@ impl<P: Port> Engine<P> {
         match token.kind() {
             TokenKind::Register => self.register_retired(posted, result),
             TokenKind::Invalidate => self.invalidation_ended(index, posted, result),
-            TokenKind::Message => self.message_retired(token),
+            // Behind a failure, or in front of one, which vouches for nothing: what is told of its end.
+            TokenKind::Message => self.message_retired(token, mutant!(K5_one_way)),
             // Behind a failure: those without a reply vouch for nothing then.
             TokenKind::Transfer if mutant!(K5_fetch) => self.transfer_done(token.index()),
             TokenKind::Transfer => {}
@@ -335,9 +336,10 @@ impl<P: Port> Engine<P> {
         self.pool.doom_keys(descriptor, doomed);
     }
 
-    /// The device is done with a request's message: a slot that only Hold kept is free, and a request whose keys are dead ends.
+    /// The device is done with a request's message: a slot that only Hold kept is free, a request whose keys are dead ends, and so does
+    /// one without a reply whose message was sent.
     #[inline(always)]
-    fn message_retired(&mut self, token: Token) {
+    fn message_retired(&mut self, token: Token, sent: bool) {
         let Some((handle, request)) = self.requests.at_mut(token.index()) else { return };
         match request.standing.phase {
             Phase::Held => {
@@ -348,6 +350,10 @@ impl<P: Port> Engine<P> {
                 }
             }
             Phase::Fencing if request.awaits_message() => self.end_if_fenced(handle),
+            Phase::Posted if sent && request.is_one_way() => {
+                request.outcome = RequestStatus::Sent;
+                self.end_request(handle);
+            }
             // The slot goes with the message, whatever the reply says.
             Phase::Posted if mutant!(S3_send_first) => drop(self.requests.discard_at(handle.index())),
             _ => {}

@@ -90,7 +90,7 @@ impl<P: Port> Engine<P> {
             Ok(handle) => Ok(RequestHandle(handle)),
             Err(Hindrance::NoSlot) => Err(SubmitError::NoSlot),
             Err(Hindrance::Refused(error)) => Err(error),
-            Err(_) => self.park(index, &submission, !waits),
+            Err(_) => self.park(index, &submission, true, !waits),
         }
     }
 
@@ -163,6 +163,8 @@ impl<P: Port> Engine<P> {
             {
                 return Err(CancelError::PeerMayInvalidate);
             }
+            // Its completion is on the way.
+            Phase::Posted if found.is_one_way() => return Err(CancelError::Ended),
             Phase::Posted if found.is_standalone() => {
                 // The registration is on the way: the invalidation stands behind it in the same queue.
             }

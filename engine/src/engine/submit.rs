@@ -134,6 +134,7 @@ impl<'a> Submission<'a> {
         Issue {
             payload: Payload::Message(self.message),
             inline: Inline::Segments(self.inline),
+            answered: true,
             invited: self.invite_invalidation,
             iova_cookie: self.iova_cookie,
             cookie: self.cookie,
@@ -278,7 +279,7 @@ impl<P: Port> Engine<P> {
             Ok(handle) => Ok(RequestHandle(handle)),
             Err(Hindrance::Refused(error)) => Err(error),
             Err(Hindrance::NoSlot) => Err(SubmitError::NoSlot),
-            Err(_) => self.park(index, submission, true),
+            Err(_) => self.park(index, submission, true, true),
         }
     }
 
@@ -294,7 +295,7 @@ impl<P: Port> Engine<P> {
             return Err(SubmitError::MessageLength);
         }
         if waits {
-            return self.park(index, submission, false);
+            return self.park(index, submission, true, false);
         }
         self.hindered(index, submission, Hindrance::Gather, protocol)
     }

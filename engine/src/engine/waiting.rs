@@ -36,7 +36,7 @@ impl<P: Port> Engine<P> {
             WaitCause::Registrations
         } else if sends && connection.peer_receives == 0 {
             WaitCause::PeerReceives
-        } else if sends && connection.reply_receives == 0 {
+        } else if request.awaits_reply() && connection.reply_receives == 0 {
             WaitCause::ReplyReceives
         } else {
             // Those that are free may be a transfer's.

@@ -112,6 +112,7 @@ mutants! {
     K5_in_front
     K5_invalidation
     K5_registration
+    K5_one_way
     K5_reply
     K5_target_fetched
     K6_entries
@@ -242,6 +243,7 @@ mutants! {
     lost_transfer_told_done
     marker_unsignalled
     not_freed_at_close
+    one_way_brings_receive
     order_after_as_before
     overrun_ignored
     queues_kept

@@ -59,7 +59,7 @@ impl World<'_> {
                 assert!(flight.cancelled, "request {cookie} ended as cancelled, and nobody cancelled it");
                 Data::Partial
             }
-            RequestStatus::Lost | RequestStatus::PostRefused => {
+            RequestStatus::Lost | RequestStatus::PostRefused | RequestStatus::Sent => {
                 self.run.count("lost", 1);
                 assert!(self.may_end.is_some(), "request {cookie} ended as {status:?}, and nothing explains it");
                 Data::Partial

@@ -346,6 +346,7 @@ impl<P: Port> ClientSide<P> {
             }
             // The connection's end follows, and says why.
             RequestStatus::Lost => Ok(()),
+            RequestStatus::Sent => Err(failure::ended("without a reply")),
             RequestStatus::PostRefused => Err(failure::ended("refused by the device")),
             RequestStatus::Unannounced => Err(failure::ended("without room for its keys")),
             RequestStatus::TooFewRegistrations => Err(failure::ended("the device has too few memory registrations")),

@@ -15,8 +15,8 @@ use crate::pace::Pace;
 use core::time::Duration;
 use frwr_engine::{
     AnnounceError, Announcement, Chunk, ConnectionId, ConnectionOptions, DisconnectCause, Engine, EngineOptions, Event,
-    Message, OpenError, Protocol, Received, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission,
-    WatchedClock,
+    Message, OpenError, Protocol, Received, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, SendRequest,
+    Submission, WatchedClock,
     control::Control,
     gather::{MemoryId, Segment},
     mr::Grant,
@@ -64,6 +64,9 @@ pub struct Announced {
     pub chunks: Vec<(Access, Vec<Grant>)>,
 }
 
+/// Stands for the number of grants in a message that nobody answers.
+pub const ONE_WAY: u32 = u32::MAX - 1;
+
 pub const HEADER: usize = 12;
 pub const GRANT: usize = 16;
 
@@ -95,6 +98,7 @@ impl Protocol for Tiny {
                 let nobody = RequestHandle::NONE;
                 Message::Reply(self.names.get(&cookie).copied().unwrap_or(nobody))
             }
+            (Some(_), Some(_), Some(ONE_WAY)) => Message::OneWay,
             (Some(_), Some(_), Some(_)) => Message::Command,
             _ => Message::Malformed,
         }
@@ -263,6 +267,7 @@ impl<D: Device> Side<D> {
                         self.engine.release(received);
                         "replied"
                     }
+                    RequestStatus::Sent => "sent",
                     RequestStatus::Cancelled => "cancelled",
                     RequestStatus::Lost => "lost",
                     RequestStatus::PostRefused => "refused",
@@ -391,12 +396,24 @@ impl<D: Device> Side<D> {
         Ok(handle)
     }
 
+    /// Sends a message that nobody answers.
+    pub fn send(&mut self, cookie: u64, inline: &[Segment]) -> Result<RequestHandle, frwr_engine::SubmitError> {
+        let mut message = [0u8; HEADER];
+        message[..8].copy_from_slice(&cookie.to_le_bytes());
+        message[8..].copy_from_slice(&ONE_WAY.to_le_bytes());
+        let connection = self.connection.ok_or(frwr_engine::SubmitError::NotConnected)?;
+        let handle = self.engine.send(connection, &SendRequest { message: &message, inline, cookie })?;
+        self.protocol.names.insert(cookie, handle);
+        self.outstanding.insert(cookie, 0);
+        Ok(handle)
+    }
+
     /// Reads a command: the name to reply to, and the grants.
     pub fn read_command(&self, received: &Received) -> ([u8; 8], Vec<Grant>) {
         let mut bytes = [0u8; HEADER + 16 * GRANT];
         self.engine.message(received, 0, &mut bytes);
         let count = u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
-        let grants = (0..count.min(16))
+        let grants = (0..if count == ONE_WAY as usize { 0 } else { count.min(16) })
             .map(|at| {
                 let place = &bytes[HEADER + at * GRANT..];
                 Grant {
