@@ -173,8 +173,11 @@ pub(crate) struct Connection {
     pub(crate) reply_receives: u32,
     /// Replies that are awaited to requests that were cancelled: the peer may still send them, into receives that are kept for it.
     pub(crate) abandoned_replies: u32,
-    /// Receives of the peer that we may still use. Each message of the peer adds one, answered or not: 64 bits do not overflow.
-    pub(crate) peer_receives: u64,
+    /// Receives of the peer that we may still use; below 0 where more are in use than it still offers. Each message of the peer adds one,
+    /// answered or not: 64 bits do not overflow.
+    pub(crate) peer_receives: i64,
+    /// Those that it offers for what we send unasked, used or not.
+    pub(crate) offered: u32,
     /// Those of them that messages without a reply took, and that the peer was not said to have posted again.
     pub(crate) unreturned: u32,
     /// The caller gave it up before it had a queue pair.
@@ -250,6 +253,7 @@ impl Connection {
             reply_receives: 0,
             abandoned_replies: 0,
             peer_receives: 0,
+            offered: 0,
             unreturned: 0,
             doomed: false,
             dirty: false,
@@ -364,7 +368,7 @@ impl Connection {
     /// Whether the peer has no receive for a message, and no reply is due that would bring one: only a message that the peer sends
     /// unasked could.
     pub(crate) fn lacks_peer_receives(&self) -> bool {
-        self.peer_receives == 0 && self.reply_receives == self.all_reply_receives
+        self.peer_receives <= 0 && self.reply_receives == self.all_reply_receives
     }
 
     /// On a device that lets messages overtake registrations: what is posted next waits for what is posted, if the chain does not begin

@@ -164,7 +164,7 @@ impl<P: Port> Engine<P> {
         if !standalone {
             connection.reply_receives += u32::from(answered && !mutant!(S2_reply_receives));
             connection.unreturned -= u32::from(one_way);
-            connection.peer_receives += u64::from(!mutant!(S2_peer_receives));
+            connection.peer_receives += i64::from(!mutant!(S2_peer_receives));
         }
         for descriptor in unused {
             if mutant!(S2_registrations) {

@@ -151,7 +151,7 @@ impl<P: Port> Engine<P> {
         let Some(places) = chain.places(works) else { return Err(Hindrance::Gather) };
         send_queue.take(if mutant!(S4_taken) { making.entries(sends, 0) } else { entries });
         // S4: the peer's receive, or ours, is used without being counted.
-        *peer_receives -= u64::from(sends && !mutant!(S4_peer_receive));
+        *peer_receives -= i64::from(sends && !mutant!(S4_peer_receive));
         *reply_receives -= u32::from(sends && issue.answered && !mutant!(S4_reply_receive));
         *unreturned += u32::from(sends && !issue.answered);
         let last = send_queue.next_position() + works as u64 - 1;
@@ -273,7 +273,7 @@ impl<P: Port> Engine<P> {
         let connection = &mut self.connections[index];
         let entries = self.making.entries(sends, mrs.len() as u32);
         connection.send_queue.release(if mutant!(S2_marshal_entries) { 0 } else { entries });
-        connection.peer_receives += u64::from(sends);
+        connection.peer_receives += i64::from(sends);
         connection.reply_receives += u32::from(answered);
         connection.unreturned -= u32::from(one_way);
         for descriptor in mrs {

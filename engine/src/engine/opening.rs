@@ -132,7 +132,8 @@ impl<P: Port> Engine<P> {
         self.ask_control(message)?;
         let entry = &mut self.connections[index];
         entry.phase = Phase::Opening(Opening::QueuePair);
-        (entry.peer_receives, entry.unreturned) = (options.peer_receives.into(), 0);
+        (entry.offered, entry.unreturned) = (options.peer_receives, 0);
+        entry.peer_receives = options.peer_receives.into();
         (entry.doomed, entry.was_ready) = (false, false);
         if !mutant!(abandoned_replies_kept) {
             entry.abandoned_replies = 0;

@@ -304,7 +304,7 @@ impl<P: Port> Engine<P> {
             Message::Command | Message::OneWay if success.invalidated.is_none() || mutant!(F13_command) => {
                 let entry = &mut self.connections[index];
                 // Nobody posted a receive for an answer.
-                entry.peer_receives -= u64::from(message == Message::OneWay && !mutant!(one_way_brings_receive));
+                entry.peer_receives -= i64::from(message == Message::OneWay && !mutant!(one_way_brings_receive));
                 let connection = entry.key;
                 return self.events.push_back(Event::Received { connection, received });
             }
