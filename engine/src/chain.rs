@@ -146,6 +146,11 @@ impl SendQueue {
         }
     }
 
+    /// Entries of the queue pair, and those of them that can be reserved.
+    pub(crate) fn entries(&self) -> (u32, u32) {
+        (self.depth, self.depth.saturating_sub(reserved_entries(self.cost)))
+    }
+
     /// Whether so many entries are free.
     #[inline]
     pub(crate) fn can_reserve(&self, entries: u32) -> bool {

@@ -105,7 +105,7 @@ pub use protocol::{AnnounceError, Announcement, CLASSIFY_BYTES, ChunkGrants, Chu
 // What requests, transfers and events are made of.
 pub use provider::{Access, IncomingId, PrivateData, RemoteRange};
 pub use request::{REQUEST_SLOT_BYTES, RequestHandle};
-pub use sizes::{EngineSizes, Shortfall};
+pub use sizes::{ConnectionSizes, EngineSizes, Shortfall};
 pub use statistics::Statistics;
 pub use timestamp::Timestamp;
 pub use trace::{TracePoint, TraceRecord};

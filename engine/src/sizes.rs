@@ -1,7 +1,7 @@
 //! What an engine has of everything on its device, which may be less than its options ask for.
 
 use crate::{
-    options::{EngineOptions, MAX_MRS_PER_REQUEST},
+    options::{EngineOptions, MAX_MRS_PER_REQUEST, MAX_TRANSFER_OPERATIONS},
     plan::{EngineError, Plan},
     provider::{Capabilities, SendQueueCost},
 };
@@ -30,6 +30,42 @@ pub struct EngineSizes {
     pub usable_entries: u32,
     /// Receives that are posted, or granted of shared ones.
     pub receive_entries: u32,
+    /// Bytes of the largest message, sent or received.
+    pub message_bytes: u32,
+    /// Segments of the largest request, over all its chunks.
+    pub segments_per_request: u32,
+    /// Segments that one SEND carries behind its message.
+    pub inline_segments: u32,
+    /// RDMA READs or WRITEs of one transfer.
+    pub operations_per_transfer: u32,
+}
+
+/// What one connection has in effect, as [`Engine::connection_sizes`](crate::Engine::connection_sizes) finds it: less than
+/// [`EngineSizes`] where the device granted less, and what stands at this moment of that which changes. What is not here is of all
+/// connections of the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConnectionSizes {
+    /// Entries of the send queue.
+    pub send_entries: u32,
+    /// Of these, what requests and transfers can have.
+    pub usable_entries: u32,
+    /// MRs that there are now, beside the write pad's: in use by requests, or free.
+    pub registrations: u32,
+    /// Receives that the peer offers for what we send unasked, used or not: [`ConnectionOptions::peer_receives`], or what
+    /// [`Engine::set_peer_receives`] said last.
+    ///
+    /// [`ConnectionOptions::peer_receives`]: crate::ConnectionOptions::peer_receives
+    /// [`Engine::set_peer_receives`]: crate::Engine::set_peer_receives
+    pub peer_receives: u32,
+    /// Receives of the peer that the next messages may use, those for responses among them; 0 also where more are in use than it offers.
+    pub free_peer_receives: u64,
+    /// Receives that the peer is granted.
+    pub granted_receives: u32,
+    /// Receives for replies, in use or not: so many requests can await one.
+    pub reply_receives: u32,
+    /// Of these, those that nobody uses.
+    pub free_reply_receives: u32,
 }
 
 impl EngineSizes {
@@ -53,6 +89,10 @@ impl EngineSizes {
             send_entries: plan.sizes.send,
             usable_entries: plan.usable_entries(),
             receive_entries: plan.receive_depth,
+            message_bytes: plan.message_bytes,
+            segments_per_request: plan.max_segments,
+            inline_segments: plan.message_elements - 1,
+            operations_per_transfer: MAX_TRANSFER_OPERATIONS as u32,
         }
     }
 

@@ -54,7 +54,7 @@ use crate::{
     receive::Receives,
     request::{Admission, Phase, Request, RequestHandle},
     shared_receives::SharedReceives,
-    sizes::EngineSizes,
+    sizes::{ConnectionSizes, EngineSizes},
     statistics::{LastErrors, Statistics},
     timestamp::Timestamp,
     trace::Tracer,
@@ -457,6 +457,25 @@ impl<P: Port> Engine<P> {
     #[must_use]
     pub fn sizes(&self) -> EngineSizes {
         EngineSizes::of_plan(&self.plan, &self.options, self.capabilities.send_queue_cost)
+    }
+
+    /// What a connection has in effect now; `None` for one that is not ready.
+    #[must_use]
+    pub fn connection_sizes(&self, connection: ConnectionId) -> Option<ConnectionSizes> {
+        let found = &self.connections[self.index_of(connection)?];
+        let (send_entries, usable_entries) = found.send_queue.entries();
+        let Descriptors { free, used, .. } = self.descriptors(connection);
+        found.is_ready().then_some(ConnectionSizes {
+            send_entries,
+            usable_entries,
+            registrations: free + used - u32::from(found.pad.is_some()),
+            peer_receives: found.offered,
+            // Below 0 nothing is free.
+            free_peer_receives: found.peer_receives.try_into().unwrap_or(0),
+            granted_receives: found.granted,
+            reply_receives: found.all_reply_receives,
+            free_reply_receives: found.reply_receives,
+        })
     }
 
     /// What the device can do.
