@@ -123,7 +123,7 @@ fn on_target(target: &mut Side, event: Event) -> Outcome {
     Ok(())
 }
 
-fn main() -> Outcome {
+pub(crate) fn main() -> Outcome {
     let (fabric, started) = (SoftFabric::new(), Instant::now());
     let common = EngineOptions { connections: 1, queue_depth: 1, ..EngineOptions::default() };
     let mut host = side(&fabric, common.clone())?;

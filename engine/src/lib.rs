@@ -51,7 +51,8 @@
 //! }
 //! ```
 //!
-//! `engine/examples/foreign_loop.rs` is such a loop with both its ends, `apps/nvmf/examples/own_protocol.rs` does it on reactors, and
+//! `engine/examples/foreign_loop.rs` is such a loop with both its ends, `requester_and_responder.rs` beside it has both ends ask, with
+//! all that RPC-over-RDMA needs of the engine; `apps/nvmf/examples/own_protocol.rs` does it on reactors, and
 //! `docs/embedding.md` leads through both. `docs/rooms/engine.md` says which room may touch what.
 
 // The one exception is the room of a provider that calls C.
