@@ -338,7 +338,7 @@ impl Connection {
         self.receives_posted > 0 && !is_over
     }
 
-    /// Where a memory lies, and its base registration in this connection's domain; nothing lies in one that was declared too late.
+    /// Where a memory lies, and its base registration in this connection's domain; nothing lies in one that is not registered there.
     #[inline(always)]
     pub(crate) fn reach(&self, memory: MemoryId) -> Reach {
         self.reach.get(memory.0 as usize).copied().unwrap_or(Reach::NONE)

@@ -1,6 +1,7 @@
 //! What the engine tells its caller.
 
 use crate::{
+    gather::MemoryId,
     mr::Grant,
     provider::{CommandError, Completion, Errno, Failure, IncomingId, PostError, PrivateData},
     request::RequestHandle,
@@ -179,6 +180,17 @@ pub enum Event {
         /// replies before those of the peer. Released they join this connection, for replies; `Engine::connect` and
         /// `Engine::accept` take a place without any while there is one.
         receives: u32,
+    },
+    /// A memory that was declared when the connection was open already (`Engine::add_memory`) can be used on it from now on, unless the
+    /// device refused to register it.
+    MemoryRegistered {
+        /// Which connection.
+        connection: ConnectionId,
+        /// Which memory.
+        memory: MemoryId,
+        /// What the device said where it refused: most often for the limit of locked memory. Segments in it are of an unknown memory
+        /// then, on this connection; it is asked again when another memory is declared, or another connection opened.
+        result: Result<(), CommandError>,
     },
     /// A connection could not be opened; its name is free again.
     OpenFailed {

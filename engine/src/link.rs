@@ -122,6 +122,12 @@ pub(crate) enum ToCore {
         sizes: QueueSizes,
         bases: [BaseKey; MAX_MEMORIES],
     },
+    /// A memory that was declared when the connection had its queue pair is registered in its domain, or the device refused that.
+    Memory {
+        connection: ConnectionKey,
+        memory: MemoryId,
+        made: Result<BaseKey, CommandError>,
+    },
     Established {
         connection: ConnectionKey,
         private_data: PrivateData,

@@ -323,7 +323,7 @@ fn s40_i18_bad_segments_are_refused_and_leave_nothing_behind() {
 }
 
 #[test]
-fn i18_a_memory_declared_after_the_connection_opened_is_refused() {
+fn i18_a_memory_that_is_not_registered_on_the_connection_yet_is_refused() {
     let mut pair = Pair::new("reg_mr");
     let late = pair.host.engine.add_memory(pair.host.data.slice(0, 4096).unwrap()).unwrap();
     let segment = Segment { memory: late, offset: 0, length: 64 };

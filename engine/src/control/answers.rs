@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     event::{Listening, OpenFailure},
-    link::ToCore,
+    link::{BaseKey, ToCore},
     provider::{Answer, AsyncEvent, CommandError, Device, DeviceEvent, PrivateData, Ticket},
 };
 use frwr_mempool::mutant;
@@ -101,12 +101,14 @@ impl<D: Device> Control<D> {
         match (place, result) {
             (Some(place), Ok(Answer::Base { base, lkey })) => {
                 domain.bases[place].1 = Base::Made { base, lkey };
+                self.tell_of_memory(at, core, memory, Ok(BaseKey { base: Some(base), lkey }));
                 self.domain_changed(at, Some(core), Ok(()));
             }
             (Some(place), other) => {
                 domain.bases.remove(place);
                 self.statistics.memories_refused += 1;
                 let error = other.err().unwrap_or(CommandError::INVALID);
+                self.tell_of_memory(at, core, memory, Err(error));
                 self.domain_changed(at, Some(core), Err(error));
             }
             (None, _) => {}

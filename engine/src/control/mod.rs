@@ -318,6 +318,7 @@ impl<D: Device> Control<D> {
             ToControl::AddMemory { memory, bytes } => {
                 debug_assert_eq!(memory.0 as usize, self.cores[core].memories.len(), "memories come in order");
                 self.cores[core].memories.push(bytes);
+                self.register_for_open(core);
             }
             ToControl::Listen { address } => self.listen(core, address),
             ToControl::StopListening { address } => self.stop_listening(core, address),

@@ -278,7 +278,8 @@ impl<P: Port> Engine<P> {
         Ok(engine)
     }
 
-    /// Declares a memory that segments may lie in. Connections opened afterwards can use it; those open already cannot.
+    /// Declares a memory that segments may lie in. Connections opened afterwards can use it at once, those that are open already when
+    /// [`Event::MemoryRegistered`] says so: until then segments in it are refused there ([`SubmitError::UnknownMemory`]).
     /// The memory stays registered in protection domains of single connections until these end, and in the domain that
     /// connections share ([`crate::DomainPolicy`]) until Control is dropped.
     ///

@@ -5,6 +5,7 @@ use crate::{
     chain::NO_OWNER,
     connection::{Connection, Opening, Phase, Reach},
     event::{ConnectionId, DisconnectCause, Event, OpenFailure},
+    gather::MemoryId,
     link::{BaseKey, MAX_MEMORIES, OpenOptions, OpenTarget, ToControl, ToCore},
     mr,
     options::{ConnectionOptions, OnPostError},
@@ -207,6 +208,7 @@ impl<P: Port> Engine<P> {
             ToCore::QueuePairCreated { connection, queue_pair, sizes, bases } => {
                 self.queue_pair_created(connection, queue_pair, sizes, bases);
             }
+            ToCore::Memory { connection, memory, made } => self.memory_registered(connection, memory, made),
             ToCore::Established { connection, private_data } => self.established(connection, private_data),
             ToCore::OpenFailed { connection, reason, private_data } => {
                 self.open_failed(connection, reason, private_data);
@@ -264,6 +266,23 @@ impl<P: Port> Engine<P> {
             self.fail(index, DisconnectCause::Local);
         }
         self.tell_control_of_receives(index);
+    }
+
+    /// A memory was declared when the connection had its queue pair already.
+    #[cold]
+    fn memory_registered(&mut self, connection: ConnectionId, memory: MemoryId, made: Result<BaseKey, CommandError>) {
+        let Some(index) = self.index_of(connection) else { return };
+        let entry = &mut self.connections[index];
+        let at = memory.0 as usize;
+        if let (Ok(key), Some(base), Some(reach), Some(bytes)) =
+            (made, entry.bases.get_mut(at), entry.reach.get_mut(at), self.memories.get(at))
+        {
+            *base = key;
+            *reach = Reach::of(bytes, key, self.gather.anywhere());
+        }
+        if entry.is_ready() {
+            self.events.push_back(Event::MemoryRegistered { connection, memory, result: made.map(drop) });
+        }
     }
 
     /// Has Control go on to the connection manager; tried again by the next poll where its lane is full, or where shared receives

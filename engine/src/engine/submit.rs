@@ -99,8 +99,9 @@ pub enum SubmitError {
     /// A segment is empty, or out of its memory's bounds (I18).
     #[error("a segment is not acceptable: {0}")]
     Segment(#[from] GatherError),
-    /// A memory is not registered on this connection: it is unknown, or was declared after the connection was opened.
-    #[error("a segment's memory is unknown, or was declared after the connection was opened")]
+    /// A memory is not registered on this connection: it is unknown, or was declared after the connection was opened and
+    /// [`crate::Event::MemoryRegistered`] has not said yet that it can be used, or said why it cannot.
+    #[error("a segment's memory is unknown, or not registered on the connection; await Event::MemoryRegistered")]
     UnknownMemory,
     /// The message had no room for the keys; everything was undone (S85, S87).
     #[error("the message has no room for the keys")]
