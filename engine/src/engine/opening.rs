@@ -10,7 +10,9 @@ use crate::{
     mr,
     options::{ConnectionOptions, OnPostError},
     pad::PadFailure,
-    provider::{IncomingId, MAX_PRIVATE_DATA, Port, PostError, PrivateData, QueuePairId, QueueSizes, WorkRequest},
+    provider::{
+        CommandError, IncomingId, MAX_PRIVATE_DATA, Port, PostError, PrivateData, QueuePairId, QueueSizes, WorkRequest,
+    },
     shared_receives::SharedReceives,
     trace::TracePoint,
 };
