@@ -73,7 +73,7 @@ impl<P: Port> Host<P> {
         };
         match found {
             Found::Continues => return false,
-            Found::State(state) => self.ana.set(state, self.watched),
+            Found::State(state) => self.ana.set(state, self.context.time.watched()),
             // A group that is not listed, or a page that cannot be read, says nothing against the namespace.
             Found::Nothing => self.ana.unknown(),
         }
@@ -84,7 +84,7 @@ impl<P: Port> Host<P> {
 
     /// The controller refused a command because of the path; the log page has to say what next.
     pub(super) fn path_refused(&mut self, state: AnaState) {
-        self.ana.set(state, self.watched);
+        self.ana.set(state, self.context.time.watched());
         self.followers.update();
         if let Some(following) = &mut self.following {
             following.refused(state);
@@ -95,7 +95,7 @@ impl<P: Port> Host<P> {
     pub(super) fn bound_inaccessible(&mut self) {
         let (State::Ready, Some(since)) = (self.state, self.ana.since) else { return };
         let state = self.ana.state;
-        let waited = self.judges && self.watched.saturating_sub(since) >= self.options.inaccessible_timeout;
+        let waited = self.context.time.has_waited(since, self.context.options.inaccessible_timeout);
         if waited || state == AnaState::PersistentLoss {
             self.end_queued(IoError::Inaccessible(state));
         }

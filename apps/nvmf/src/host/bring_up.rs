@@ -4,6 +4,7 @@ use super::ana::ANA_GROUPS_ONLY;
 use super::discovery::DiscoveryRead;
 use super::followers::share;
 use super::options::{ADMIN_ENTRIES, Admin};
+use super::transport::Outgoing;
 use super::{Host, HostFailure, Opened, State};
 use crate::wire::{
     self, ADMIN_QUEUE, BROADCAST_NAMESPACE, Command, CompletionQueueEntry, Connect, ConnectData,
@@ -14,8 +15,7 @@ use crate::wire::{
 use core::time::Duration;
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::{Access, Port};
-use frwr_engine::{Chunk, Submission, SubmitError};
-use zerocopy::IntoBytes;
+use frwr_engine::{Chunk, SubmitError};
 
 /// Queue identifier of the first I/O queue.
 pub(super) const FIRST_IO_QUEUE: u16 = 1;
@@ -139,39 +139,27 @@ impl<P: Port> Host<P> {
             Opened::Io(queue) => self.connections.io.get(usize::from(queue)).copied().flatten(),
         };
         let connection = connection.ok_or(SubmitError::NotConnected)?;
-        let identifier = self.commands.next_identifier(slot);
-        let entry = command.encode(identifier).map_err(|_| SubmitError::MessageLength)?;
         let segment = |length| [Segment { memory: self.admin_data_id, offset: 0, length }];
         let segments = data.map(|(_, length)| segment(length));
         let chunk = data.zip(segments.as_ref()).map(|((access, _), segments)| Chunk { access, segments });
-        let submission = Submission {
-            message: entry.as_bytes(),
-            inline: &[],
-            chunks: chunk.as_slice(),
-            invite_invalidation: false,
-            iova_cookie: identifier.into(),
-            cookie: identifier.into(),
-        };
-        let handle = self.engine.submit(connection, &submission, &mut self.commands)?;
-        self.commands.posted(identifier, connection, handle);
-        Ok(())
+        self.context.transport.submit(connection, slot, &Outgoing::admin(command, chunk.as_slice()))
     }
 
     fn command_of(&mut self, step: Step) -> (Command, Option<(Access, u32)>) {
         match step {
             Step::Connect => self.connect_command(ADMIN_QUEUE, ADMIN_ENTRIES, DYNAMIC_CONTROLLER),
             Step::ConnectIo(queue) => {
-                self.connect_command(self.queue_id(queue), self.options.io_entries(), self.controller.id)
+                self.connect_command(self.queue_id(queue), self.context.options.io_entries(), self.controller.id)
             }
             Step::GetCapabilities => (get(Property::Capabilities, PropertySize::Eight), None),
             Step::Enable => (configure(ControllerConfiguration::ENABLED), None),
             Step::AwaitReady | Step::AwaitShutdown => (get(Property::Status, PropertySize::Four), None),
             Step::IdentifyController => identify(cns::CONTROLLER, 0),
             Step::IdentifyCommandSet => identify(cns::COMMAND_SET_CONTROLLER, 0),
-            Step::IdentifyNamespace => identify(cns::NAMESPACE, self.options.namespace),
+            Step::IdentifyNamespace => identify(cns::NAMESPACE, self.context.options.namespace),
             Step::SetQueues => {
                 // Submission queues in the lower half, completion queues in the upper; both numbers are 0-based.
-                let last = u32::from(self.options.all_queues() - 1);
+                let last = u32::from(self.context.options.all_queues() - 1);
                 (set_feature(feature::NUMBER_OF_QUEUES, last | last << 16), None)
             }
             Step::SetEvents => (set_feature(feature::ASYNCHRONOUS_EVENTS, self.controller.events), None),
@@ -183,12 +171,13 @@ impl<P: Port> Host<P> {
     }
 
     fn connect_command(&mut self, queue_id: u16, entries: u16, controller_id: u16) -> (Command, Option<(Access, u32)>) {
-        let (host, subsystem, host_id) = (self.options.host, self.options.subsystem, self.options.host_id);
+        let (host, subsystem, host_id) =
+            (self.context.options.host, self.context.options.subsystem, self.context.options.host_id);
         let data = ConnectData { host_id, controller_id, subsystem, host: Some(host) };
         // The memory holds ADMIN_DATA_BYTES, which is more.
         let _ = self.admin_data.write(0, &data.to_bytes());
         // More than 49 days is for ever.
-        let milliseconds = u32::try_from(self.options.keep_alive.as_millis()).unwrap_or(u32::MAX);
+        let milliseconds = u32::try_from(self.context.options.keep_alive.as_millis()).unwrap_or(u32::MAX);
         let connect = Connect {
             record_format: 0,
             queue_id,
@@ -209,7 +198,7 @@ impl<P: Port> Host<P> {
         }
         match self.next_step(step, response.result.get(), status.is_success()) {
             Ok(Next::Step(next)) if next == step => {
-                self.state = State::Bringing { step, at: self.after(step.pause()), deadline };
+                self.state = State::Bringing { step, at: self.context.time.after(step.pause()), deadline };
             }
             Ok(Next::Step(step)) => self.bring(step),
             Ok(Next::OpenIo(queue)) => self.open_next(Opened::Io(queue)),
@@ -241,7 +230,7 @@ impl<P: Port> Host<P> {
             Step::AwaitReady => Step::AwaitReady,
             Step::IdentifyController => {
                 self.check_controller()?;
-                if self.options.is_discovery() {
+                if self.context.options.is_discovery() {
                     // A part of it may have been read in a session that ended.
                     self.discovery = DiscoveryRead::default();
                     self.discovered.clear();
@@ -261,7 +250,7 @@ impl<P: Port> Host<P> {
             Step::SetQueues => {
                 // 0-based, in both halves; a controller may grant more than was asked for.
                 let granted = (result as u16).min((result >> 16) as u16).saturating_add(1);
-                self.granted = granted.min(self.options.all_queues());
+                self.granted = granted.min(self.context.options.all_queues());
                 (_, self.controller.queues) = share(self.granted, self.followers.count() + 1, 0);
                 if self.controller.events == 0 { Step::IdentifyActive } else { Step::SetEvents }
             }

@@ -72,7 +72,7 @@ impl Chores {
 impl<P: Port> Host<P> {
     /// A session begins.
     pub(super) fn chores_ready(&mut self) {
-        self.chores = Chores { ana_at: self.after(ANA_PERIOD), ..Chores::default() };
+        self.chores = Chores { ana_at: self.context.time.after(ANA_PERIOD), ..Chores::default() };
     }
 
     /// What is due.
@@ -81,42 +81,42 @@ impl<P: Port> Host<P> {
             return;
         }
         self.step_follower_aborts();
-        if self.options.is_discovery() {
+        if self.context.options.is_discovery() {
             return;
         }
         if self.following.is_some() {
             return self.bound_inaccessible();
         }
         for (command, what) in [(Admin::Chore, "a log page or Identify"), (Admin::Abort, "an Abort")] {
-            if self.judges && self.late_at(command).is_some_and(|at| self.watched >= at) {
+            if self.late_at(command).is_some_and(|at| self.context.time.has_passed(at)) {
                 return self.fail_late(what);
             }
         }
         let event = self.admin_slot(Admin::Event);
         let listens = self.controller.events != 0 && !self.chores.no_events && !self.stopping;
-        if listens && !self.commands.is_in_flight(event) {
+        if listens && !self.context.transport.commands().is_in_flight(event) {
             // Where the engine has no room, the next poll tries again.
             let _ = self.send(Opened::Admin, event, Command::AsynchronousEventRequest, None);
         }
         if !self.ana.is_accessible() {
             self.bound_inaccessible();
-            if self.now >= self.chores.ana_at {
+            if self.context.time.now() >= self.chores.ana_at {
                 self.chores.ana = self.controller.reports_ana;
-                self.chores.ana_at = self.after(ANA_PERIOD);
+                self.chores.ana_at = self.context.time.after(ANA_PERIOD);
             }
         }
         let slot = self.admin_slot(Admin::Chore);
         // Requests that end before a shutdown may wait for the path, and for nothing else that is read here.
         let wanted = self.chores.next().filter(|chore| !self.stopping || matches!(chore, Chore::Group | Chore::Ana));
-        let Some(chore) = wanted.filter(|_| !self.commands.is_in_flight(slot)) else { return };
+        let Some(chore) = wanted.filter(|_| !self.context.transport.commands().is_in_flight(slot)) else { return };
         let (command, data) = match chore {
             Chore::Ana => get_log_page(log_page::ANA, ANA_GROUPS_ONLY, self.ana_offset()),
             Chore::ChangedNamespaces => get_log_page(log_page::CHANGED_NAMESPACES, 0, 0),
-            Chore::Group | Chore::Namespace => identify(cns::NAMESPACE, self.options.namespace),
+            Chore::Group | Chore::Namespace => identify(cns::NAMESPACE, self.context.options.namespace),
         };
         if self.send(Opened::Admin, slot, command, data).is_ok() {
             self.chores.running = Some(chore);
-            let by = self.deadline_in(self.options.step_timeout);
+            let by = self.context.time.deadline_in(self.context.options.step_timeout);
             // Of a page in several parts, one for all.
             self.chores.chore_by.get_or_insert(by);
             self.chores.want(chore, false);
@@ -175,14 +175,14 @@ impl<P: Port> Host<P> {
     /// Bytes of admin data that are open to the controller, while the session goes on.
     #[must_use]
     pub fn admin_bytes_open(&self) -> u64 {
-        let open = self.commands.is_in_flight(self.admin_slot(Admin::Chore));
+        let open = self.context.transport.commands().is_in_flight(self.admin_slot(Admin::Chore));
         if open { IDENTIFY_BYTES as u64 } else { 0 }
     }
 
     /// When a command of the admin queue that is in flight is too late.
     fn late_at(&self, command: Admin) -> Option<Duration> {
         let by = if command == Admin::Abort { self.chores.abort_by } else { self.chores.chore_by };
-        by.filter(|_| self.commands.is_in_flight(self.admin_slot(command)))
+        by.filter(|_| self.context.transport.commands().is_in_flight(self.admin_slot(command)))
     }
 
     /// When it has to be polled for them although nothing arrives: by the caller's time, and in watched time.
@@ -193,7 +193,9 @@ impl<P: Port> Host<P> {
         let (read, path) = match self.following {
             // The other host reads; what waits here ends in time.
             Some(_) if self.queued.is_empty() && self.resend.is_empty() => (None, None),
-            Some(_) => (None, self.ana.since.map(|since| since.saturating_add(self.options.inaccessible_timeout))),
+            Some(_) => {
+                (None, self.ana.since.map(|since| since.saturating_add(self.context.options.inaccessible_timeout)))
+            }
             None => ((!self.ana.is_accessible()).then_some(self.chores.ana_at), None),
         };
         let judged = [path, self.late_at(Admin::Chore), self.late_at(Admin::Abort)];

@@ -71,7 +71,7 @@ impl<P: Port> Host<P> {
         };
         let room = self.controller.in_capsule_bytes / SGL_DESCRIPTOR_BYTES as u64;
         let room = u8::try_from(room).unwrap_or(u8::MAX);
-        self.options.data_blocks.min(offered).min(room).max(1)
+        self.context.options.data_blocks.min(offered).min(room).max(1)
     }
 
     /// How much of a request, of which `rest` blocks are left behind the first `first`, the next command takes.
@@ -113,7 +113,8 @@ impl<P: Port> Host<P> {
 
     /// How many bytes of a list the keys of one command cover, and how many keys these are.
     fn covered(&mut self, connection: ConnectionId, location: &[Segment]) -> Result<(u32, u8), Cut> {
-        match self.engine.coverage(connection, location, self.key_limit().into()) {
+        let keys = self.key_limit();
+        match self.context.transport.engine_mut().coverage(connection, location, keys.into()) {
             // As many keys as were allowed, which is 8 bit.
             Ok(coverage) => Ok((coverage.bytes, coverage.keys as u8)),
             Err(SubmitError::NotConnected) => Err(Cut::NoRoom),

@@ -136,7 +136,7 @@ impl<P: Port> Host<P> {
             return;
         }
         let capabilities = attachment.controller.capabilities;
-        match self.check_depth(self.options.io_entries(), capabilities.max_queue_entries()) {
+        match self.check_depth(self.context.options.io_entries(), capabilities.max_queue_entries()) {
             Ok(()) => self.open_next(Opened::Io(0)),
             Err(failure) => self.fail(failure),
         }
@@ -144,10 +144,10 @@ impl<P: Port> Host<P> {
 
     fn learn(&mut self, attachment: &Attachment) {
         // More than it has places for would be a mistake of the other one's.
-        let queues = attachment.controller.queues.min(self.options.queues);
+        let queues = attachment.controller.queues.min(self.context.options.queues);
         self.controller = super::Controller { queues, ..attachment.controller };
         self.geometry = Some(attachment.geometry);
-        self.ana.set(attachment.ana, self.watched);
+        self.ana.set(attachment.ana, self.context.time.watched());
     }
 
     fn detach(&mut self, session: u64) {

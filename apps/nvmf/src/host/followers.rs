@@ -174,7 +174,7 @@ impl<P: Port> Host<P> {
                 self.fail(failure);
             }
             FollowerReport::Path { session, state } if session == current && ready => {
-                self.ana.set(state, self.watched);
+                self.ana.set(state, self.context.time.watched());
                 self.followers.update();
             }
             FollowerReport::Abort { session, queue_id, command_id } if session == current && ready => {
@@ -203,7 +203,7 @@ impl<P: Port> Host<P> {
             self.attempts = 0;
             self.lost_at = None;
             // Followers may leave a session that goes on.
-            self.settled_at.get_or_insert(self.now);
+            self.settled_at.get_or_insert(self.context.time.now());
         }
     }
 
@@ -231,14 +231,15 @@ impl<P: Port> Host<P> {
     /// Asks the controller to abort a command; false where that cannot be said now.
     pub(super) fn send_abort_of(&mut self, queue_id: u16, command_id: u16) -> bool {
         let slot = self.admin_slot(Admin::Abort);
-        if self.commands.is_in_flight(slot) {
+        if self.context.transport.commands().is_in_flight(slot) {
             return false;
         }
         let sent = self.send(Opened::Admin, slot, Command::Abort(Abort { queue_id, command_id }), None).is_ok();
         if sent {
             self.statistics.aborts += 1;
             // The command itself has half of it, wherever its queue is, and says better what was wrong.
-            self.chores.abort_by = Some(self.deadline_in(self.options.step_timeout.saturating_mul(2)));
+            self.chores.abort_by =
+                Some(self.context.time.deadline_in(self.context.options.step_timeout.saturating_mul(2)));
         }
         sent
     }

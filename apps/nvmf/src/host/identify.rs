@@ -39,11 +39,11 @@ impl<P: Port> Host<P> {
         if capabilities.minimum_page_size() > 4096 {
             return Err(HostFailure::Unsupported("memory pages of 4 KiB (CAP.MPSMIN)"));
         }
-        if self.options.is_discovery() {
+        if self.context.options.is_discovery() {
             // It has no I/O queues.
             return Ok(());
         }
-        self.check_depth(self.options.io_entries(), capabilities.max_queue_entries())
+        self.check_depth(self.context.options.io_entries(), capabilities.max_queue_entries())
     }
 
     pub(super) fn check_depth(&self, needed: u16, limit: u32) -> Result<(), HostFailure> {
@@ -51,8 +51,8 @@ impl<P: Port> Host<P> {
         if u32::from(needed) <= limit {
             return Ok(());
         }
-        let beside = u32::from(needed - self.options.queue_depth);
-        Err(HostFailure::QueueDepth { wanted: self.options.queue_depth, limit: limit.saturating_sub(beside) })
+        let beside = u32::from(needed - self.context.options.queue_depth);
+        Err(HostFailure::QueueDepth { wanted: self.context.options.queue_depth, limit: limit.saturating_sub(beside) })
     }
 
     pub(super) fn check_controller(&mut self) -> Result<(), HostFailure> {
@@ -62,7 +62,7 @@ impl<P: Port> Host<P> {
         let Ok(identify) = IdentifyController::ref_from_bytes(&bytes) else {
             return Err(HostFailure::Unsupported("Identify Controller"));
         };
-        if self.options.is_discovery() {
+        if self.context.options.is_discovery() {
             if identify.controller_id.get() != self.controller.id {
                 return Err(HostFailure::Unsupported("the identifier that Connect gave it (CNTLID)"));
             }
@@ -78,7 +78,7 @@ impl<P: Port> Host<P> {
         if command < LEAST_COMMAND_UNITS || response < LEAST_RESPONSE_UNITS {
             return Err(HostFailure::Unsupported("capsules as long as their entries (IOCCSZ, IORCSZ)"));
         }
-        if identify.subsystem != self.options.subsystem.to_field() {
+        if identify.subsystem != self.context.options.subsystem.to_field() {
             return Err(HostFailure::Unsupported("the subsystem that it was connected to (SUBNQN)"));
         }
         let offset = identify.sgl_support.get() & IdentifyController::SGL_OFFSET != 0;
@@ -96,7 +96,7 @@ impl<P: Port> Host<P> {
         self.controller.reports_ana = identify.multi_path & IdentifyController::REPORTS_ANA != 0;
         match u32::from(identify.max_commands.get()) {
             0 => Ok(()),
-            limit => self.check_depth(self.options.queue_depth, limit),
+            limit => self.check_depth(self.context.options.queue_depth, limit),
         }
     }
 

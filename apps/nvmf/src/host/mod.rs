@@ -11,6 +11,7 @@ mod bounce;
 mod bring_up;
 mod chores;
 mod commands;
+mod context;
 mod cut;
 mod discovery;
 mod failure;
@@ -24,7 +25,9 @@ mod request;
 mod retries;
 mod session;
 mod statistics;
+mod time;
 mod timeouts;
+mod transport;
 
 pub use attachment::{Attachment, FollowerOrder, FollowerReport};
 pub use discovery::{Discovered, MAX_DISCOVERED};
@@ -40,14 +43,14 @@ use arrayvec::ArrayVec;
 use bounce::Bounce;
 use bring_up::Step;
 use chores::Chores;
-use commands::Commands;
+use context::Context;
 use core::time::Duration;
 use discovery::DiscoveryRead;
 use follower::Following;
 use followers::Followers;
 use frwr_engine::gather::MemoryId;
 use frwr_engine::provider::Port;
-use frwr_engine::{AddMemoryError, ConnectionId, Engine, WatchedClock};
+use frwr_engine::{AddMemoryError, ConnectionId, Engine};
 use frwr_mempool::DeviceMemory;
 use identify::Identity;
 use options::Admin;
@@ -56,6 +59,8 @@ use recourse::RetryDelays;
 use request::Request;
 use retries::Resend;
 use std::collections::VecDeque;
+use time::Time;
+use transport::Transport;
 
 /// Bytes of device memory that a host needs for the data of its admin commands.
 pub const ADMIN_DATA_BYTES: usize = IDENTIFY_BYTES;
@@ -183,16 +188,7 @@ impl Connections {
 
 /// A host. One core owns it.
 pub struct Host<P: Port> {
-    engine: Engine<P>,
-    options: HostOptions,
-    now: Duration,
-    /// By which deadlines of the controller and of connections pass, and its time in this poll.
-    clock: WatchedClock,
-    watched: Duration,
-    /// This poll compares deadlines.
-    judges: bool,
-    /// How long this host had stood still when it began to connect.
-    stood_still_before: Duration,
+    context: Context<P>,
     state: State,
     connections: Connections,
     controller: Controller,
@@ -203,7 +199,6 @@ pub struct Host<P: Port> {
     following: Option<Following>,
     geometry: Option<Geometry>,
     identity: Identity,
-    commands: Commands,
     requests: Vec<Option<Request>>,
     free: Vec<u16>,
     /// Requests of which commands are to be made, in order.
@@ -273,12 +268,6 @@ impl<P: Port> Host<P> {
         }
         let admin_data_id = engine.add_memory(admin_data.clone())?;
         Ok(Self {
-            engine,
-            now: Duration::ZERO,
-            clock: WatchedClock::new(WatchedClock::STANDSTILL),
-            watched: Duration::ZERO,
-            judges: false,
-            stood_still_before: Duration::ZERO,
             state: State::Stopped,
             connections: Connections { admin: None, io: vec![None; options.queues.into()] },
             controller: Controller::default(),
@@ -287,7 +276,6 @@ impl<P: Port> Host<P> {
             following: None,
             geometry: None,
             identity: Identity::default(),
-            commands: Commands::new(options.commands()),
             requests: (0..commands).map(|_| None).collect(),
             free: (0..commands).rev().collect(),
             queued: VecDeque::with_capacity(commands.into()),
@@ -321,7 +309,7 @@ impl<P: Port> Host<P> {
             stopping: false,
             last_failure: None,
             statistics: HostStatistics::default(),
-            options,
+            context: Context { transport: Transport::new(engine, options.commands()), time: Time::new(), options },
         })
     }
 
@@ -335,7 +323,7 @@ impl<P: Port> Host<P> {
             self.ana.unknown();
             self.state = match self.following {
                 Some(_) => State::Detached,
-                None => State::BackOff { until: self.now },
+                None => State::BackOff { until: self.context.time.now() },
             };
         }
     }
@@ -344,33 +332,31 @@ impl<P: Port> Host<P> {
     /// nothing is to be flushed. `now` must not go back. Time in which nobody polled counts against no controller, unless
     /// [`Host::poll_at`] allowed to sleep so long ([`WatchedClock`]).
     pub fn poll(&mut self, now: Duration) -> u32 {
-        self.now = now.max(self.now);
-        let looks = self.clock.is_due(self.now);
-        self.watched = self.clock.watched(self.now);
-        let read = self.engine.poll(self.now, &mut self.commands);
+        self.context.time.begin(now);
+        let read = self.context.transport.poll(self.context.time.now());
         let mut work = read;
         for _ in 0..MAX_EVENTS_PER_POLL {
-            let Some(event) = self.engine.next_event() else { break };
+            let Some(event) = self.context.transport.next_event() else { break };
             self.event(event);
             work += 1;
         }
-        // What the controller said in time may stand behind what was read.
-        self.judges = looks && self.clock.judges(self.engine.may_have_unread(read), self.engine.polls_of_full_queues());
+        let engine = self.context.transport.engine();
+        self.context.time.judge(engine.may_have_unread(read), engine.polls_of_full_queues());
         self.step_session();
         self.step_keep_alive();
         self.step_timeouts();
         self.step_chores();
-        if looks {
+        if self.context.time.looks() {
             self.end_pauses();
         }
         self.submit_queued();
         // A keep-alive that fell due is submitted by the clock, and has to be flushed all the same.
-        if work == 0 { u32::from(self.engine.has_pending()) } else { work }
+        if work == 0 { u32::from(self.context.transport.engine().has_pending()) } else { work }
     }
 
     /// Posts what the iteration submitted; to be called at the end of every iteration. Returns the doorbells rung.
     pub fn flush(&mut self) -> u32 {
-        self.engine.flush()
+        self.context.transport.engine_mut().flush()
     }
 
     /// Ends the session in order: outstanding requests first, then the controller is shut down. Poll until
@@ -393,7 +379,7 @@ impl<P: Port> Host<P> {
     /// Not started, or all connections have ended after [`Host::shut_down`] or a failure.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        matches!(self.state, State::Stopped | State::Failed(_)) && self.engine.is_disconnected()
+        matches!(self.state, State::Stopped | State::Failed(_)) && self.context.transport.engine().is_disconnected()
     }
 
     /// Why the host has given up.
@@ -475,18 +461,23 @@ impl<P: Port> Host<P> {
         let (own, judged) = match self.state {
             State::BackOff { until } => (Some(until), None),
             // What is due already is done by whatever poll comes next.
-            State::Bringing { at, deadline, .. } => (Some(at).filter(|at| *at > self.now), Some(deadline)),
+            State::Bringing { at, deadline, .. } => {
+                (Some(at).filter(|at| *at > self.context.time.now()), Some(deadline))
+            }
             State::Opening { deadline, .. } => (None, Some(deadline)),
-            State::Closing { .. } => (Some(self.now), None),
+            State::Closing { .. } => (Some(self.context.time.now()), None),
             State::Ready | State::Stopped | State::Detached | State::Failed(_) => (None, None),
         };
         let (chores, chores_judged) = self.chores_at();
         let (keep_alive, answer) = self.keep_alive_at();
         let judged = [judged, answer, self.deadline(), chores_judged].into_iter().flatten().min();
-        let judged = judged.map(|deadline| self.clock.judged_at(deadline));
-        let pause = self.resend.paused_until().map(|at| at.max(self.clock.looks_at()));
-        let at = [own, keep_alive, chores, judged, pause, self.engine.poll_at()].into_iter().flatten().min();
-        self.clock.announce(at.unwrap_or(Duration::MAX));
+        let judged = judged.map(|deadline| self.context.time.judged_at(deadline));
+        let pause = self.resend.paused_until().map(|at| self.context.time.seen_at(at));
+        let at = [own, keep_alive, chores, judged, pause, self.context.transport.engine().poll_at()]
+            .into_iter()
+            .flatten()
+            .min();
+        self.context.time.announce(at);
         at
     }
 
@@ -498,7 +489,7 @@ impl<P: Port> Host<P> {
 
     /// Command slots of I/O.
     fn io_slots(&self) -> u16 {
-        self.options.io_commands()
+        self.context.options.io_commands()
     }
 
     /// Identifier of an I/O queue, counted from 0.
@@ -514,12 +505,12 @@ impl<P: Port> Host<P> {
     /// Its engine.
     #[must_use]
     pub fn engine(&self) -> &Engine<P> {
-        &self.engine
+        self.context.transport.engine()
     }
 
     /// Its engine, to declare memory, and for tools. Events taken from it are lost to the host.
     #[must_use]
     pub fn engine_mut(&mut self) -> &mut Engine<P> {
-        &mut self.engine
+        self.context.transport.engine_mut()
     }
 }

@@ -1,9 +1,9 @@
 //! From requests to commands: cut (`cut`), submitted to the queue with the least in flight, and put together again.
 
-use super::commands::Capsule;
 use super::cut::{Cut, Fit, Location, slice};
 use super::request::{IoError, Kind};
 use super::timeouts::Abortion;
+use super::transport::Outgoing;
 use super::{Host, State};
 use crate::wire::{
     BlockRange, Command, CompletionQueueEntry, DataPointer, DatasetManagement, KeyedDataBlock, Status, WriteZeroes,
@@ -11,7 +11,7 @@ use crate::wire::{
 use core::time::Duration;
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::{Access, Port};
-use frwr_engine::{Chunk, ConnectionId, Submission, SubmitError};
+use frwr_engine::{Chunk, ConnectionId, SubmitError};
 use frwr_mempool::mutant;
 
 /// A command of a request, from the moment it was cut until it ended.
@@ -131,7 +131,7 @@ impl<P: Port> Host<P> {
         let open = self.connections.io.iter().zip(&self.in_flight).zip(0..);
         let open = open.filter_map(|((connection, in_flight), queue)| Some((*in_flight, queue, (*connection)?)));
         let (in_flight, queue, connection) = open.min_by_key(|(in_flight, ..)| *in_flight)?;
-        (in_flight < self.options.queue_depth).then_some((queue, connection))
+        (in_flight < self.context.options.queue_depth).then_some((queue, connection))
     }
 
     /// Makes and submits the next command of a request.
@@ -193,7 +193,7 @@ impl<P: Port> Host<P> {
     }
 
     pub(super) fn fits_capsule(&self, kind: Kind, location: &[Segment], bytes: u32) -> bool {
-        self.options.in_capsule_data
+        self.context.options.in_capsule_data
             && matches!(kind, Kind::Write { .. } | Kind::Deallocate { .. })
             && location.len() == 1
             && u64::from(bytes) <= self.controller.in_capsule_bytes
@@ -238,14 +238,16 @@ impl<P: Port> Host<P> {
         let opens_memory = bytes > 0 && !in_capsule;
         let keys = if opens_memory { part.keys } else { 0 };
         // Of several keys a controller could invalidate one, but SPDK's refuses a list that asks for it.
-        let invite = keys == 1 && self.options.remote_invalidation && self.engine.capabilities().remote_invalidation;
+        let invite = keys == 1
+            && self.context.options.remote_invalidation
+            && self.context.transport.engine().capabilities().remote_invalidation;
         let data = if in_capsule {
             DataPointer::InCapsule { offset: 0, length: bytes }
         } else {
             // The engine asks for address and key to be filled in when it knows them.
             DataPointer::Keyed(KeyedDataBlock { address: 0, length: bytes, key: 0, invalidate: invite })
         };
-        let namespace = self.options.namespace;
+        let namespace = self.context.options.namespace;
         let range = BlockRange { namespace, lba, blocks: part.blocks, data };
         let (command, access) = match kind {
             // Mutant: more rights than the command needs.
@@ -264,24 +266,19 @@ impl<P: Port> Host<P> {
                 (Command::DatasetManagement(ranges), Access::RemoteRead)
             }
         };
-        let identifier = self.commands.next_identifier(slot);
-        let entry = command.encode(identifier).map_err(|_| SubmitError::MessageLength)?;
-        let entry = entry.with_force_unit_access(kind.forces_unit_access());
-        let capsule = Capsule::new(entry, keys).ok_or(SubmitError::MessageLength)?;
         let segments = location.as_slice();
         let chunk = [Chunk { access, segments }];
-        let submission = Submission {
-            message: capsule.bytes(),
+        let outgoing = Outgoing {
+            command,
+            force_unit_access: kind.forces_unit_access(),
+            keys,
+            invite,
             inline: if in_capsule { segments } else { &[] },
             chunks: if opens_memory { &chunk } else { &[] },
-            invite_invalidation: invite,
-            iova_cookie: identifier.into(),
-            cookie: identifier.into(),
         };
-        let handle = self.engine.submit(connection, &submission, &mut self.commands)?;
-        self.commands.posted(identifier, connection, handle);
-        let timeout = self.options.command_timeout;
-        let deadline = (!timeout.is_zero()).then(|| self.watched.saturating_add(timeout));
+        self.context.transport.submit(connection, slot, &outgoing)?;
+        let timeout = self.context.options.command_timeout;
+        let deadline = (!timeout.is_zero()).then(|| self.context.time.watched().saturating_add(timeout));
         if let Some(in_flight) = self.in_flight.get_mut(usize::from(queue)) {
             *in_flight += 1;
         }
@@ -425,7 +422,7 @@ impl<P: Port> Host<P> {
         let ranges = slice(&request.segments, u64::from(part.first) * u64::from(block), part.blocks * block);
         let mut at = 0;
         for Segment { memory, offset, length } in ranges {
-            if let Some(memory) = self.engine.memory(memory) {
+            if let Some(memory) = self.context.transport.engine().memory(memory) {
                 self.bounce.copy(buffer, at, memory, offset, length as usize, gather);
             }
             at += length as usize;

@@ -120,7 +120,7 @@ impl<P: Port> Host<P> {
     fn may_repeat(&self, slot: u16, status: Status) -> Result<(), IoError> {
         let Some(Some(part)) = self.parts.get(usize::from(slot)) else { return Ok(()) };
         self.given_up(slot).map_or(Ok(()), Err)?;
-        match self.options.command_retries {
+        match self.context.options.command_retries {
             Some(retries) if part.refusals >= retries => Err(IoError::Status(status)),
             _ => Ok(()),
         }
@@ -132,8 +132,8 @@ impl<P: Port> Host<P> {
         let Some(Some(part)) = self.parts.get(usize::from(slot)) else { return Ok(()) };
         let Some(Some(request)) = self.requests.get_mut(usize::from(part.request)) else { return Ok(()) };
         request.result?;
-        let since = *request.refused.get_or_insert(self.watched);
-        let waited = self.watched.saturating_sub(since) >= self.options.inaccessible_timeout;
+        let since = *request.refused.get_or_insert(self.context.time.watched());
+        let waited = self.context.time.watched().saturating_sub(since) >= self.context.options.inaccessible_timeout;
         if waited { Err(error) } else { Ok(()) }
     }
 
@@ -142,13 +142,13 @@ impl<P: Port> Host<P> {
         let pause = self.controller.retry_delays.pause(part, status);
         part.refusals = part.refusals.saturating_add(1);
         self.statistics.repeated += 1;
-        let at = self.after(pause);
+        let at = self.context.time.after(pause);
         self.resend.pause(slot, at);
     }
 
     /// Has what has paused long enough be sent.
     pub(super) fn end_pauses(&mut self) {
-        while let Some(slot) = self.resend.pause_over(self.now) {
+        while let Some(slot) = self.resend.pause_over(self.context.time.now()) {
             self.send_again(slot);
         }
     }

@@ -104,6 +104,6 @@ impl<P: Port> Host<P> {
 
     /// What all losses of a command may count.
     fn blame_limit(&self) -> Option<u16> {
-        self.options.command_retries.map(|retries| retries.saturating_mul(HERE))
+        self.context.options.command_retries.map(|retries| retries.saturating_mul(HERE))
     }
 }

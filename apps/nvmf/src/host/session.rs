@@ -2,13 +2,12 @@
 
 use super::bring_up::Step;
 use super::options::{ADMIN_ENTRIES, Admin};
+use super::transport::Answer;
 use super::{After, Connections, Host, HostFailure, IoError, KeepAlive, Opened, State};
-use crate::wire::{
-    ADMIN_QUEUE, AcceptPrivateData, Command, RESPONSE_CAPSULE_BYTES, RequestPrivateData, parse_response,
-};
+use crate::wire::{ADMIN_QUEUE, AcceptPrivateData, Command, CompletionQueueEntry, RequestPrivateData};
 use core::time::Duration;
 use frwr_engine::provider::{ConnectionParameters, Port};
-use frwr_engine::{ConnectionId, ConnectionOptions, DisconnectCause, Event, RequestStatus, SubmitError};
+use frwr_engine::{ConnectionId, ConnectionOptions, DisconnectCause, Event, RequestStatus};
 use frwr_mempool::mutant;
 use zerocopy::IntoBytes;
 
@@ -25,7 +24,7 @@ impl<P: Port> Host<P> {
             Event::Disconnected { connection, cause, .. } => self.closed(connection, HostFailure::Disconnected(cause)),
             Event::Completed { cookie, status, .. } => self.completed(cookie, status),
             // `classify` calls nothing a command; if the engine did, the buffer would have to go back all the same.
-            Event::Received { received, .. } => self.engine.release(received),
+            Event::Received { received, .. } => self.context.transport.engine_mut().release(received),
             // It neither listens nor transfers, and shares its completion queues with nobody; an end that waits for the device is told later.
             _ => {}
         }
@@ -38,15 +37,18 @@ impl<P: Port> Host<P> {
             State::Detached if self.stopping => self.stop(),
             State::Detached => {}
             State::BackOff { .. } if self.stopping => self.stop(),
-            State::BackOff { until } if self.now >= until => self.open_next(Opened::Admin),
+            State::BackOff { until } if self.context.time.now() >= until => self.open_next(Opened::Admin),
             State::BackOff { .. } => {}
             State::Opening { .. } if self.stopping => self.stop(),
-            State::Opening { deadline, .. } if self.has_passed(deadline) => self.fail_late("connecting"),
+            State::Opening { deadline, .. } if self.context.time.has_passed(deadline) => self.fail_late("connecting"),
             State::Opening { queue, .. } => self.open(queue),
             State::Bringing { step, .. } if self.stopping && !step.is_shutdown() => self.stop(),
-            State::Bringing { step, deadline, .. } if self.has_passed(deadline) => self.fail_late(step.name()),
+            State::Bringing { step, deadline, .. } if self.context.time.has_passed(deadline) => {
+                self.fail_late(step.name())
+            }
             State::Bringing { step, at, .. }
-                if self.now >= at && !self.commands.is_in_flight(self.admin_slot(Admin::Step)) =>
+                if self.context.time.now() >= at
+                    && !self.context.transport.commands().is_in_flight(self.admin_slot(Admin::Step)) =>
             {
                 self.issue(step);
             }
@@ -76,38 +78,21 @@ impl<P: Port> Host<P> {
         let admin = [Admin::KeepAlive, Admin::Chore, Admin::Abort];
         self.free.len() == self.requests.len()
             && self.followers.all_detached()
-            && !admin.into_iter().any(|command| self.commands.is_in_flight(self.admin_slot(command)))
-    }
-
-    /// When something is to be done, by the caller's time; options may say never ([`Duration::MAX`]).
-    pub(super) fn after(&self, time: Duration) -> Duration {
-        self.now.saturating_add(time)
-    }
-
-    /// The deadline of somebody else, in watched time; options may say for ever.
-    pub(super) fn deadline_in(&self, time: Duration) -> Duration {
-        self.watched.saturating_add(time)
-    }
-
-    /// A deadline of watched time is over, and this poll may say so.
-    pub(super) fn has_passed(&self, deadline: Duration) -> bool {
-        self.judges && self.watched >= deadline
-    }
-
-    /// How long nobody polled since it began to connect.
-    pub(super) fn stood_still(&self) -> Duration {
-        self.clock.stood_still().saturating_sub(self.stood_still_before)
+            && !admin
+                .into_iter()
+                .any(|command| self.context.transport.commands().is_in_flight(self.admin_slot(command)))
     }
 
     pub(super) fn fail_late(&mut self, what: &'static str) {
-        self.fail(HostFailure::Timeout { what, stood_still: self.stood_still() });
+        self.fail(HostFailure::Timeout { what, stood_still: self.context.time.stood_still() });
     }
 
     pub(super) fn open_next(&mut self, queue: Opened) {
         if queue == Opened::Admin || self.following.is_some() && queue == Opened::Io(0) {
-            self.stood_still_before = self.clock.stood_still();
+            self.context.time.connects();
         }
-        self.state = State::Opening { queue, deadline: self.deadline_in(self.options.step_timeout) };
+        self.state =
+            State::Opening { queue, deadline: self.context.time.deadline_in(self.context.options.step_timeout) };
         self.open(queue);
     }
 
@@ -115,7 +100,7 @@ impl<P: Port> Host<P> {
     fn open(&mut self, queue: Opened) {
         let (queue_id, entries) = match queue {
             Opened::Admin => (ADMIN_QUEUE, ADMIN_ENTRIES),
-            Opened::Io(queue) => (self.queue_id(queue), self.options.io_entries()),
+            Opened::Io(queue) => (self.queue_id(queue), self.context.options.io_entries()),
         };
         let place = match queue {
             Opened::Admin => Some(&mut self.connections.admin),
@@ -129,13 +114,15 @@ impl<P: Port> Host<P> {
         let options = ConnectionOptions {
             peer_receives: entries.into(),
             // A host's RDMA is its controller's: it issues none itself.
-            parameters: ConnectionParameters { initiator_depth: 0, ..self.options.parameters },
+            parameters: ConnectionParameters { initiator_depth: 0, ..self.context.options.parameters },
             // A controller sends nothing but replies.
             granted_receives: Some(0),
             ..ConnectionOptions::default()
         };
         // What fails here is tried again, until the deadline of what it is for.
-        if let Ok(connection) = self.engine.connect(self.options.address, private_data.as_bytes(), &options) {
+        if let Ok(connection) =
+            self.context.transport.engine_mut().connect(self.context.options.address, private_data.as_bytes(), &options)
+        {
             *place = Some(connection);
         }
     }
@@ -146,7 +133,7 @@ impl<P: Port> Host<P> {
             Opened::Admin => (self.connections.admin, ADMIN_ENTRIES, Step::Connect),
             Opened::Io(queue) => {
                 let opened = self.connections.io.get(usize::from(queue)).copied().flatten();
-                (opened, self.options.io_entries(), Step::ConnectIo(queue))
+                (opened, self.context.options.io_entries(), Step::ConnectIo(queue))
             }
         };
         if expected != Some(connection) {
@@ -158,7 +145,7 @@ impl<P: Port> Host<P> {
                 self.fail(HostFailure::Unsupported("an admin queue of 32 entries, which every controller has to take"));
             }
             Ok(receives) => {
-                let wanted = self.options.queue_depth;
+                let wanted = self.context.options.queue_depth;
                 self.fail(HostFailure::QueueDepth { wanted, limit: u32::from(receives.saturating_sub(1)) });
             }
             Err(_) => self.fail(HostFailure::Unsupported("record format 0 of private data")),
@@ -166,13 +153,17 @@ impl<P: Port> Host<P> {
     }
 
     pub(super) fn bring(&mut self, step: Step) {
-        self.state = State::Bringing { step, at: self.now, deadline: self.deadline_in(self.time_for(step)) };
+        self.state = State::Bringing {
+            step,
+            at: self.context.time.now(),
+            deadline: self.context.time.deadline_in(self.time_for(step)),
+        };
         self.issue(step);
     }
 
     /// A controller may take as long to become ready as it says in CAP.TO, whatever the options say.
     fn time_for(&self, step: Step) -> Duration {
-        let timeout = self.options.step_timeout;
+        let timeout = self.context.options.step_timeout;
         match step {
             Step::AwaitReady => timeout.max(self.controller.capabilities.ready_timeout()),
             _ => timeout,
@@ -180,7 +171,7 @@ impl<P: Port> Host<P> {
     }
 
     pub(super) fn ready(&mut self) {
-        self.scan_at = self.watched;
+        self.scan_at = self.context.time.watched();
         self.ends_elsewhere = false;
         self.statistics.sessions += 1;
         self.chores_ready();
@@ -196,27 +187,31 @@ impl<P: Port> Host<P> {
     /// The controller is ready, and its Keep Alive Timer runs (Base 3.9): also while its I/O queues are brought up, of which each
     /// may take as long as a step.
     pub(super) fn begin_keep_alive(&mut self) {
-        let half = self.options.keep_alive / 2;
-        self.keep_alive = KeepAlive { at: (!half.is_zero()).then(|| self.after(half)), answer_by: Duration::MAX };
+        let half = self.context.options.keep_alive / 2;
+        self.keep_alive =
+            KeepAlive { at: (!half.is_zero()).then(|| self.context.time.after(half)), answer_by: Duration::MAX };
     }
 
     /// Sends a Keep Alive where it is due. One that is not answered within the Keep Alive Timeout ends the session.
     pub(super) fn step_keep_alive(&mut self) {
         let KeepAlive { at: Some(at), answer_by } = self.keep_alive else { return };
-        if self.now < at {
+        if self.context.time.now() < at {
             return;
         }
-        let (slot, period) = (self.admin_slot(Admin::KeepAlive), self.options.keep_alive);
-        if self.commands.is_in_flight(slot) {
-            if self.has_passed(answer_by) {
-                self.fail(HostFailure::KeepAlive { stood_still: self.stood_still() });
+        let (slot, period) = (self.admin_slot(Admin::KeepAlive), self.context.options.keep_alive);
+        if self.context.transport.commands().is_in_flight(slot) {
+            if self.context.time.has_passed(answer_by) {
+                self.fail(HostFailure::KeepAlive { stood_still: self.context.time.stood_still() });
             }
             return;
         }
         // Where the engine has no room, the next poll tries again.
         if self.send(Opened::Admin, slot, Command::KeepAlive, None).is_ok() {
             self.statistics.keep_alives += 1;
-            self.keep_alive = KeepAlive { at: Some(self.after(period / 2)), answer_by: self.deadline_in(period) };
+            self.keep_alive = KeepAlive {
+                at: Some(self.context.time.after(period / 2)),
+                answer_by: self.context.time.deadline_in(period),
+            };
         }
     }
 
@@ -224,50 +219,37 @@ impl<P: Port> Host<P> {
     pub(super) fn keep_alive_at(&self) -> (Option<Duration>, Option<Duration>) {
         let KeepAlive { at, answer_by } = self.keep_alive;
         match at {
-            Some(_) if self.commands.is_in_flight(self.admin_slot(Admin::KeepAlive)) => (None, Some(answer_by)),
+            Some(_) if self.context.transport.commands().is_in_flight(self.admin_slot(Admin::KeepAlive)) => {
+                (None, Some(answer_by))
+            }
             at => (at, None),
         }
     }
 
     fn completed(&mut self, cookie: u64, status: RequestStatus) {
-        let identifier = u16::try_from(cookie).ok();
-        let index = identifier.and_then(|identifier| self.commands.ended(identifier));
-        let response = if let RequestStatus::Replied(received) = &status {
-            let mut bytes = [0; RESPONSE_CAPSULE_BYTES];
-            // Nothing is copied where the connection has ended meanwhile: the answer is lost then.
-            let copied = self.engine.message(received, 0, &mut bytes);
-            if copied == bytes.len() { parse_response(&bytes).ok() } else { None }
-        } else {
-            None
-        };
-        let refused = match status {
-            RequestStatus::Unannounced => Some(IoError::TooManyKeys),
-            RequestStatus::TooFewRegistrations => Some(IoError::Submit(SubmitError::TooManyRegistrations)),
-            _ => None,
-        };
-        if let RequestStatus::Replied(received) = status
-            && !mutant!(S10_host_receive)
-        {
-            self.engine.release(received);
-        }
-        let Some(index) = index else { return };
-        match (response, index < self.io_slots()) {
-            (Some(response), true) => self.answered(index, &response),
-            (None, true) => match refused {
-                Some(error) => {
-                    self.leave_queue(index);
-                    self.command_ended(index, Err(error));
-                }
-                None => self.lost(index),
-            },
-            (Some(response), false) if index == self.admin_slot(Admin::Step) => self.step_answered(&response),
-            (Some(response), false) if index == self.admin_slot(Admin::Chore) => self.chore_answered(&response),
-            (Some(response), false) if index == self.admin_slot(Admin::Event) => self.event_reported(&response),
-            (Some(_), false) if index == self.admin_slot(Admin::Abort) => self.chores.abort_by = None,
-            (None, false) if index == self.admin_slot(Admin::Chore) => self.chore_refused(),
+        let Some((index, answer)) = self.context.transport.ended(cookie, status) else { return };
+        match (answer, index < self.io_slots()) {
+            (Answer::Replied(response), true) => self.answered(index, &response),
+            (Answer::Refused(error), true) => {
+                self.leave_queue(index);
+                self.command_ended(index, Err(error));
+            }
+            (Answer::Lost, true) => self.lost(index),
+            (Answer::Replied(response), false) => self.admin_answered(index, &response),
+            (_, false) if index == self.admin_slot(Admin::Chore) => self.chore_refused(),
             // A step that was lost with its connection fails with it; one that the engine refused fails by its deadline. A
             // command that the controller says it could not abort has its own reply, or its deadline.
             (_, false) => {}
+        }
+    }
+
+    fn admin_answered(&mut self, index: u16, response: &CompletionQueueEntry) {
+        if index == self.admin_slot(Admin::Step) {
+            self.step_answered(response);
+        } else if index == self.admin_slot(Admin::Chore) {
+            self.chore_answered(response);
+        } else if index == self.admin_slot(Admin::Event) {
+            self.event_reported(response);
         }
     }
 
@@ -302,7 +284,7 @@ impl<P: Port> Host<P> {
             After::Retry
         } else if failure.is_permanent(self.statistics.sessions > 0) {
             After::Fail(failure)
-        } else if self.attempts > self.options.max_attempts {
+        } else if self.attempts > self.context.options.max_attempts {
             After::Fail(HostFailure::TooManyAttempts)
         } else if self.is_lost() {
             After::Fail(HostFailure::ControllerLoss)
@@ -314,9 +296,9 @@ impl<P: Port> Host<P> {
 
     /// The controller has been away for longer than it may.
     fn is_lost(&mut self) -> bool {
-        let since = *self.lost_at.get_or_insert(self.watched);
-        let timeout = self.options.controller_loss_timeout;
-        !timeout.is_zero() && self.watched.saturating_sub(since) >= timeout
+        let since = *self.lost_at.get_or_insert(self.context.time.watched());
+        let timeout = self.context.options.controller_loss_timeout;
+        !timeout.is_zero() && self.context.time.watched().saturating_sub(since) >= timeout
     }
 
     /// Ends the session because the caller wants it.
@@ -335,7 +317,7 @@ impl<P: Port> Host<P> {
     pub(super) fn disconnect_all(&mut self) {
         let Connections { admin, io } = &self.connections;
         for connection in io.iter().chain([admin]).flatten() {
-            self.engine.disconnect(*connection);
+            self.context.transport.engine_mut().disconnect(*connection);
         }
     }
 
@@ -345,7 +327,7 @@ impl<P: Port> Host<P> {
         }
         self.state = match then {
             After::Retry if self.following.is_some() => State::Detached,
-            After::Retry => State::BackOff { until: self.after(self.back_off()) },
+            After::Retry => State::BackOff { until: self.context.time.after(self.back_off()) },
             After::Stop => State::Stopped,
             After::Fail(failure) => State::Failed(failure),
         };
@@ -360,8 +342,8 @@ impl<P: Port> Host<P> {
     /// One that lasted no longer than the longest pause is no reason to begin with the shortest again: a target that ends each session
     /// as soon as it is set up would be asked for another a hundred times a second, for ever.
     fn count_hasty(&mut self) {
-        let lasted = self.settled_at.map_or(Duration::ZERO, |since| self.now.saturating_sub(since));
-        if lasted > self.options.longest_back_off {
+        let lasted = self.settled_at.map_or(Duration::ZERO, |since| self.context.time.now().saturating_sub(since));
+        if lasted > self.context.options.longest_back_off {
             self.hasty = 0;
         }
         self.hasty = self.hasty.saturating_add(1);
@@ -370,6 +352,6 @@ impl<P: Port> Host<P> {
     /// Doubles with every failed attempt in a row, and with every session that ended soon.
     fn back_off(&self) -> Duration {
         let doublings = self.hasty.saturating_sub(1).min(MAX_DOUBLINGS);
-        self.options.first_back_off.saturating_mul(1 << doublings).min(self.options.longest_back_off)
+        self.context.options.first_back_off.saturating_mul(1 << doublings).min(self.context.options.longest_back_off)
     }
 }

@@ -23,22 +23,22 @@ pub(super) enum Abortion {
 impl<P: Port> Host<P> {
     /// Looks at the deadlines of all commands, as often as one can have passed.
     pub(super) fn step_timeouts(&mut self) {
-        if !self.has_passed(self.scan_at) || self.state != State::Ready {
+        if !self.context.time.has_passed(self.scan_at) || self.state != State::Ready {
             return;
         }
         let mut next = Duration::MAX;
         // No command that is submitted later has an earlier deadline.
-        if !self.options.command_timeout.is_zero() {
-            next = self.deadline_in(self.options.command_timeout);
+        if !self.context.options.command_timeout.is_zero() {
+            next = self.context.time.deadline_in(self.context.options.command_timeout);
         }
         for slot in 0..self.io_slots() {
-            if !self.commands.is_in_flight(slot) {
+            if !self.context.transport.commands().is_in_flight(slot) {
                 continue;
             }
             let Some(Some(part)) = self.parts.get(usize::from(slot)) else { continue };
             let Some(deadline) = part.deadline else { continue };
             let (queue, abortion) = (part.queue, part.abortion);
-            if deadline > self.watched {
+            if deadline > self.context.time.watched() {
                 next = next.min(deadline);
                 continue;
             }
@@ -49,7 +49,7 @@ impl<P: Port> Host<P> {
                 continue;
             }
             if abortion == Abortion::Sent && !mutant!(host_abort_unanswered) {
-                return self.fail(HostFailure::CommandTimeout { stood_still: self.stood_still() });
+                return self.fail(HostFailure::CommandTimeout { stood_still: self.context.time.stood_still() });
             }
             // While an Abort is not answered no other one is sent; that has a time of its own (`Chores::abort_by`).
             next = next.min(self.send_abort(slot, queue));
@@ -59,8 +59,8 @@ impl<P: Port> Host<P> {
 
     /// Returns when to look at the command again.
     fn send_abort(&mut self, slot: u16, queue: u16) -> Duration {
-        let retry = self.deadline_in(RETRY);
-        let Some(command_id) = self.commands.identifier(slot) else { return retry };
+        let retry = self.context.time.deadline_in(RETRY);
+        let Some(command_id) = self.context.transport.commands().identifier(slot) else { return retry };
         let queue_id = self.queue_id(queue);
         let (sent, abortion) = match &mut self.following {
             Some(following) => (following.abort(queue_id, command_id), Abortion::Asked),
@@ -70,7 +70,8 @@ impl<P: Port> Host<P> {
             return retry;
         }
         // From the Abort on, whoever sends it.
-        let deadline = (abortion == Abortion::Sent).then(|| self.deadline_in(self.options.step_timeout));
+        let deadline =
+            (abortion == Abortion::Sent).then(|| self.context.time.deadline_in(self.context.options.step_timeout));
         if let Some(Some(part)) = self.parts.get_mut(usize::from(slot)) {
             (part.abortion, part.deadline) = (abortion, deadline);
         }
@@ -79,8 +80,8 @@ impl<P: Port> Host<P> {
 
     /// The host that has the admin queue sent the Abort of a command.
     pub(super) fn abort_sent(&mut self, queue_id: u16, command_id: u16) {
-        let deadline = self.deadline_in(self.options.step_timeout);
-        let slot = self.commands.in_flight(command_id);
+        let deadline = self.context.time.deadline_in(self.context.options.step_timeout);
+        let slot = self.context.transport.commands().in_flight(command_id);
         let Some(Some(part)) = slot.and_then(|slot| self.parts.get_mut(usize::from(slot))) else { return };
         let first_queue = self.following.map_or(0, |following| following.first_queue);
         if part.abortion == Abortion::Asked && part.queue.checked_add(first_queue) == Some(queue_id) {
@@ -95,16 +96,16 @@ impl<P: Port> Host<P> {
             self.queued.retain(|&queued| queued != request);
         }
         for slot in 0..self.io_slots() {
-            let in_flight = self.commands.is_in_flight(slot);
+            let in_flight = self.context.transport.commands().is_in_flight(slot);
             let Some(Some(part)) = self.parts.get_mut(usize::from(slot)) else { continue };
             if part.request != request {
                 continue;
             }
             if in_flight {
                 if part.abortion == Abortion::None {
-                    part.deadline = Some(self.watched);
-                    self.scan_at = self.watched;
-                    self.clock.look_by(self.watched);
+                    part.deadline = Some(self.context.time.watched());
+                    self.scan_at = self.context.time.watched();
+                    self.context.time.look();
                 }
             } else {
                 self.resend.remove(slot);

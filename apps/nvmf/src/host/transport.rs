@@ -1,0 +1,120 @@
+//! The engine, and the identifiers of the commands that it has.
+
+use super::commands::{Capsule, Commands};
+use super::request::IoError;
+use crate::wire::{Command, CompletionQueueEntry, RESPONSE_CAPSULE_BYTES, parse_response};
+use core::time::Duration;
+use frwr_engine::gather::Segment;
+use frwr_engine::provider::Port;
+use frwr_engine::{Chunk, ConnectionId, Engine, Event, RequestStatus, Submission, SubmitError};
+use frwr_mempool::mutant;
+
+/// A command, and the memory that goes with it.
+pub(super) struct Outgoing<'a> {
+    pub(super) command: Command,
+    pub(super) force_unit_access: bool,
+    /// Keys that the capsule names.
+    pub(super) keys: u8,
+    /// The controller is asked to invalidate the key.
+    pub(super) invite: bool,
+    /// Data that travels in the capsule.
+    pub(super) inline: &'a [Segment],
+    /// Memory that the controller is to reach.
+    pub(super) chunks: &'a [Chunk<'a>],
+}
+
+impl<'a> Outgoing<'a> {
+    /// A command that is no I/O.
+    pub(super) fn admin(command: Command, chunks: &'a [Chunk<'a>]) -> Self {
+        Self { command, force_unit_access: false, keys: 1, invite: false, inline: &[], chunks }
+    }
+}
+
+/// How a command that the engine had came back. Its keys are dead.
+pub(super) enum Answer {
+    Replied(CompletionQueueEntry),
+    /// The engine did not send it.
+    Refused(IoError),
+    /// It was lost with its connection, or its answer was.
+    Lost,
+}
+
+/// The engine and command identifiers, of which it knows its requests by.
+pub(super) struct Transport<P: Port> {
+    engine: Engine<P>,
+    commands: Commands,
+}
+
+impl<P: Port> Transport<P> {
+    /// `commands`: slots, of which each has one command at a time.
+    pub(super) fn new(engine: Engine<P>, commands: u16) -> Self {
+        Self { engine, commands: Commands::new(commands) }
+    }
+
+    /// Returns the work done.
+    pub(super) fn poll(&mut self, now: Duration) -> u32 {
+        self.engine.poll(now, &mut self.commands)
+    }
+
+    pub(super) fn next_event(&mut self) -> Option<Event> {
+        self.engine.next_event()
+    }
+
+    pub(super) fn engine(&self) -> &Engine<P> {
+        &self.engine
+    }
+
+    pub(super) fn engine_mut(&mut self) -> &mut Engine<P> {
+        &mut self.engine
+    }
+
+    /// Which slots have a command in flight, and its identifier.
+    pub(super) fn commands(&self) -> &Commands {
+        &self.commands
+    }
+
+    /// Hands a slot's next command to the engine.
+    pub(super) fn submit(
+        &mut self,
+        connection: ConnectionId,
+        slot: u16,
+        outgoing: &Outgoing<'_>,
+    ) -> Result<(), SubmitError> {
+        let identifier = self.commands.next_identifier(slot);
+        let entry = outgoing.command.encode(identifier).map_err(|_| SubmitError::MessageLength)?;
+        let entry = entry.with_force_unit_access(outgoing.force_unit_access);
+        let capsule = Capsule::new(entry, outgoing.keys).ok_or(SubmitError::MessageLength)?;
+        let submission = Submission {
+            message: capsule.bytes(),
+            inline: outgoing.inline,
+            chunks: outgoing.chunks,
+            invite_invalidation: outgoing.invite,
+            iova_cookie: identifier.into(),
+            cookie: identifier.into(),
+        };
+        let handle = self.engine.submit(connection, &submission, &mut self.commands)?;
+        self.commands.posted(identifier, connection, handle);
+        Ok(())
+    }
+
+    /// A command came back: its slot, and how. `None` where it is none of the latest ones. Its receive goes back.
+    pub(super) fn ended(&mut self, cookie: u64, status: RequestStatus) -> Option<(u16, Answer)> {
+        let slot = u16::try_from(cookie).ok().and_then(|identifier| self.commands.ended(identifier));
+        let answer = match status {
+            RequestStatus::Replied(received) => {
+                let mut bytes = [0; RESPONSE_CAPSULE_BYTES];
+                // Nothing is copied where the connection has ended meanwhile: the answer is lost then.
+                let copied = self.engine.message(&received, 0, &mut bytes);
+                if !mutant!(S10_host_receive) {
+                    self.engine.release(received);
+                }
+                let whole = copied == bytes.len();
+                whole.then(|| parse_response(&bytes).ok()).flatten().map_or(Answer::Lost, Answer::Replied)
+            }
+            RequestStatus::Unannounced => Answer::Refused(IoError::TooManyKeys),
+            RequestStatus::TooFewRegistrations => Answer::Refused(IoError::Submit(SubmitError::TooManyRegistrations)),
+            _ => Answer::Lost,
+        };
+        Some((slot?, answer))
+    }
+}
