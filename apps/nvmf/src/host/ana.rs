@@ -1,6 +1,6 @@
 //! Asymmetric namespace access (Base 8.1): how the namespace can be reached, as the controller says it.
 
-use super::request::IoError;
+use super::error::IoError;
 use super::{Host, State};
 use crate::wire::{AnaGroup, AnaLogHeader, AnaState, IDENTIFY_BYTES};
 use core::time::Duration;
@@ -68,7 +68,7 @@ impl<P: Port> Host<P> {
         let found = if success { self.ana.read.take(&bytes, self.ana.group) } else { Found::Nothing };
         let found = match found {
             // Only controllers with offsets have more than one part to give.
-            Found::Continues if !self.controller.log_offsets => Found::Nothing,
+            Found::Continues if !self.limits.log_offsets => Found::Nothing,
             found => found,
         };
         match found {
@@ -97,7 +97,7 @@ impl<P: Port> Host<P> {
         let state = self.ana.state;
         let waited = self.context.time.has_waited(since, self.context.options.inaccessible_timeout);
         if waited || state == AnaState::PersistentLoss {
-            self.end_queued(IoError::Inaccessible(state));
+            self.io.end_queued(IoError::Inaccessible(state));
         }
     }
 }

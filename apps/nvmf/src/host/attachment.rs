@@ -3,7 +3,8 @@
 //! One host has the admin queue; the others follow it, with I/O queues only. Its orders and their reports must arrive in the
 //! order in which they were taken, each once; a lane per pair of cores is enough.
 
-use super::{Controller, HostFailure};
+use super::HostFailure;
+use super::limits::Limits;
 use crate::storage::Geometry;
 use crate::wire::AnaState;
 
@@ -12,7 +13,7 @@ use crate::wire::AnaState;
 pub struct Attachment {
     pub(super) session: u64,
     /// Its limits; `queues` are the follower's.
-    pub(super) controller: Controller,
+    pub(super) limits: Limits,
     pub(super) geometry: Geometry,
     pub(super) ana: AnaState,
     /// Identifier of the follower's first queue; the others follow.
@@ -29,7 +30,7 @@ impl Attachment {
     /// I/O queues for this follower; none where the controller granted too few.
     #[must_use]
     pub fn queues(&self) -> u16 {
-        self.controller.queues
+        self.limits.queues
     }
 
     /// Size of the namespace.

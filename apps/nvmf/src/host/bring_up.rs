@@ -4,8 +4,9 @@ use super::ana::ANA_GROUPS_ONLY;
 use super::discovery::DiscoveryRead;
 use super::followers::share;
 use super::options::{ADMIN_ENTRIES, Admin};
+use super::queues::QueueOf;
 use super::transport::Outgoing;
-use super::{Host, HostFailure, Opened, State};
+use super::{Host, HostFailure, State};
 use crate::wire::{
     self, ADMIN_QUEUE, BROADCAST_NAMESPACE, Command, CompletionQueueEntry, Connect, ConnectData,
     ControllerCapabilities, ControllerConfiguration, ControllerStatus, DYNAMIC_CONTROLLER, DataPointer, GetLogPage,
@@ -17,8 +18,6 @@ use frwr_engine::gather::Segment;
 use frwr_engine::provider::{Access, Port};
 use frwr_engine::{Chunk, SubmitError};
 
-/// Queue identifier of the first I/O queue.
-pub(super) const FIRST_IO_QUEUE: u16 = 1;
 /// How often CSTS is read while a change takes: at most that much is lost of a change, and a controller that takes minutes is not asked
 /// thousands of times a second.
 const STATUS_PERIOD: Duration = Duration::from_millis(10);
@@ -117,7 +116,7 @@ impl<P: Port> Host<P> {
     /// Sends the step's command; tried again by the next poll where the engine has no room.
     pub(super) fn issue(&mut self, step: Step) {
         let (command, data) = self.command_of(step);
-        let queue = if let Step::ConnectIo(queue) = step { Opened::Io(queue) } else { Opened::Admin };
+        let queue = if let Step::ConnectIo(queue) = step { QueueOf::Io(queue) } else { QueueOf::Admin };
         let slot = self.admin_slot(Admin::Step);
         if let Err(error) = self.send(queue, slot, command, data)
             && !matches!(error, SubmitError::NoSlot | SubmitError::NotConnected)
@@ -129,16 +128,12 @@ impl<P: Port> Host<P> {
     /// Submits a command that is no I/O. `data` are the bytes of admin data that it opens.
     pub(super) fn send(
         &mut self,
-        queue: Opened,
+        queue: QueueOf,
         slot: u16,
         command: Command,
         data: Option<(Access, u32)>,
     ) -> Result<(), SubmitError> {
-        let connection = match queue {
-            Opened::Admin => self.connections.admin,
-            Opened::Io(queue) => self.connections.io.get(usize::from(queue)).copied().flatten(),
-        };
-        let connection = connection.ok_or(SubmitError::NotConnected)?;
+        let connection = self.queues.connection(queue).ok_or(SubmitError::NotConnected)?;
         let segment = |length| [Segment { memory: self.admin_data_id, offset: 0, length }];
         let segments = data.map(|(_, length)| segment(length));
         let chunk = data.zip(segments.as_ref()).map(|((access, _), segments)| Chunk { access, segments });
@@ -149,7 +144,7 @@ impl<P: Port> Host<P> {
         match step {
             Step::Connect => self.connect_command(ADMIN_QUEUE, ADMIN_ENTRIES, DYNAMIC_CONTROLLER),
             Step::ConnectIo(queue) => {
-                self.connect_command(self.queue_id(queue), self.context.options.io_entries(), self.controller.id)
+                self.connect_command(self.queues.id(queue), self.context.options.io_entries(), self.limits.id)
             }
             Step::GetCapabilities => (get(Property::Capabilities, PropertySize::Eight), None),
             Step::Enable => (configure(ControllerConfiguration::ENABLED), None),
@@ -162,7 +157,7 @@ impl<P: Port> Host<P> {
                 let last = u32::from(self.context.options.all_queues() - 1);
                 (set_feature(feature::NUMBER_OF_QUEUES, last | last << 16), None)
             }
-            Step::SetEvents => (set_feature(feature::ASYNCHRONOUS_EVENTS, self.controller.events), None),
+            Step::SetEvents => (set_feature(feature::ASYNCHRONOUS_EVENTS, self.limits.events), None),
             Step::IdentifyActive => identify(cns::ACTIVE_NAMESPACES, 0),
             Step::ReadAna => get_log_page(log_page::ANA, ANA_GROUPS_ONLY, self.ana_offset()),
             Step::ReadDiscovery => get_log_page(log_page::DISCOVERY, 0, self.discovery_offset()),
@@ -201,7 +196,7 @@ impl<P: Port> Host<P> {
                 self.state = State::Bringing { step, at: self.context.time.after(step.pause()), deadline };
             }
             Ok(Next::Step(step)) => self.bring(step),
-            Ok(Next::OpenIo(queue)) => self.open_next(Opened::Io(queue)),
+            Ok(Next::OpenIo(queue)) => self.open_next(QueueOf::Io(queue)),
             Ok(Next::Ready) => self.ready(),
             Ok(Next::ShutDown) => self.stop(),
             Err(failure) => self.fail(failure),
@@ -214,7 +209,7 @@ impl<P: Port> Host<P> {
         let csts = ControllerStatus(result as u32);
         Ok(Next::Step(match step {
             Step::Connect => {
-                self.controller.id = result as u16;
+                self.limits.id = result as u16;
                 Step::GetCapabilities
             }
             Step::GetCapabilities => {
@@ -235,7 +230,7 @@ impl<P: Port> Host<P> {
                     self.discovery = DiscoveryRead::default();
                     self.discovered.clear();
                     Step::ReadDiscovery
-                } else if self.controller.optional_commands & IdentifyController::WRITE_ZEROES != 0 {
+                } else if self.limits.optional_commands & IdentifyController::WRITE_ZEROES != 0 {
                     Step::IdentifyCommandSet
                 } else {
                     Step::SetQueues
@@ -251,12 +246,12 @@ impl<P: Port> Host<P> {
                 // 0-based, in both halves; a controller may grant more than was asked for.
                 let granted = (result as u16).min((result >> 16) as u16).saturating_add(1);
                 self.granted = granted.min(self.context.options.all_queues());
-                (_, self.controller.queues) = share(self.granted, self.followers.count() + 1, 0);
-                if self.controller.events == 0 { Step::IdentifyActive } else { Step::SetEvents }
+                (_, self.limits.queues) = share(self.granted, self.followers.count() + 1, 0);
+                if self.limits.events == 0 { Step::IdentifyActive } else { Step::SetEvents }
             }
             Step::SetEvents => {
                 if !success {
-                    self.controller.events = 0;
+                    self.limits.events = 0;
                 }
                 Step::IdentifyActive
             }
@@ -266,7 +261,7 @@ impl<P: Port> Host<P> {
             }
             Step::IdentifyNamespace => {
                 self.check_namespace(false)?;
-                if self.controller.reports_ana {
+                if self.limits.reports_ana {
                     self.begin_ana();
                     return Ok(Next::Step(Step::ReadAna));
                 }
@@ -275,7 +270,7 @@ impl<P: Port> Host<P> {
             }
             Step::ReadAna if self.take_ana(success) => return Ok(Next::OpenIo(0)),
             Step::ReadAna => Step::ReadAna,
-            Step::ConnectIo(queue) if queue + 1 < self.controller.queues => return Ok(Next::OpenIo(queue + 1)),
+            Step::ConnectIo(queue) if queue + 1 < self.limits.queues => return Ok(Next::OpenIo(queue + 1)),
             Step::ConnectIo(_) => return Ok(Next::Ready),
             Step::ShutDown => Step::AwaitShutdown,
             Step::AwaitShutdown if csts.shutdown() == ShutdownStatus::Complete => return Ok(Next::ShutDown),

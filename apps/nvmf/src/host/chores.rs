@@ -3,7 +3,8 @@
 use super::ana::{ANA_GROUPS_ONLY, ANA_PERIOD};
 use super::bring_up::{get_log_page, identify};
 use super::options::Admin;
-use super::{Host, Opened, State};
+use super::queues::QueueOf;
+use super::{Host, State};
 use crate::wire::{Command, CompletionQueueEntry, IDENTIFY_BYTES, cns, log_page};
 use core::time::Duration;
 use frwr_engine::provider::Port;
@@ -93,15 +94,15 @@ impl<P: Port> Host<P> {
             }
         }
         let event = self.admin_slot(Admin::Event);
-        let listens = self.controller.events != 0 && !self.chores.no_events && !self.stopping;
+        let listens = self.limits.events != 0 && !self.chores.no_events && !self.stopping;
         if listens && !self.context.transport.commands().is_in_flight(event) {
             // Where the engine has no room, the next poll tries again.
-            let _ = self.send(Opened::Admin, event, Command::AsynchronousEventRequest, None);
+            let _ = self.send(QueueOf::Admin, event, Command::AsynchronousEventRequest, None);
         }
         if !self.ana.is_accessible() {
             self.bound_inaccessible();
             if self.context.time.now() >= self.chores.ana_at {
-                self.chores.ana = self.controller.reports_ana;
+                self.chores.ana = self.limits.reports_ana;
                 self.chores.ana_at = self.context.time.after(ANA_PERIOD);
             }
         }
@@ -114,7 +115,7 @@ impl<P: Port> Host<P> {
             Chore::ChangedNamespaces => get_log_page(log_page::CHANGED_NAMESPACES, 0, 0),
             Chore::Group | Chore::Namespace => identify(cns::NAMESPACE, self.context.options.namespace),
         };
-        if self.send(Opened::Admin, slot, command, data).is_ok() {
+        if self.send(QueueOf::Admin, slot, command, data).is_ok() {
             self.chores.running = Some(chore);
             let by = self.context.time.deadline_in(self.context.options.step_timeout);
             // Of a page in several parts, one for all.
@@ -164,7 +165,7 @@ impl<P: Port> Host<P> {
             (NOTICE, ANA_CHANGE) => {
                 self.statistics.ana_events += 1;
                 // It may be that the namespace is in another group (Base figure 149).
-                (self.chores.group, self.chores.ana) = (self.controller.reports_ana, self.controller.reports_ana);
+                (self.chores.group, self.chores.ana) = (self.limits.reports_ana, self.limits.reports_ana);
             }
             // What is to come is the end of the connections, after which the host reconnects.
             (IMMEDIATE, SUBSYSTEM_SHUTDOWN) => self.statistics.shutdown_events += 1,
@@ -192,7 +193,7 @@ impl<P: Port> Host<P> {
         }
         let (read, path) = match self.following {
             // The other host reads; what waits here ends in time.
-            Some(_) if self.queued.is_empty() && self.resend.is_empty() => (None, None),
+            Some(_) if !self.io.waits() => (None, None),
             Some(_) => {
                 (None, self.ana.since.map(|since| since.saturating_add(self.context.options.inaccessible_timeout)))
             }

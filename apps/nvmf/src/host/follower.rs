@@ -2,7 +2,9 @@
 //! every host; what needs the admin queue it asks the other one for.
 
 use super::attachment::{Attachment, FollowerOrder, FollowerReport};
-use super::{After, Host, HostError, HostFailure, HostOptions, Opened, State};
+use super::limits::Limits;
+use super::queues::QueueOf;
+use super::{After, Host, HostError, HostFailure, HostOptions, State};
 use crate::wire::AnaState;
 use frwr_engine::Engine;
 use frwr_engine::provider::Port;
@@ -13,8 +15,6 @@ use frwr_mempool::DeviceMemory;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Following {
     session: u64,
-    /// Identifier of its first queue.
-    pub(super) first_queue: u16,
     /// It takes part in the session, and the other one waits for its end.
     engaged: bool,
     attached: bool,
@@ -91,8 +91,10 @@ impl<P: Port> Host<P> {
             FollowerOrder::Attach(attachment) => self.attach(&attachment),
             FollowerOrder::Detach { session } => self.detach(session),
             FollowerOrder::Aborting { session, queue_id, command_id } => {
-                if self.session() == session {
-                    self.abort_sent(queue_id, command_id);
+                if self.session() == session
+                    && let Some((path, io, context)) = self.path()
+                {
+                    io.abort_told((queue_id, command_id), &path, context);
                 }
             }
             FollowerOrder::GiveUp(failure) => {
@@ -113,7 +115,7 @@ impl<P: Port> Host<P> {
     /// It was told of a session in which the controller granted no queue for it.
     #[must_use]
     pub fn has_no_queue(&self) -> bool {
-        self.following.is_some_and(|following| following.session > 0) && self.controller.queues == 0
+        self.following.is_some_and(|following| following.session > 0) && self.limits.queues == 0
     }
 
     fn attach(&mut self, attachment: &Attachment) {
@@ -126,8 +128,8 @@ impl<P: Port> Host<P> {
             return;
         }
         let waits = self.state == State::Detached && !self.stopping;
-        *following = Following { session: attachment.session, first_queue: attachment.first_queue, ..*following };
-        following.engaged = waits && attachment.controller.queues > 0;
+        following.session = attachment.session;
+        following.engaged = waits && attachment.limits.queues > 0;
         // Who shuts down, or gets no queue, has none to give back.
         following.detached = !following.engaged;
         let engaged = following.engaged;
@@ -135,17 +137,18 @@ impl<P: Port> Host<P> {
         if !engaged {
             return;
         }
-        let capabilities = attachment.controller.capabilities;
+        self.queues.count_from(attachment.first_queue);
+        let capabilities = attachment.limits.capabilities;
         match self.check_depth(self.context.options.io_entries(), capabilities.max_queue_entries()) {
-            Ok(()) => self.open_next(Opened::Io(0)),
+            Ok(()) => self.open_next(QueueOf::Io(0)),
             Err(failure) => self.fail(failure),
         }
     }
 
     fn learn(&mut self, attachment: &Attachment) {
         // More than it has places for would be a mistake of the other one's.
-        let queues = attachment.controller.queues.min(self.context.options.queues);
-        self.controller = super::Controller { queues, ..attachment.controller };
+        let queues = attachment.limits.queues.min(self.context.options.queues);
+        self.limits = Limits { queues, ..attachment.limits };
         self.geometry = Some(attachment.geometry);
         self.ana.set(attachment.ana, self.context.time.watched());
     }

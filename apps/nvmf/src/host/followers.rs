@@ -4,9 +4,10 @@
 //! controller never sees a host with two sessions, and no command of the old one can be executed behind its repetition.
 
 use super::attachment::{Attachment, FollowerOrder, FollowerReport};
-use super::bring_up::FIRST_IO_QUEUE;
+use super::limits::Limits;
 use super::options::Admin;
-use super::{Host, Opened, State};
+use super::queues::{FIRST_IO_QUEUE, QueueOf};
+use super::{Host, State};
 use crate::wire::{Abort, Command};
 use frwr_engine::provider::Port;
 use std::collections::VecDeque;
@@ -211,7 +212,7 @@ impl<P: Port> Host<P> {
         let (first_queue, queues) = share(self.granted, self.followers.count() + 1, follower + 1);
         Some(Attachment {
             session: self.session(),
-            controller: super::Controller { queues, ..self.controller },
+            limits: Limits { queues, ..self.limits },
             geometry: self.geometry?,
             ana: self.ana.state(),
             first_queue,
@@ -234,7 +235,7 @@ impl<P: Port> Host<P> {
         if self.context.transport.commands().is_in_flight(slot) {
             return false;
         }
-        let sent = self.send(Opened::Admin, slot, Command::Abort(Abort { queue_id, command_id }), None).is_ok();
+        let sent = self.send(QueueOf::Admin, slot, Command::Abort(Abort { queue_id, command_id }), None).is_ok();
         if sent {
             self.statistics.aborts += 1;
             // The command itself has half of it, wherever its queue is, and says better what was wrong.

@@ -32,7 +32,7 @@ impl<P: Port> Host<P> {
     }
 
     pub(super) fn check_capabilities(&mut self, capabilities: ControllerCapabilities) -> Result<(), HostFailure> {
-        self.controller.capabilities = capabilities;
+        self.limits.capabilities = capabilities;
         if !capabilities.has_nvm_command_set() {
             return Err(HostFailure::Unsupported("the NVM command set"));
         }
@@ -63,7 +63,7 @@ impl<P: Port> Host<P> {
             return Err(HostFailure::Unsupported("Identify Controller"));
         };
         if self.context.options.is_discovery() {
-            if identify.controller_id.get() != self.controller.id {
+            if identify.controller_id.get() != self.limits.id {
                 return Err(HostFailure::Unsupported("the identifier that Connect gave it (CNTLID)"));
             }
             return Ok(());
@@ -71,7 +71,7 @@ impl<P: Port> Host<P> {
         if !identify.supports_keyed_blocks() {
             return Err(HostFailure::Unsupported("keyed data blocks (SGLS)"));
         }
-        if identify.controller_id.get() != self.controller.id {
+        if identify.controller_id.get() != self.limits.id {
             return Err(HostFailure::Unsupported("the identifier that Connect gave it (CNTLID)"));
         }
         let (command, response) = (identify.io_command_capsule.get(), identify.io_response_capsule.get());
@@ -84,16 +84,16 @@ impl<P: Port> Host<P> {
         let offset = identify.sgl_support.get() & IdentifyController::SGL_OFFSET != 0;
         // In-capsule data starts right behind the command, or this host does not use it.
         let usable = offset && identify.in_capsule_data_offset.get() == 0;
-        self.controller.in_capsule_bytes = if usable { identify.in_capsule_bytes() } else { 0 };
-        let page = self.controller.capabilities.minimum_page_size();
-        self.controller.max_transfer = identify.max_transfer_bytes(page);
-        self.controller.serial = SerialNumber::from_field(&identify.serial_number);
-        self.controller.max_data_blocks = identify.max_data_blocks;
-        self.controller.optional_commands = identify.optional_commands.get();
-        self.controller.events = identify.events.get() & WANTED_EVENTS;
-        self.controller.log_offsets = identify.log_pages & IdentifyController::LOG_OFFSETS != 0;
-        self.controller.retry_delays = RetryDelays::new(identify.retry_delays.map(|units| units.get()));
-        self.controller.reports_ana = identify.multi_path & IdentifyController::REPORTS_ANA != 0;
+        self.limits.in_capsule_bytes = if usable { identify.in_capsule_bytes() } else { 0 };
+        let page = self.limits.capabilities.minimum_page_size();
+        self.limits.max_transfer = identify.max_transfer_bytes(page);
+        self.limits.serial = SerialNumber::from_field(&identify.serial_number);
+        self.limits.max_data_blocks = identify.max_data_blocks;
+        self.limits.optional_commands = identify.optional_commands.get();
+        self.limits.events = identify.events.get() & WANTED_EVENTS;
+        self.limits.log_offsets = identify.log_pages & IdentifyController::LOG_OFFSETS != 0;
+        self.limits.retry_delays = RetryDelays::new(identify.retry_delays.map(|units| units.get()));
+        self.limits.reports_ana = identify.multi_path & IdentifyController::REPORTS_ANA != 0;
         match u32::from(identify.max_commands.get()) {
             0 => Ok(()),
             limit => self.check_depth(self.context.options.queue_depth, limit),
@@ -105,10 +105,10 @@ impl<P: Port> Host<P> {
         let mut bytes = [0; IDENTIFY_BYTES];
         // As above.
         let _ = self.admin_data.read(0, &mut bytes);
-        let page = self.controller.capabilities.minimum_page_size();
-        self.controller.max_zeroes = match IdentifyNvmController::ref_from_bytes(&bytes) {
+        let page = self.limits.capabilities.minimum_page_size();
+        self.limits.max_zeroes = match IdentifyNvmController::ref_from_bytes(&bytes) {
             Ok(limits) if success => limits.max_zeroes_bytes(page),
-            _ => self.controller.max_transfer,
+            _ => self.limits.max_transfer,
         };
     }
 
@@ -137,7 +137,7 @@ impl<P: Port> Host<P> {
         let geometry = Geometry::new(blocks, block_bytes)
             .map_err(|_| HostFailure::Unsupported("namespaces of fewer than 2^64 bytes"))?;
         self.ana.group = identify.ana_group.get();
-        self.controller.zeroes_deallocate = identify.deallocate_features & IdentifyNamespace::ZEROES_DEALLOCATE != 0;
+        self.limits.zeroes_deallocate = identify.deallocate_features & IdentifyNamespace::ZEROES_DEALLOCATE != 0;
         let identity = (identify.nguid, identify.eui64);
         match self.geometry {
             // Lost writes must not reach another namespace in the place of theirs.

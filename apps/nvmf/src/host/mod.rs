@@ -14,30 +14,39 @@ mod commands;
 mod context;
 mod cut;
 mod discovery;
+mod error;
 mod failure;
 mod follower;
 mod followers;
 mod identify;
+mod io;
+mod limits;
 mod options;
 mod parts;
+mod path;
+mod queues;
 mod recourse;
 mod request;
+mod requests;
 mod retries;
 mod session;
 mod statistics;
+mod submit;
 mod time;
 mod timeouts;
 mod transport;
 
 pub use attachment::{Attachment, FollowerOrder, FollowerReport};
 pub use discovery::{Discovered, MAX_DISCOVERED};
+pub use error::{IoError, RequestError};
 pub use failure::HostFailure;
 pub use options::{HostOptions, MAX_DATA_BLOCKS, MAX_FOLLOWERS, MAX_QUEUE_DEPTH, MAX_QUEUES, MAX_SEGMENTS};
-pub use request::{HostCompletion, IoError, MAX_REQUEST_BYTES, RequestError};
+pub use request::MAX_REQUEST_BYTES;
+pub use requests::HostCompletion;
 pub use statistics::HostStatistics;
 
 use crate::storage::Geometry;
-use crate::wire::{AnaState, ControllerCapabilities, IDENTIFY_BYTES, SerialNumber};
+use crate::wire::{AnaState, IDENTIFY_BYTES, SerialNumber};
 use ana::Ana;
 use arrayvec::ArrayVec;
 use bounce::Bounce;
@@ -53,12 +62,11 @@ use frwr_engine::provider::Port;
 use frwr_engine::{AddMemoryError, ConnectionId, Engine};
 use frwr_mempool::DeviceMemory;
 use identify::Identity;
+use io::Io;
+use limits::Limits;
 use options::Admin;
-use parts::Part;
-use recourse::RetryDelays;
-use request::Request;
-use retries::Resend;
-use std::collections::VecDeque;
+use path::Path;
+use queues::{QueueOf, Queues};
 use time::Time;
 use transport::Transport;
 
@@ -108,7 +116,7 @@ enum State {
     /// It waits for the next attempt.
     BackOff { until: Duration },
     /// A connection is to be opened, or is being opened. The deadline is of watched time, here and below.
-    Opening { queue: Opened, deadline: Duration },
+    Opening { queue: QueueOf, deadline: Duration },
     /// A command of the bring-up is to be sent at a time of the caller's, or was sent.
     Bringing { step: Step, at: Duration, deadline: Duration },
     /// Reads and writes go to the controller.
@@ -129,14 +137,6 @@ struct KeepAlive {
     answer_by: Duration,
 }
 
-/// Which queue's connection is being opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Opened {
-    Admin,
-    /// Counted from 0.
-    Io(u16),
-}
-
 /// What follows when all connections have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
@@ -145,53 +145,12 @@ enum After {
     Fail(HostFailure),
 }
 
-/// What is known of the controller of this session.
-#[derive(Clone, Copy, Debug, Default)]
-struct Controller {
-    id: u16,
-    capabilities: ControllerCapabilities,
-    in_capsule_bytes: u64,
-    max_transfer: Option<u64>,
-    serial: Option<SerialNumber>,
-    /// MSDBD; 0 for no limit.
-    max_data_blocks: u8,
-    /// ONCS.
-    optional_commands: u16,
-    /// Bytes of one Write Zeroes at most (WZSL); `None` for no limit.
-    max_zeroes: Option<u64>,
-    /// Write Zeroes may ask the namespace to deallocate (DLFEAT).
-    zeroes_deallocate: bool,
-    /// What of OAES this host wants to hear of.
-    events: u32,
-    reports_ana: bool,
-    /// Log pages can be read in parts (LPA).
-    log_offsets: bool,
-    /// CRDT.
-    retry_delays: RetryDelays,
-    /// I/O queues of this host.
-    queues: u16,
-}
-
-/// Connections that are open or being opened.
-#[derive(Clone, Debug, Default)]
-struct Connections {
-    admin: Option<ConnectionId>,
-    /// By queue, counted from 0.
-    io: Vec<Option<ConnectionId>>,
-}
-
-impl Connections {
-    fn all_closed(&self) -> bool {
-        self.admin.is_none() && self.io.iter().all(Option::is_none)
-    }
-}
-
 /// A host. One core owns it.
 pub struct Host<P: Port> {
     context: Context<P>,
     state: State,
-    connections: Connections,
-    controller: Controller,
+    queues: Queues,
+    limits: Limits,
     /// I/O queues granted, over all cores.
     granted: u16,
     followers: Followers,
@@ -199,32 +158,17 @@ pub struct Host<P: Port> {
     following: Option<Following>,
     geometry: Option<Geometry>,
     identity: Identity,
-    requests: Vec<Option<Request>>,
-    free: Vec<u16>,
-    /// Requests of which commands are to be made, in order.
-    queued: VecDeque<u16>,
-    /// Commands of requests, by slot.
-    parts: Vec<Option<Part>>,
-    free_slots: Vec<u16>,
-    resend: Resend,
-    /// The command in flight that is suspected of ending its sessions, of which there is one at a time.
-    suspect: Option<u16>,
+    io: Io,
     /// The session ends because a queue of another core did.
     ends_elsewhere: bool,
-    /// Commands in flight, by queue.
-    in_flight: Vec<u16>,
-    completions: VecDeque<HostCompletion>,
     admin_data: DeviceMemory,
     admin_data_id: MemoryId,
-    bounce: Bounce,
     ana: Ana,
     chores: Chores,
     keep_alive: KeepAlive,
     active_namespaces: ArrayVec<u32, MAX_ACTIVE>,
     discovered: Vec<Discovered>,
     discovery: DiscoveryRead,
-    /// When deadlines of commands are looked at next, in watched time.
-    scan_at: Duration,
     /// When the controller was lost, in watched time.
     lost_at: Option<Duration>,
     /// Attempts that failed since the last success.
@@ -267,32 +211,19 @@ impl<P: Port> Host<P> {
             return Err(HostError::AdminData(admin_data.len()));
         }
         let admin_data_id = engine.add_memory(admin_data.clone())?;
+        let (bytes, count) = (options.bounce_bytes, options.bounce_buffers);
+        let bounce = Bounce::new(admin_data.clone(), admin_data_id, ADMIN_DATA_BYTES, bytes, count);
         Ok(Self {
             state: State::Stopped,
-            connections: Connections { admin: None, io: vec![None; options.queues.into()] },
-            controller: Controller::default(),
+            queues: Queues::new(options.queues),
+            limits: Limits::default(),
             granted: 0,
             followers: Followers::new(options.followers, options.io_commands()),
             following: None,
             geometry: None,
             identity: Identity::default(),
-            requests: (0..commands).map(|_| None).collect(),
-            free: (0..commands).rev().collect(),
-            queued: VecDeque::with_capacity(commands.into()),
-            parts: vec![None; commands.into()],
-            free_slots: (0..commands).rev().collect(),
-            resend: Resend::new(commands),
-            suspect: None,
+            io: Io::new(commands, options.command_retries, bounce),
             ends_elsewhere: false,
-            in_flight: vec![0; options.queues.into()],
-            completions: VecDeque::with_capacity(commands.into()),
-            bounce: Bounce::new(
-                admin_data.clone(),
-                admin_data_id,
-                ADMIN_DATA_BYTES,
-                options.bounce_bytes,
-                options.bounce_buffers,
-            ),
             admin_data,
             admin_data_id,
             ana: Ana::default(),
@@ -301,7 +232,6 @@ impl<P: Port> Host<P> {
             active_namespaces: ArrayVec::new(),
             discovered: Vec::with_capacity(if options.is_discovery() { MAX_DISCOVERED } else { 0 }),
             discovery: DiscoveryRead::default(),
-            scan_at: Duration::ZERO,
             lost_at: None,
             attempts: 0,
             settled_at: None,
@@ -347,7 +277,7 @@ impl<P: Port> Host<P> {
         self.step_timeouts();
         self.step_chores();
         if self.context.time.looks() {
-            self.end_pauses();
+            self.io.end_pauses(self.context.time.now());
         }
         self.submit_queued();
         // A keep-alive that fell due is submitted by the clock, and has to be flushed all the same.
@@ -403,25 +333,25 @@ impl<P: Port> Host<P> {
     /// Largest command in bytes; 0 before the first session. Longer requests are split.
     #[must_use]
     pub fn max_transfer_bytes(&self) -> u32 {
-        self.geometry.map_or(0, |_| self.transfer_limit())
+        self.geometry.map_or(0, |geometry| self.limits.transfer(geometry.block_bytes()))
     }
 
     /// Data blocks, and so keys, that the controller takes per command (MSDBD); 0 for no limit.
     #[must_use]
     pub fn max_data_blocks(&self) -> u8 {
-        self.controller.max_data_blocks
+        self.limits.max_data_blocks
     }
 
     /// Serial number of the subsystem; `None` before the first session, and where it has none.
     #[must_use]
     pub fn serial_number(&self) -> Option<SerialNumber> {
-        self.controller.serial
+        self.limits.serial
     }
 
     /// I/O queues of the session.
     #[must_use]
     pub fn queues(&self) -> usize {
-        self.connections.io.iter().flatten().count()
+        self.queues.open_count()
     }
 
     /// How the namespace can be reached, as the controller said last.
@@ -445,13 +375,13 @@ impl<P: Port> Host<P> {
     /// Requests that may be submitted now: completions that nobody took yet occupy their places.
     #[must_use]
     pub fn free_requests(&self) -> usize {
-        self.free.len().saturating_sub(self.completions.len())
+        self.io.available()
     }
 
     /// Counters, by value.
     #[must_use]
     pub fn statistics(&self) -> HostStatistics {
-        HostStatistics { outstanding: (self.requests.len() - self.free.len()) as u64, ..self.statistics }
+        self.statistics + self.io.statistics()
     }
 
     /// When it has to be polled again although nothing arrives. A caller may sleep until then: a host that is polled at that time was idle,
@@ -468,11 +398,12 @@ impl<P: Port> Host<P> {
             State::Closing { .. } => (Some(self.context.time.now()), None),
             State::Ready | State::Stopped | State::Detached | State::Failed(_) => (None, None),
         };
+        let deadline = self.io.deadline().filter(|_| self.state == State::Ready);
         let (chores, chores_judged) = self.chores_at();
         let (keep_alive, answer) = self.keep_alive_at();
-        let judged = [judged, answer, self.deadline(), chores_judged].into_iter().flatten().min();
+        let judged = [judged, answer, deadline, chores_judged].into_iter().flatten().min();
         let judged = judged.map(|deadline| self.context.time.judged_at(deadline));
-        let pause = self.resend.paused_until().map(|at| self.context.time.seen_at(at));
+        let pause = self.io.paused_until().map(|at| self.context.time.seen_at(at));
         let at = [own, keep_alive, chores, judged, pause, self.context.transport.engine().poll_at()]
             .into_iter()
             .flatten()
@@ -484,7 +415,7 @@ impl<P: Port> Host<P> {
     /// The connections of the admin and the first I/O queue, while they are open or being opened; for tools.
     #[must_use]
     pub fn connections(&self) -> [Option<ConnectionId>; 2] {
-        [self.connections.admin, self.connections.io.first().copied().flatten()]
+        [QueueOf::Admin, QueueOf::Io(0)].map(|queue| self.queues.connection(queue))
     }
 
     /// Command slots of I/O.
@@ -492,9 +423,27 @@ impl<P: Port> Host<P> {
         self.context.options.io_commands()
     }
 
-    /// Identifier of an I/O queue, counted from 0.
-    fn queue_id(&self, queue: u16) -> u16 {
-        queue + self.following.map_or(bring_up::FIRST_IO_QUEUE, |following| following.first_queue)
+    /// The session as commands of I/O see it, and they.
+    fn path(&mut self) -> Option<(Path<'_>, &mut Io, &mut Context<P>)> {
+        let Self { queues, limits, geometry, io, context, .. } = self;
+        let (block, session) = ((*geometry)?.block_bytes(), self.statistics.sessions);
+        Some((Path { queues, limits, block, session }, io, context))
+    }
+
+    /// Hands commands to the engine while there is a session and room.
+    fn submit_queued(&mut self) {
+        if self.state == State::Ready
+            && self.ana.is_accessible()
+            && let Some((mut path, io, context)) = self.path()
+        {
+            io.submit(&mut path, context);
+        }
+    }
+
+    /// Why no request is taken now.
+    fn admits(&self) -> Result<(), RequestError> {
+        let over = self.stopping || self.geometry.is_none() || matches!(self.state, State::Stopped | State::Failed(_));
+        if over { Err(RequestError::NotReady) } else { Ok(()) }
     }
 
     /// The command slot of an admin command.

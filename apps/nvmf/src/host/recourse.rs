@@ -1,10 +1,7 @@
 //! What is done about a command that the controller ended with a status: one table, and the pauses in front of what is sent again.
 
-use super::request::IoError;
-use super::{Host, parts::Part};
 use crate::wire::{AnaState, Status};
 use core::time::Duration;
-use frwr_engine::provider::Port;
 
 /// The pause before a command is sent again for the first time; it doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -91,72 +88,9 @@ impl Recourse {
     }
 }
 
-impl<P: Port> Host<P> {
-    /// A command ended with a status that is no success: it waits to be sent again, or ends.
-    pub(super) fn refused(&mut self, slot: u16, status: Status) {
-        let again = match Recourse::of(status) {
-            Recourse::Again => self.may_repeat(slot, status),
-            Recourse::Away => self.may_wait(slot, IoError::Status(status)),
-            Recourse::Path(state) if self.controller.reports_ana => {
-                self.path_refused(state);
-                match self.may_wait(slot, IoError::Inaccessible(state)) {
-                    Ok(()) => return self.send_again(slot),
-                    Err(error) => Err(error),
-                }
-            }
-            // Nothing says when it is back but the command itself.
-            Recourse::Path(AnaState::Inaccessible | AnaState::Change) if !status.is_final() => {
-                self.may_wait(slot, IoError::Status(status))
-            }
-            Recourse::Path(_) | Recourse::Done | Recourse::Fail => Err(IoError::Status(status)),
-        };
-        match again {
-            Ok(()) => self.send_after_pause(slot, status),
-            Err(error) => self.command_ended(slot, Err(error)),
-        }
-    }
-
-    /// Whether it was refused less often than it may be.
-    fn may_repeat(&self, slot: u16, status: Status) -> Result<(), IoError> {
-        let Some(Some(part)) = self.parts.get(usize::from(slot)) else { return Ok(()) };
-        self.given_up(slot).map_or(Ok(()), Err)?;
-        match self.context.options.command_retries {
-            Some(retries) if part.refusals >= retries => Err(IoError::Status(status)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether its request has been refused for less than `inaccessible_timeout`, since the controller last took a command of it, whatever
-    /// the log page says of the path; it has not failed, nor was it given up.
-    fn may_wait(&mut self, slot: u16, error: IoError) -> Result<(), IoError> {
-        let Some(Some(part)) = self.parts.get(usize::from(slot)) else { return Ok(()) };
-        let Some(Some(request)) = self.requests.get_mut(usize::from(part.request)) else { return Ok(()) };
-        request.result?;
-        let since = *request.refused.get_or_insert(self.context.time.watched());
-        let waited = self.context.time.watched().saturating_sub(since) >= self.context.options.inaccessible_timeout;
-        if waited { Err(error) } else { Ok(()) }
-    }
-
-    fn send_after_pause(&mut self, slot: u16, status: Status) {
-        let Some(Some(part)) = self.parts.get_mut(usize::from(slot)) else { return };
-        let pause = self.controller.retry_delays.pause(part, status);
-        part.refusals = part.refusals.saturating_add(1);
-        self.statistics.repeated += 1;
-        let at = self.context.time.after(pause);
-        self.resend.pause(slot, at);
-    }
-
-    /// Has what has paused long enough be sent.
-    pub(super) fn end_pauses(&mut self) {
-        while let Some(slot) = self.resend.pause_over(self.context.time.now()) {
-            self.send_again(slot);
-        }
-    }
-}
-
 /// Command Retry Delay Times 1 to 3 (CRDT), which a status names by its Command Retry Delay.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RetryDelays(pub(super) [Duration; 3]);
+pub(super) struct RetryDelays([Duration; 3]);
 
 impl RetryDelays {
     /// From units of 100 ms.
@@ -164,12 +98,13 @@ impl RetryDelays {
         Self(units.map(|units| Duration::from_millis(100 * u64::from(units))))
     }
 
-    /// What passes before a command is sent again: what the controller asks for, or a pause that grows.
-    fn pause(&self, part: &Part, status: Status) -> Duration {
+    /// What passes before a command is sent again: what the controller asks for, or a pause that grows with
+    /// how often it was refused.
+    pub(super) fn pause(&self, refusals: u16, status: Status) -> Duration {
         let asked = usize::from(status.retry_delay()).checked_sub(1).and_then(|at| self.0.get(at));
         match asked.filter(|delay| !delay.is_zero()) {
             Some(delay) => (*delay).min(LONGEST_DELAY),
-            None => (FIRST_PAUSE * (1 << part.refusals.min(MAX_DOUBLINGS))).min(LONGEST_PAUSE),
+            None => (FIRST_PAUSE * (1 << refusals.min(MAX_DOUBLINGS))).min(LONGEST_PAUSE),
         }
     }
 }

@@ -5,10 +5,9 @@
 //! while all are sent together; so those that were lost twice are suspects, of which one is in flight at a time. What is innocent is
 //! answered then, since it ends no session and no other suspect is beside it; and what is guilty is alone to blame.
 
-use super::Host;
-use super::request::IoError;
+use super::error::IoError;
+use super::parts::Part;
 use core::time::Duration;
-use frwr_engine::provider::Port;
 use std::collections::VecDeque;
 
 /// What a loss counts whose session ended on this core, and one whose session ended because a queue of another core did: there the guilty
@@ -27,22 +26,49 @@ pub(super) struct Resend {
     suspects: VecDeque<u16>,
     /// Those that pause before they wait, and until when, by the caller's time.
     paused: VecDeque<(u16, Duration)>,
+    /// The command in flight that is suspected of ending its sessions, of which there is one at a time.
+    suspect: Option<u16>,
+    /// What all losses of a command may count; `None` for any number.
+    limit: Option<u16>,
 }
 
 impl Resend {
-    pub(super) fn new(commands: u16) -> Self {
+    /// `retries`: how often a command may be lost and sent again; `None` for ever.
+    pub(super) fn new(commands: u16, retries: Option<u16>) -> Self {
         let line = || VecDeque::with_capacity(commands.into());
-        Self { plain: line(), suspects: line(), paused: VecDeque::with_capacity(commands.into()) }
+        let paused = VecDeque::with_capacity(commands.into());
+        let limit = retries.map(|retries| retries.saturating_mul(HERE));
+        Self { plain: line(), suspects: line(), paused, suspect: None, limit }
     }
 
-    pub(super) fn line(&mut self, suspects: bool) -> &mut VecDeque<u16> {
+    fn line(&mut self, suspects: bool) -> &mut VecDeque<u16> {
         if suspects { &mut self.suspects } else { &mut self.plain }
+    }
+
+    /// The next one of a line, unless it would be a second suspect in flight.
+    pub(super) fn first(&mut self, suspects: bool) -> Option<u16> {
+        if suspects && self.suspect.is_some() { None } else { self.line(suspects).front().copied() }
+    }
+
+    /// The next one of a line leaves it.
+    pub(super) fn pop_first(&mut self, suspects: bool) {
+        self.line(suspects).pop_front();
+    }
+
+    /// The next one of a line lets the others pass.
+    pub(super) fn pass_over(&mut self, suspects: bool) {
+        self.line(suspects).rotate_left(1);
+    }
+
+    pub(super) fn len(&mut self, suspects: bool) -> usize {
+        self.line(suspects).len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.plain.is_empty() && self.suspects.is_empty() && self.paused.is_empty()
     }
 
+    /// Takes whatever waits or pauses.
     pub(super) fn pop(&mut self) -> Option<u16> {
         let paused = |paused: &mut VecDeque<(u16, _)>| paused.pop_front().map(|(slot, _)| slot);
         self.plain.pop_front().or_else(|| self.suspects.pop_front()).or_else(|| paused(&mut self.paused))
@@ -52,6 +78,12 @@ impl Resend {
         self.plain.retain(|&waiting| waiting != slot);
         self.suspects.retain(|&waiting| waiting != slot);
         self.paused.retain(|&(waiting, _)| waiting != slot);
+    }
+
+    /// Has a command wait until it may be sent.
+    pub(super) fn push(&mut self, slot: u16, part: &Part) {
+        let suspected = self.suspects(part.blame);
+        self.line(suspected).push_back(slot);
     }
 
     /// A command waits for its turn from a time of the caller's on.
@@ -69,41 +101,34 @@ impl Resend {
     pub(super) fn paused_until(&self) -> Option<Duration> {
         self.paused.iter().map(|&(_, until)| until).min()
     }
-}
 
-impl<P: Port> Host<P> {
-    /// A command came back without an answer; why its request fails, if it was sent as often as it may be.
-    pub(super) fn count_loss(&mut self, slot: u16) -> Result<(), IoError> {
-        let most = self.blame_limit();
-        let Some(Some(part)) = self.parts.get_mut(usize::from(slot)) else { return Ok(()) };
-        part.losses = part.losses.saturating_add(1);
-        part.blame = part.blame.saturating_add(if self.ends_elsewhere { ELSEWHERE } else { HERE });
-        match most {
+    /// A command was sent.
+    pub(super) fn sent(&mut self, slot: u16, part: &Part) {
+        if self.suspects(part.blame) {
+            self.suspect = Some(slot);
+        }
+    }
+
+    /// A command is not in flight any more.
+    pub(super) fn landed(&mut self, slot: u16) {
+        self.suspect.take_if(|suspect| *suspect == slot);
+    }
+
+    /// Why the request of a command that was lost fails, if it was sent as often as it may be.
+    pub(super) fn judge(&self, part: &Part) -> Result<(), IoError> {
+        match self.limit {
             Some(most) if part.blame > most => Err(IoError::Unanswered { attempts: part.losses }),
             _ => Ok(()),
         }
     }
 
-    /// Has a command wait until it may be sent.
-    pub(super) fn send_again(&mut self, slot: u16) {
-        let part = self.parts.get(usize::from(slot)).and_then(Option::as_ref);
-        let suspected = part.is_some_and(|part| self.is_suspect(part.blame));
-        self.resend.line(suspected).push_back(slot);
-    }
-
-    /// Why a command that waits is not to be sent: its request has failed meanwhile.
-    pub(super) fn given_up(&self, slot: u16) -> Option<IoError> {
-        let part = self.parts.get(usize::from(slot))?.as_ref()?;
-        self.requests.get(usize::from(part.request))?.as_ref()?.result.err()
-    }
-
     /// Also where the next loss is the last one that it may have.
-    pub(super) fn is_suspect(&self, blame: u16) -> bool {
-        blame > 0 && blame >= SUSPICION.min(self.blame_limit().unwrap_or(u16::MAX))
+    fn suspects(&self, blame: u16) -> bool {
+        blame > 0 && blame >= SUSPICION.min(self.limit.unwrap_or(u16::MAX))
     }
+}
 
-    /// What all losses of a command may count.
-    fn blame_limit(&self) -> Option<u16> {
-        self.context.options.command_retries.map(|retries| retries.saturating_mul(HERE))
-    }
+/// What a loss counts. `elsewhere`: the session ended because a queue of another core did.
+pub(super) fn blame(elsewhere: bool) -> u16 {
+    if elsewhere { ELSEWHERE } else { HERE }
 }

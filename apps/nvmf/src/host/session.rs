@@ -2,14 +2,16 @@
 
 use super::bring_up::Step;
 use super::options::{ADMIN_ENTRIES, Admin};
+use super::parts::Abortion;
+use super::queues::QueueOf;
+use super::timeouts::Late;
 use super::transport::Answer;
-use super::{After, Connections, Host, HostFailure, IoError, KeepAlive, Opened, State};
-use crate::wire::{ADMIN_QUEUE, AcceptPrivateData, Command, CompletionQueueEntry, RequestPrivateData};
+use super::{After, Host, HostFailure, IoError, KeepAlive, State};
+use crate::wire::{AcceptPrivateData, Command, CompletionQueueEntry};
 use core::time::Duration;
-use frwr_engine::provider::{ConnectionParameters, Port};
-use frwr_engine::{ConnectionId, ConnectionOptions, DisconnectCause, Event, RequestStatus};
+use frwr_engine::provider::Port;
+use frwr_engine::{ConnectionId, DisconnectCause, Event, RequestStatus};
 use frwr_mempool::mutant;
-use zerocopy::IntoBytes;
 
 /// The back-off's exponent stays below the bits of its factor.
 const MAX_DOUBLINGS: u32 = 16;
@@ -37,11 +39,11 @@ impl<P: Port> Host<P> {
             State::Detached if self.stopping => self.stop(),
             State::Detached => {}
             State::BackOff { .. } if self.stopping => self.stop(),
-            State::BackOff { until } if self.context.time.now() >= until => self.open_next(Opened::Admin),
+            State::BackOff { until } if self.context.time.now() >= until => self.open_next(QueueOf::Admin),
             State::BackOff { .. } => {}
             State::Opening { .. } if self.stopping => self.stop(),
             State::Opening { deadline, .. } if self.context.time.has_passed(deadline) => self.fail_late("connecting"),
-            State::Opening { queue, .. } => self.open(queue),
+            State::Opening { queue, .. } => self.queues.open(queue, &mut self.context),
             State::Bringing { step, .. } if self.stopping && !step.is_shutdown() => self.stop(),
             State::Bringing { step, deadline, .. } if self.context.time.has_passed(deadline) => {
                 self.fail_late(step.name())
@@ -64,7 +66,7 @@ impl<P: Port> Host<P> {
             State::Ready => {}
             State::Closing { then } => {
                 // K18: the next session begins while the queues of this one are drained.
-                let closed = self.connections.all_closed() || mutant!(K18_host_session);
+                let closed = self.queues.all_closed() || mutant!(K18_host_session);
                 let detached = self.followers.all_detached() || mutant!(host_followers_left);
                 if closed && detached {
                     self.all_closed(then);
@@ -76,7 +78,7 @@ impl<P: Port> Host<P> {
     /// Nothing of ours is outstanding but an Asynchronous Event Request, which stays until the end, and nobody follows.
     fn is_quiet(&self) -> bool {
         let admin = [Admin::KeepAlive, Admin::Chore, Admin::Abort];
-        self.free.len() == self.requests.len()
+        self.io.is_idle()
             && self.followers.all_detached()
             && !admin
                 .into_iter()
@@ -87,61 +89,27 @@ impl<P: Port> Host<P> {
         self.fail(HostFailure::Timeout { what, stood_still: self.context.time.stood_still() });
     }
 
-    pub(super) fn open_next(&mut self, queue: Opened) {
-        if queue == Opened::Admin || self.following.is_some() && queue == Opened::Io(0) {
+    pub(super) fn open_next(&mut self, queue: QueueOf) {
+        if queue == QueueOf::Admin || self.following.is_some() && queue == QueueOf::Io(0) {
             self.context.time.connects();
         }
         self.state =
             State::Opening { queue, deadline: self.context.time.deadline_in(self.context.options.step_timeout) };
-        self.open(queue);
-    }
-
-    /// Opens the connection unless that was begun already; where the engine cannot begin now, the next poll tries again.
-    fn open(&mut self, queue: Opened) {
-        let (queue_id, entries) = match queue {
-            Opened::Admin => (ADMIN_QUEUE, ADMIN_ENTRIES),
-            Opened::Io(queue) => (self.queue_id(queue), self.context.options.io_entries()),
-        };
-        let place = match queue {
-            Opened::Admin => Some(&mut self.connections.admin),
-            Opened::Io(queue) => self.connections.io.get_mut(usize::from(queue)),
-        };
-        let Some(place) = place else { return };
-        if place.is_some() {
-            return;
-        }
-        let private_data = RequestPrivateData::new(queue_id, entries);
-        let options = ConnectionOptions {
-            peer_receives: entries.into(),
-            // A host's RDMA is its controller's: it issues none itself.
-            parameters: ConnectionParameters { initiator_depth: 0, ..self.context.options.parameters },
-            // A controller sends nothing but replies.
-            granted_receives: Some(0),
-            ..ConnectionOptions::default()
-        };
-        // What fails here is tried again, until the deadline of what it is for.
-        if let Ok(connection) =
-            self.context.transport.engine_mut().connect(self.context.options.address, private_data.as_bytes(), &options)
-        {
-            *place = Some(connection);
-        }
+        self.queues.open(queue, &mut self.context);
     }
 
     fn connected(&mut self, connection: ConnectionId, private_data: &[u8]) {
         let State::Opening { queue, .. } = self.state else { return };
-        let (expected, entries, step) = match queue {
-            Opened::Admin => (self.connections.admin, ADMIN_ENTRIES, Step::Connect),
-            Opened::Io(queue) => {
-                let opened = self.connections.io.get(usize::from(queue)).copied().flatten();
-                (opened, self.context.options.io_entries(), Step::ConnectIo(queue))
-            }
+        let (entries, step) = match queue {
+            QueueOf::Admin => (ADMIN_ENTRIES, Step::Connect),
+            QueueOf::Io(queue) => (self.context.options.io_entries(), Step::ConnectIo(queue)),
         };
-        if expected != Some(connection) {
+        if self.queues.connection(queue) != Some(connection) {
             return;
         }
         match AcceptPrivateData::parse(private_data) {
             Ok(receives) if receives >= entries => self.bring(step),
-            Ok(_) if queue == Opened::Admin => {
+            Ok(_) if queue == QueueOf::Admin => {
                 self.fail(HostFailure::Unsupported("an admin queue of 32 entries, which every controller has to take"));
             }
             Ok(receives) => {
@@ -165,13 +133,12 @@ impl<P: Port> Host<P> {
     fn time_for(&self, step: Step) -> Duration {
         let timeout = self.context.options.step_timeout;
         match step {
-            Step::AwaitReady => timeout.max(self.controller.capabilities.ready_timeout()),
+            Step::AwaitReady => timeout.max(self.limits.capabilities.ready_timeout()),
             _ => timeout,
         }
     }
 
     pub(super) fn ready(&mut self) {
-        self.scan_at = self.context.time.watched();
         self.ends_elsewhere = false;
         self.statistics.sessions += 1;
         self.chores_ready();
@@ -181,7 +148,6 @@ impl<P: Port> Host<P> {
         self.followers.begin();
         self.settle();
         self.state = State::Ready;
-        self.submit_queued();
     }
 
     /// The controller is ready, and its Keep Alive Timer runs (Base 3.9): also while its I/O queues are brought up, of which each
@@ -206,7 +172,7 @@ impl<P: Port> Host<P> {
             return;
         }
         // Where the engine has no room, the next poll tries again.
-        if self.send(Opened::Admin, slot, Command::KeepAlive, None).is_ok() {
+        if self.send(QueueOf::Admin, slot, Command::KeepAlive, None).is_ok() {
             self.statistics.keep_alives += 1;
             self.keep_alive = KeepAlive {
                 at: Some(self.context.time.after(period / 2)),
@@ -229,18 +195,49 @@ impl<P: Port> Host<P> {
     fn completed(&mut self, cookie: u64, status: RequestStatus) {
         let Some((index, answer)) = self.context.transport.ended(cookie, status) else { return };
         match (answer, index < self.io_slots()) {
-            (Answer::Replied(response), true) => self.answered(index, &response),
-            (Answer::Refused(error), true) => {
-                self.leave_queue(index);
-                self.command_ended(index, Err(error));
-            }
-            (Answer::Lost, true) => self.lost(index),
+            (answer, true) => self.io_ended(index, answer),
             (Answer::Replied(response), false) => self.admin_answered(index, &response),
             (_, false) if index == self.admin_slot(Admin::Chore) => self.chore_refused(),
             // A step that was lost with its connection fails with it; one that the engine refused fails by its deadline. A
             // command that the controller says it could not abort has its own reply, or its deadline.
             (_, false) => {}
         }
+    }
+
+    fn io_ended(&mut self, slot: u16, answer: Answer) {
+        let (elsewhere, last) = (self.ends_elsewhere, matches!(self.state, State::Stopped | State::Failed(_)));
+        let Some((mut path, io, context)) = self.path() else { return };
+        match answer {
+            Answer::Replied(response) => {
+                if let Some(state) = io.answered(slot, &response, &mut path, context) {
+                    self.path_refused(state);
+                }
+            }
+            Answer::Refused(error) => io.unsent(slot, error, &mut path),
+            Answer::Lost => io.lost(slot, &mut path, elsewhere, last),
+        }
+    }
+
+    /// Has a command aborted that takes too long.
+    pub(super) fn step_timeouts(&mut self) {
+        if self.state != State::Ready {
+            return;
+        }
+        let Some((mut path, io, context)) = self.path() else { return };
+        match io.late(&mut path, context) {
+            Ok(None) => {}
+            Ok(Some(late)) => self.send_abort(&late),
+            Err(failure) => self.fail(failure),
+        }
+    }
+
+    fn send_abort(&mut self, late: &Late) {
+        let queue_id = self.queues.id(late.queue);
+        let (sent, abortion) = match &mut self.following {
+            Some(following) => (following.abort(queue_id, late.identifier), Abortion::Asked),
+            None => (self.send_abort_of(queue_id, late.identifier), Abortion::Sent),
+        };
+        self.io.asked_to_abort(late.slot, sent.then_some(abortion), &self.context);
     }
 
     fn admin_answered(&mut self, index: u16, response: &CompletionQueueEntry) {
@@ -255,9 +252,7 @@ impl<P: Port> Host<P> {
 
     /// A connection is gone, or could not be opened.
     fn closed(&mut self, connection: ConnectionId, failure: HostFailure) {
-        let Connections { admin, io } = &mut self.connections;
-        let mut places = core::iter::once(admin).chain(io);
-        if places.find_map(|place| place.take_if(|open| *open == connection)).is_none() {
+        if !self.queues.closed(connection) {
             return;
         }
         match (self.state, failure) {
@@ -315,10 +310,7 @@ impl<P: Port> Host<P> {
     }
 
     pub(super) fn disconnect_all(&mut self) {
-        let Connections { admin, io } = &self.connections;
-        for connection in io.iter().chain([admin]).flatten() {
-            self.context.transport.engine_mut().disconnect(*connection);
-        }
+        self.queues.disconnect(&mut self.context.transport);
     }
 
     fn all_closed(&mut self, then: After) {
@@ -335,7 +327,7 @@ impl<P: Port> Host<P> {
             self.followers.give_up();
         }
         if then != After::Retry {
-            self.end_queued(IoError::Abandoned);
+            self.io.end_queued(IoError::Abandoned);
         }
     }
 

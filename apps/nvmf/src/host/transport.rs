@@ -1,13 +1,15 @@
 //! The engine, and the identifiers of the commands that it has.
 
 use super::commands::{Capsule, Commands};
-use super::request::IoError;
-use crate::wire::{Command, CompletionQueueEntry, RESPONSE_CAPSULE_BYTES, parse_response};
+use super::error::IoError;
+use crate::wire::{Command, CompletionQueueEntry, RESPONSE_CAPSULE_BYTES, RequestPrivateData, parse_response};
 use core::time::Duration;
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
-use frwr_engine::{Chunk, ConnectionId, Engine, Event, RequestStatus, Submission, SubmitError};
+use frwr_engine::{Chunk, ConnectionId, ConnectionOptions, Engine, Event, RequestStatus, Submission, SubmitError};
 use frwr_mempool::mutant;
+use std::net::SocketAddr;
+use zerocopy::IntoBytes;
 
 /// A command, and the memory that goes with it.
 pub(super) struct Outgoing<'a> {
@@ -71,6 +73,20 @@ impl<P: Port> Transport<P> {
     /// Which slots have a command in flight, and its identifier.
     pub(super) fn commands(&self) -> &Commands {
         &self.commands
+    }
+
+    /// Begins to open a connection, unless the engine cannot now.
+    pub(super) fn connect(
+        &mut self,
+        address: SocketAddr,
+        private_data: &RequestPrivateData,
+        options: &ConnectionOptions,
+    ) -> Option<ConnectionId> {
+        self.engine.connect(address, private_data.as_bytes(), options).ok()
+    }
+
+    pub(super) fn disconnect(&mut self, connection: ConnectionId) {
+        self.engine.disconnect(connection);
     }
 
     /// Hands a slot's next command to the engine.

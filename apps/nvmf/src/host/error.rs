@@ -1,0 +1,78 @@
+//! Why a request was not taken, and why one failed.
+
+use super::options::MAX_SEGMENTS;
+use crate::wire::{AnaState, Status};
+use frwr_engine::SubmitError;
+
+/// Why a request was not taken; the caller keeps everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// All request slots are in use.
+    #[error("all requests of the host are outstanding; poll, take completions and try again")]
+    QueueFull,
+    /// The namespace is not known yet, or the host stops or has given up.
+    #[error("the host has no session; start it and poll until it is ready")]
+    NotReady,
+    /// Segments.
+    #[error("{0} segments: a request has 1 to {MAX_SEGMENTS}; split it")]
+    Segments(usize),
+    /// Not a whole number of blocks, or more than a request takes.
+    #[error("{bytes} bytes: must be a multiple of the block size and at most {limit}; split the request")]
+    Length {
+        /// Bytes of all segments.
+        bytes: u64,
+        /// The limit.
+        limit: u32,
+    },
+    /// Not inside the namespace.
+    #[error("the blocks are outside of the namespace; look at Host::geometry")]
+    OutOfRange,
+    /// The controller has no such command (ONCS).
+    #[error("the controller does not have the command {0}")]
+    Unsupported(&'static str),
+    /// Ranges of a deallocation.
+    #[error("{0} ranges: a deallocation has 1 to 256; split it")]
+    Ranges(usize),
+    /// All bounce buffers are in use.
+    #[error("all bounce buffers are in use; try again after a completion, or give the host more memory")]
+    NoBounceBuffer,
+}
+
+/// Why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IoError {
+    /// The controller said so.
+    #[error("the controller answered {0}")]
+    Status(Status),
+    /// The engine cannot open the segments.
+    #[error("the segments cannot be opened: {0}")]
+    Submit(SubmitError),
+    /// The segments take several keys inside one block, and the host was given no memory for bounce buffers as large as a
+    /// block.
+    #[error("a block lies in several ranges of memory, and there are no bounce buffers; give the host more memory")]
+    TooManyKeys,
+    /// It was not answered within `command_timeout`, and the controller aborted it then.
+    #[error("the command was not answered within command_timeout, and was aborted")]
+    TimedOut,
+    /// The caller aborted it.
+    #[error("the request was aborted; what it has done is not known")]
+    Aborted,
+    /// The namespace cannot be reached through this controller, for longer than `inaccessible_timeout` or for ever.
+    #[error("the namespace cannot be reached through this controller (ANA state {0:?})")]
+    Inaccessible(AnaState),
+    /// Its sessions ended with it in flight, more often than `command_retries` lets it be sent again, or the device refused to post
+    /// it. Other requests go on.
+    #[error(
+        "the command was sent {attempts} times and never answered: its session ended each time, or the device refused it; it may \
+         have been executed; look at what the target says of it, or raise command_retries"
+    )]
+    Unanswered {
+        /// How often it was sent.
+        attempts: u32,
+    },
+    /// The host has given up, or was stopped; the command may have been executed.
+    #[error("the host has no session any more; the command may have been executed")]
+    Abandoned,
+}

@@ -1,0 +1,508 @@
+//! Requests on their way: cut into commands, sent on the queue with the least in flight, sent again where it has to be, and
+//! put together again.
+
+use super::bounce::Bounce;
+use super::context::Context;
+use super::cut::{Uncut, cut, cut_again};
+use super::error::{IoError, RequestError};
+use super::failure::HostFailure;
+use super::parts::{Abortion, Extent, Part, Parts};
+use super::path::Path;
+use super::recourse::Recourse;
+use super::requests::{HostCompletion, Kind, Request, Requests};
+use super::retries::{Resend, blame};
+use super::statistics::HostStatistics;
+use super::submit::{copy_bounced, submit};
+use super::timeouts::{Late, Timeouts};
+use crate::wire::{AnaState, CompletionQueueEntry, DATASET_RANGE_BYTES, Status};
+use arrayvec::ArrayVec;
+use core::time::Duration;
+use frwr_engine::SubmitError;
+use frwr_engine::provider::Port;
+use frwr_mempool::mutant;
+
+/// What became of an attempt to submit.
+enum Attempt {
+    Done,
+    /// When a bounce buffer is free, which a command or request behind it may hold.
+    NoBuffer,
+    /// Later.
+    NoRoom,
+}
+
+/// Commands, and requests, that one poll passes over because they lack a bounce buffer: the holder of one may stand behind
+/// them, and is found in as many polls as it takes.
+const MAX_PASSED_OVER: usize = 16;
+
+/// All requests of a host, and their commands.
+#[derive(Debug)]
+pub(super) struct Io {
+    requests: Requests,
+    parts: Parts,
+    resend: Resend,
+    bounce: Bounce,
+    timeouts: Timeouts,
+    statistics: HostStatistics,
+}
+
+impl Io {
+    /// `commands`: requests, and commands, at most. `retries` as in [`Resend::new`].
+    pub(super) fn new(commands: u16, retries: Option<u16>, bounce: Bounce) -> Self {
+        Self {
+            requests: Requests::new(commands),
+            parts: Parts::new(commands),
+            resend: Resend::new(commands, retries),
+            bounce,
+            timeouts: Timeouts::default(),
+            statistics: HostStatistics::default(),
+        }
+    }
+
+    /// What it counted.
+    pub(super) fn statistics(&self) -> HostStatistics {
+        self.statistics + self.requests.statistics()
+    }
+
+    /// No request is in hand.
+    pub(super) fn is_idle(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Requests that may be taken.
+    pub(super) fn available(&self) -> usize {
+        self.requests.available()
+    }
+
+    /// Something waits to be sent.
+    pub(super) fn waits(&self) -> bool {
+        self.requests.queued() > 0 || !self.resend.is_empty()
+    }
+
+    /// When the first pause of a command is over, by the caller's time.
+    pub(super) fn paused_until(&self) -> Option<Duration> {
+        self.resend.paused_until()
+    }
+
+    /// When a deadline of a command may pass, in watched time.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        (!self.parts.is_empty()).then_some(self.timeouts.at())
+    }
+
+    pub(super) fn take(&mut self, request: Request) -> Result<(), RequestError> {
+        self.requests.take(request)
+    }
+
+    /// Takes a deallocation of 256 ranges at most.
+    pub(super) fn take_ranges(&mut self, ranges: &[(u64, u32)], cookie: u64) -> Result<(), RequestError> {
+        let bounce = self.bounce.take(ranges.len() * DATASET_RANGE_BYTES).ok_or(RequestError::NoBounceBuffer)?;
+        self.bounce.write_ranges(bounce, ranges);
+        // At most 256.
+        let kind = Kind::Deallocate { ranges: ranges.len() as u32, bounce };
+        let request = Request::new(kind, 0, 0, ArrayVec::new(), cookie);
+        self.requests.take(request).inspect_err(|_| self.bounce.give_back(bounce))
+    }
+
+    pub(super) fn next_completion(&mut self) -> Option<HostCompletion> {
+        self.requests.next_completion()
+    }
+
+    /// Hands commands to the engine while there is room.
+    pub(super) fn submit<P: Port>(&mut self, path: &mut Path<'_>, context: &mut Context<P>) {
+        for suspects in [false, true] {
+            if !self.submit_again(suspects, path, context) {
+                return;
+            }
+        }
+        self.submit_new(path, context);
+    }
+
+    /// Submits commands that wait; false where there is no room for more. Of suspects one is in flight at a time: requests
+    /// that no command was made of yet overtake the others.
+    fn submit_again<P: Port>(&mut self, suspects: bool, path: &mut Path<'_>, context: &mut Context<P>) -> bool {
+        let mut passed_over = 0;
+        while let Some(slot) = self.resend.first(suspects) {
+            if let Some(error) = self.given_up(slot) {
+                self.resend.pop_first(suspects);
+                self.command_ended(slot, Err(error));
+                continue;
+            }
+            match self.fit(slot, path, context) {
+                Ok(()) => {}
+                Err(Uncut::Impossible(error)) => {
+                    self.resend.pop_first(suspects);
+                    self.command_ended(slot, Err(error));
+                    continue;
+                }
+                Err(Uncut::NoBuffer) if passed_over < MAX_PASSED_OVER.min(self.resend.len(suspects)) => {
+                    passed_over += 1;
+                    self.resend.pass_over(suspects);
+                    continue;
+                }
+                // The holder may also be in the other line, or a request that no command was made of yet.
+                Err(Uncut::NoBuffer) => break,
+                Err(Uncut::NoRoom) => return false,
+            }
+            if matches!(self.submit_command(slot, path, context), Attempt::NoRoom) {
+                return false;
+            }
+            self.resend.pop_first(suspects);
+        }
+        true
+    }
+
+    /// Cuts requests that were not sent yet.
+    fn submit_new<P: Port>(&mut self, path: &mut Path<'_>, context: &mut Context<P>) {
+        let mut passed_over = 0;
+        while let Some(index) = self.requests.first_queued() {
+            let attempt = self.cut_next(index, path, context);
+            self.requests.leave_queue_if_whole(index, &mut self.bounce);
+            match attempt {
+                Attempt::Done => {}
+                Attempt::NoBuffer if passed_over < MAX_PASSED_OVER.min(self.requests.queued()) => {
+                    passed_over += 1;
+                    self.requests.pass_over();
+                }
+                Attempt::NoBuffer | Attempt::NoRoom => return,
+            }
+        }
+    }
+
+    /// Makes and submits the next command of a request.
+    fn cut_next<P: Port>(&mut self, index: u16, path: &mut Path<'_>, context: &mut Context<P>) -> Attempt {
+        let Some((_, connection)) = path.queues.roomiest(context.options.queue_depth) else { return Attempt::NoRoom };
+        if self.parts.is_full() {
+            return Attempt::NoRoom;
+        }
+        let Some(request) = self.requests.get(index).filter(|request| !request.whole) else { return Attempt::Done };
+        let (first, rest) = (request.cut, request.blocks - request.cut);
+        // What is left is cut when its turn comes.
+        let extent = match cut(request, (first, rest), connection, path, &mut self.bounce, context) {
+            Ok(extent) => Extent { rest: 0, ..extent },
+            Err(Uncut::NoBuffer) => return Attempt::NoBuffer,
+            Err(Uncut::NoRoom) => return Attempt::NoRoom,
+            Err(Uncut::Impossible(error)) => {
+                self.requests.fail(index, error);
+                return Attempt::Done;
+            }
+        };
+        self.requests.cut(index, extent.blocks);
+        let Some(slot) = self.parts.begin(index, first, extent) else { return Attempt::NoRoom };
+        if extent.bounce.is_some() {
+            self.statistics.bounced_commands += 1;
+            self.copy_bounced(slot, true, path, context);
+        }
+        let attempt = self.submit_command(slot, path, context);
+        if matches!(attempt, Attempt::NoRoom) {
+            self.send_again(slot);
+        }
+        attempt
+    }
+
+    /// Fits a command to this session.
+    fn fit<P: Port>(&mut self, slot: u16, path: &mut Path<'_>, context: &mut Context<P>) -> Result<(), Uncut> {
+        let Some((part, request)) = part_of(slot, &self.parts, &self.requests) else { return Ok(()) };
+        if part.extent.session == path.session {
+            return Ok(());
+        }
+        let (_, connection) = path.queues.roomiest(context.options.queue_depth).ok_or(Uncut::NoRoom)?;
+        let had_buffer = part.extent.bounce.is_some();
+        let extent = cut_again(request, part, connection, path, &mut self.bounce, context)?;
+        self.statistics.bounced_commands += u64::from(!had_buffer && extent.bounce.is_some());
+        self.parts.fit(slot, extent);
+        self.copy_bounced(slot, true, path, context);
+        Ok(())
+    }
+
+    fn submit_command<P: Port>(&mut self, slot: u16, path: &mut Path<'_>, context: &mut Context<P>) -> Attempt {
+        let depth = context.options.queue_depth;
+        let Some((queue, connection)) = path.queues.roomiest(depth) else { return Attempt::NoRoom };
+        let Some((part, request)) = part_of(slot, &self.parts, &self.requests) else { return Attempt::Done };
+        let sent = match submit(request, (slot, part), connection, path, &self.bounce, context) {
+            Ok(sent) => sent,
+            Err(SubmitError::NoSlot | SubmitError::NotConnected) => return Attempt::NoRoom,
+            Err(error) => {
+                let error = match error {
+                    SubmitError::Unannounced => IoError::TooManyKeys,
+                    error => IoError::Submit(error),
+                };
+                self.command_ended(slot, Err(error));
+                return Attempt::Done;
+            }
+        };
+        self.resend.sent(slot, part);
+        path.queues.enter(queue);
+        self.statistics.submissions += 1;
+        self.statistics.in_capsule_writes += u64::from(sent.in_capsule);
+        self.statistics.multi_key_commands += u64::from(sent.keys > 1);
+        self.statistics.resubmitted += u64::from(part.lost);
+        let timeout = context.options.command_timeout;
+        let deadline = (!timeout.is_zero()).then(|| context.time.deadline_in(timeout));
+        self.parts.sent(slot, queue, deadline);
+        Attempt::Done
+    }
+
+    /// The controller answered. Returns how the namespace can be reached, where it says that it cannot.
+    pub(super) fn answered<P: Port>(
+        &mut self,
+        slot: u16,
+        response: &CompletionQueueEntry,
+        path: &mut Path<'_>,
+        context: &mut Context<P>,
+    ) -> Option<AnaState> {
+        self.leave_queue(slot, path);
+        let part = self.parts.get(slot)?;
+        let (request, status, aborted) = (part.request, response.status(), part.abortion != Abortion::None);
+        let result = match status.code() {
+            0 => {
+                self.requests.path_is_open(request);
+                self.copy_bounced(slot, false, path, context);
+                if self.goes_on(slot) {
+                    return None;
+                }
+                Ok(())
+            }
+            code if Status::COMMAND_ABORT_REQUESTED.code() == code && aborted && mutant!(host_aborted_succeeds) => {
+                Ok(())
+            }
+            code if Status::COMMAND_ABORT_REQUESTED.code() == code && aborted => Err(IoError::TimedOut),
+            // It was not executed, or failed: what follows depends on how.
+            _ => return self.refused(slot, status, path, context),
+        };
+        self.command_ended(slot, result);
+        None
+    }
+
+    /// A command ended with a status that is no success: it waits to be sent again, or ends.
+    fn refused<P: Port>(
+        &mut self,
+        slot: u16,
+        status: Status,
+        path: &Path<'_>,
+        context: &Context<P>,
+    ) -> Option<AnaState> {
+        let (mut told, mut error) = (None, IoError::Status(status));
+        let again = match Recourse::of(status) {
+            Recourse::Again => self.may_repeat(slot, status, context.options.command_retries),
+            Recourse::Away => self.may_wait(slot, error, context),
+            Recourse::Path(state) if path.limits.reports_ana => {
+                (told, error) = (Some(state), IoError::Inaccessible(state));
+                self.may_wait(slot, error, context)
+            }
+            // Nothing says when it is back but the command itself.
+            Recourse::Path(AnaState::Inaccessible | AnaState::Change) if !status.is_final() => {
+                self.may_wait(slot, error, context)
+            }
+            Recourse::Path(_) | Recourse::Done | Recourse::Fail => Err(error),
+        };
+        match again {
+            // It waits for the path, and for nothing else.
+            Ok(()) if told.is_some() => self.send_again(slot),
+            Ok(()) => self.send_after_pause(slot, status, path, context),
+            Err(error) => self.command_ended(slot, Err(error)),
+        }
+        told
+    }
+
+    /// Whether it was refused less often than it may be.
+    fn may_repeat(&self, slot: u16, status: Status, retries: Option<u16>) -> Result<(), IoError> {
+        let Some(part) = self.parts.get(slot) else { return Ok(()) };
+        self.given_up(slot).map_or(Ok(()), Err)?;
+        if retries.is_some_and(|retries| part.refusals >= retries) { Err(IoError::Status(status)) } else { Ok(()) }
+    }
+
+    /// Whether its request has been refused for less than `inaccessible_timeout`, since the controller last took a command
+    /// of it, whatever the log page says of the path; it has not failed, nor was it given up.
+    fn may_wait<P: Port>(&mut self, slot: u16, error: IoError, context: &Context<P>) -> Result<(), IoError> {
+        let Some(part) = self.parts.get(slot) else { return Ok(()) };
+        let since = self.requests.refused_since(part.request, context.time.watched())?;
+        if context.time.is_over(since, context.options.inaccessible_timeout) { Err(error) } else { Ok(()) }
+    }
+
+    fn send_after_pause<P: Port>(&mut self, slot: u16, status: Status, path: &Path<'_>, context: &Context<P>) {
+        let Some(part) = self.parts.get(slot) else { return };
+        let pause = path.limits.retry_delays.pause(part.refusals, status);
+        self.parts.refused(slot);
+        self.statistics.repeated += 1;
+        self.resend.pause(slot, context.time.after(pause));
+    }
+
+    /// Has what has paused long enough be sent.
+    pub(super) fn end_pauses(&mut self, now: Duration) {
+        while let Some(slot) = self.resend.pause_over(now) {
+            self.send_again(slot);
+        }
+    }
+
+    /// Has the rest of a command follow that was cut again, unless its request has failed.
+    fn goes_on(&mut self, slot: u16) -> bool {
+        let Some(part) = self.parts.get(slot) else { return false };
+        if part.extent.rest == 0 || !self.requests.goes_on(part.request) {
+            return false;
+        }
+        if let Some(buffer) = self.parts.go_on(slot) {
+            self.bounce.give_back(buffer);
+        }
+        self.send_again(slot);
+        true
+    }
+
+    /// The engine did not send a command.
+    pub(super) fn unsent(&mut self, slot: u16, error: IoError, path: &mut Path<'_>) {
+        self.leave_queue(slot, path);
+        self.command_ended(slot, Err(error));
+    }
+
+    /// The connection ended before the answer: the command waits for the next session. `elsewhere`: the session ended
+    /// because a queue of another core did; `last`: there will be none.
+    pub(super) fn lost(&mut self, slot: u16, path: &mut Path<'_>, elsewhere: bool, last: bool) {
+        if !mutant!(host_lost_in_flight) {
+            self.leave_queue(slot, path);
+        }
+        self.statistics.lost += 1;
+        let Some(part) = self.parts.lost(slot, blame(elsewhere)) else { return };
+        let (request, judged) = (part.request, self.resend.judge(part));
+        self.requests.path_is_open(request);
+        match self.given_up(slot) {
+            _ if last => self.command_ended(slot, Err(IoError::Abandoned)),
+            Some(error) => self.command_ended(slot, Err(error)),
+            // Mutant: a command that was lost counts as executed, or is never sent again.
+            None if mutant!(host_lost_succeeds) => self.command_ended(slot, Ok(())),
+            None if mutant!(host_lost_forgotten) => {}
+            None => match judged {
+                Ok(()) => self.send_again(slot),
+                Err(error) => self.command_ended(slot, Err(error)),
+            },
+        }
+    }
+
+    /// There will be no other session, or none in time: everything that waits for one ends.
+    pub(super) fn end_queued(&mut self, error: IoError) {
+        while let Some(slot) = self.resend.pop().filter(|_| !mutant!(host_resend_forgotten)) {
+            self.command_ended(slot, Err(error));
+        }
+        self.requests.fail_queued(error, &mut self.bounce);
+    }
+
+    /// Gives the requests with this cookie up: commands in flight are to be aborted, others end. Returns how many there are.
+    pub(super) fn abort<P: Port>(&mut self, cookie: u64, context: &mut Context<P>) -> usize {
+        let mut found = 0;
+        for index in 0..self.requests.len() {
+            if self.requests.give_up(index, cookie) {
+                found += 1;
+                self.abort_commands(index, context);
+                self.requests.finish_if_ended(index, &mut self.bounce);
+            }
+        }
+        found
+    }
+
+    /// A request was given up: its commands are aborted, or end here if they were not sent.
+    fn abort_commands<P: Port>(&mut self, request: u16, context: &mut Context<P>) {
+        for slot in self.parts.slots() {
+            let Some(part) = self.parts.get(slot).filter(|part| part.request == request) else { continue };
+            if !context.transport.commands().is_in_flight(slot) {
+                self.resend.remove(slot);
+                self.command_ended(slot, Err(IoError::Aborted));
+            } else if part.abortion == Abortion::None {
+                let now = context.time.watched();
+                self.parts.aborted(slot, Abortion::None, Some(now));
+                self.timeouts.look_by(now);
+                context.time.look();
+            }
+        }
+    }
+
+    /// The first command that takes too long and is to be aborted, where it is time to look.
+    ///
+    /// # Errors
+    /// One was aborted, and is not answered either.
+    pub(super) fn late<P: Port>(
+        &mut self,
+        path: &mut Path<'_>,
+        context: &Context<P>,
+    ) -> Result<Option<Late>, HostFailure> {
+        let late = self.timeouts.look(&self.parts, context)?;
+        if let Some(Late { slot, .. }) = late
+            && mutant!(K20_host_timeout)
+        {
+            // K20: a command that is too late ends without its fence.
+            self.unsent(slot, IoError::TimedOut, path);
+            return Ok(None);
+        }
+        Ok(late)
+    }
+
+    /// What was done about a late command; `None` where nothing could be done now.
+    pub(super) fn asked_to_abort<P: Port>(&mut self, slot: u16, abortion: Option<Abortion>, context: &Context<P>) {
+        match abortion {
+            None | Some(Abortion::None) => self.timeouts.look_again(&context.time),
+            Some(Abortion::Asked) => self.parts.aborted(slot, Abortion::Asked, None),
+            Some(Abortion::Sent) => self.abort_sent(slot, context),
+        }
+    }
+
+    /// From the Abort on, whoever sends it, the controller has `step_timeout`.
+    fn abort_sent<P: Port>(&mut self, slot: u16, context: &Context<P>) {
+        let deadline = context.time.deadline_in(context.options.step_timeout);
+        self.parts.aborted(slot, Abortion::Sent, Some(deadline));
+        self.timeouts.look_by(deadline);
+    }
+
+    /// The host that has the admin queue sent the Abort of a command.
+    pub(super) fn abort_told<P: Port>(
+        &mut self,
+        (queue_id, identifier): (u16, u16),
+        path: &Path<'_>,
+        context: &Context<P>,
+    ) {
+        let Some(slot) = context.transport.commands().in_flight(identifier) else { return };
+        let asked = |part: &&Part| part.abortion == Abortion::Asked && path.queues.id(part.queue) == queue_id;
+        if self.parts.get(slot).filter(asked).is_some() {
+            self.abort_sent(slot, context);
+        }
+    }
+
+    /// Why a command that waits is not to be sent: its request has failed meanwhile.
+    fn given_up(&self, slot: u16) -> Option<IoError> {
+        part_of(slot, &self.parts, &self.requests)?.1.result.err()
+    }
+
+    /// Has a command wait until it may be sent.
+    fn send_again(&mut self, slot: u16) {
+        if let Some(part) = self.parts.get(slot) {
+            self.resend.push(slot, part);
+        }
+    }
+
+    fn leave_queue(&mut self, slot: u16, path: &mut Path<'_>) {
+        if let Some(part) = self.parts.get(slot) {
+            path.queues.leave(part.queue);
+            self.resend.landed(slot);
+        }
+    }
+
+    /// A command ended, and its keys are dead.
+    fn command_ended(&mut self, slot: u16, result: Result<(), IoError>) {
+        let Some(part) = self.parts.end(slot) else { return };
+        // S10: a command's bounce buffer never comes back.
+        if let Some(buffer) = part.extent.bounce
+            && !mutant!(S10_host_bounce)
+        {
+            self.bounce.give_back(buffer);
+        }
+        self.requests.command_ended(part.request, result, &mut self.bounce);
+    }
+
+    fn copy_bounced<P: Port>(&mut self, slot: u16, gather: bool, path: &Path<'_>, context: &Context<P>) {
+        if let Some((part, request)) = part_of(slot, &self.parts, &self.requests) {
+            let copied = copy_bounced(request, part, gather, path.block, &self.bounce, context);
+            self.statistics.bounced_bytes += copied;
+        }
+    }
+}
+
+/// A slot's command, and its request.
+fn part_of<'a>(slot: u16, parts: &'a Parts, requests: &'a Requests) -> Option<(&'a Part, &'a Request)> {
+    let part = parts.get(slot)?;
+    Some((part, requests.get(part.request)?))
+}

@@ -1,0 +1,277 @@
+//! Requests of the caller, from their submission until their completion was taken.
+
+use super::bounce::Bounce;
+use super::error::{IoError, RequestError};
+use super::options::MAX_SEGMENTS;
+use super::statistics::HostStatistics;
+use arrayvec::ArrayVec;
+use core::time::Duration;
+use frwr_engine::gather::Segment;
+use frwr_mempool::mutant;
+use std::collections::VecDeque;
+
+/// How a request ended. Its memory is not reachable for the target any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostCompletion {
+    /// As given.
+    pub cookie: u64,
+    /// How.
+    pub result: Result<(), IoError>,
+}
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read {
+        force_unit_access: bool,
+    },
+    Write {
+        force_unit_access: bool,
+    },
+    Compare,
+    Flush,
+    WriteZeroes {
+        deallocate: bool,
+    },
+    /// The ranges lie in a bounce buffer.
+    Deallocate {
+        ranges: u32,
+        bounce: u16,
+    },
+}
+
+impl Kind {
+    /// It moves data of the caller's.
+    pub(super) fn moves_data(self) -> bool {
+        matches!(self, Self::Read { .. } | Self::Write { .. } | Self::Compare)
+    }
+
+    /// Its blocks are on the medium before it ends (FUA).
+    pub(super) fn forces_unit_access(self) -> bool {
+        matches!(self, Self::Read { force_unit_access: true } | Self::Write { force_unit_access: true })
+    }
+}
+
+/// A request, from its submission until its completion is queued. It is changed here alone: others see it by reference.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) kind: Kind,
+    pub(super) lba: u64,
+    pub(super) blocks: u32,
+    pub(super) segments: ArrayVec<Segment, MAX_SEGMENTS>,
+    cookie: u64,
+    /// Blocks that commands were made for.
+    pub(super) cut: u32,
+    /// Whether all commands were made: a flush has no blocks.
+    pub(super) whole: bool,
+    /// Commands that have not ended.
+    outstanding: u32,
+    /// Commands made so far.
+    commands: u32,
+    /// When the controller first refused one of them because of the path, since it last took one.
+    refused: Option<Duration>,
+    pub(super) result: Result<(), IoError>,
+}
+
+impl Request {
+    pub(super) fn new(
+        kind: Kind,
+        lba: u64,
+        blocks: u32,
+        segments: ArrayVec<Segment, MAX_SEGMENTS>,
+        cookie: u64,
+    ) -> Self {
+        let (cut, outstanding, commands) = (0, 0, 0);
+        let (whole, refused, result) = (false, None, Ok(()));
+        Self { kind, lba, blocks, segments, cookie, cut, whole, outstanding, commands, refused, result }
+    }
+
+    /// It fails, unless it has: nothing more is cut of it.
+    fn fail(&mut self, error: IoError) {
+        self.result = self.result.and(Err(error));
+        self.whole = true;
+    }
+}
+
+/// All requests of a host, by index.
+#[derive(Debug)]
+pub(super) struct Requests {
+    places: Vec<Option<Request>>,
+    free: Vec<u16>,
+    /// Those of which commands are to be made, in order.
+    queued: VecDeque<u16>,
+    completions: VecDeque<HostCompletion>,
+    statistics: HostStatistics,
+}
+
+impl Requests {
+    pub(super) fn new(count: u16) -> Self {
+        Self {
+            places: (0..count).map(|_| None).collect(),
+            free: (0..count).rev().collect(),
+            queued: VecDeque::with_capacity(count.into()),
+            completions: VecDeque::with_capacity(count.into()),
+            statistics: HostStatistics::default(),
+        }
+    }
+
+    /// What it counted.
+    pub(super) fn statistics(&self) -> HostStatistics {
+        HostStatistics { outstanding: (self.places.len() - self.free.len()) as u64, ..self.statistics }
+    }
+
+    pub(super) fn len(&self) -> u16 {
+        // Made from as many.
+        self.places.len() as u16
+    }
+
+    /// None is in hand.
+    pub(super) fn is_empty(&self) -> bool {
+        self.free.len() == self.places.len()
+    }
+
+    /// How many may be taken: completions that nobody took yet occupy their places, so that their queue never grows.
+    pub(super) fn available(&self) -> usize {
+        self.free.len().saturating_sub(self.completions.len())
+    }
+
+    pub(super) fn get(&self, index: u16) -> Option<&Request> {
+        self.places.get(usize::from(index))?.as_ref()
+    }
+
+    fn get_mut(&mut self, index: u16) -> Option<&mut Request> {
+        self.places.get_mut(usize::from(index))?.as_mut()
+    }
+
+    /// Takes a request, which waits for its commands to be made.
+    pub(super) fn take(&mut self, request: Request) -> Result<(), RequestError> {
+        if self.available() == 0 {
+            return Err(RequestError::QueueFull);
+        }
+        let index = self.free.pop().ok_or(RequestError::QueueFull)?;
+        if let Some(place) = self.places.get_mut(usize::from(index)) {
+            *place = Some(request);
+        }
+        self.statistics.requests += 1;
+        self.queued.push_back(index);
+        Ok(())
+    }
+
+    /// The next request that ended.
+    pub(super) fn next_completion(&mut self) -> Option<HostCompletion> {
+        self.completions.pop_front()
+    }
+
+    /// The first of which commands are to be made.
+    pub(super) fn first_queued(&self) -> Option<u16> {
+        self.queued.front().copied()
+    }
+
+    pub(super) fn queued(&self) -> usize {
+        self.queued.len()
+    }
+
+    /// The first one lets the others pass.
+    pub(super) fn pass_over(&mut self) {
+        self.queued.rotate_left(1);
+    }
+
+    /// A command was made of the next `blocks` blocks.
+    pub(super) fn cut(&mut self, index: u16, blocks: u32) {
+        let Some(request) = self.get_mut(index) else { return };
+        request.cut += blocks;
+        request.whole = request.cut == request.blocks;
+        request.outstanding += 1;
+        request.commands += 1;
+    }
+
+    /// The rest of a command that ended follows, unless the request has failed.
+    pub(super) fn goes_on(&mut self, index: u16) -> bool {
+        let Some(request) = self.get_mut(index).filter(|request| request.result.is_ok()) else { return false };
+        request.commands += 1;
+        true
+    }
+
+    /// No command can be made of it.
+    pub(super) fn fail(&mut self, index: u16, error: IoError) {
+        if let Some(request) = self.get_mut(index) {
+            request.fail(error);
+        }
+    }
+
+    /// The caller gives it up, if it has this cookie.
+    pub(super) fn give_up(&mut self, index: u16, cookie: u64) -> bool {
+        let Some(request) = self.get_mut(index).filter(|request| request.cookie == cookie) else { return false };
+        request.fail(IoError::Aborted);
+        if !mutant!(host_aborted_queued) {
+            self.queued.retain(|&queued| queued != index);
+        }
+        true
+    }
+
+    /// The controller took a command, however it ended: the next refusal is the first one of another time without a path.
+    pub(super) fn path_is_open(&mut self, index: u16) {
+        if let Some(request) = self.get_mut(index) {
+            request.refused = None;
+        }
+    }
+
+    /// The controller refused one of its commands because of the path: since when it does.
+    ///
+    /// # Errors
+    /// It has failed, or was given up.
+    pub(super) fn refused_since(&mut self, index: u16, now: Duration) -> Result<Duration, IoError> {
+        let Some(request) = self.get_mut(index) else { return Ok(now) };
+        request.result?;
+        Ok(*request.refused.get_or_insert(now))
+    }
+
+    /// One of its commands ended.
+    pub(super) fn command_ended(&mut self, index: u16, result: Result<(), IoError>, bounce: &mut Bounce) {
+        let Some(request) = self.get_mut(index) else { return };
+        request.outstanding -= 1;
+        if let Err(error) = result {
+            let queued = !request.whole;
+            request.fail(error);
+            if queued {
+                self.queued.retain(|&queued| queued != index);
+            }
+        }
+        self.finish_if_ended(index, bounce);
+    }
+
+    /// Takes the first one out of the queue if it needs no more commands. One that was refused may have left it.
+    pub(super) fn leave_queue_if_whole(&mut self, index: u16, bounce: &mut Bounce) {
+        if self.first_queued() == Some(index) && self.get(index).is_none_or(|request| request.whole) {
+            self.queued.pop_front();
+            self.finish_if_ended(index, bounce);
+        }
+    }
+
+    /// Everything that is queued fails.
+    pub(super) fn fail_queued(&mut self, error: IoError, bounce: &mut Bounce) {
+        while let Some(index) = self.queued.pop_front() {
+            self.fail(index, error);
+            self.finish_if_ended(index, bounce);
+        }
+    }
+
+    /// Ends a request whose commands have all ended, and that needs no more of them. It must not be queued.
+    pub(super) fn finish_if_ended(&mut self, index: u16, bounce: &mut Bounce) {
+        let Some(place) = self.places.get_mut(usize::from(index)) else { return };
+        // K20: a request ends with the first of its commands, or while some are in flight.
+        let Some(request) =
+            place.take_if(|request| request.whole && (request.outstanding == 0 || mutant!(K20_host_outstanding)))
+        else {
+            return;
+        };
+        if let Kind::Deallocate { bounce: buffer, .. } = request.kind {
+            bounce.give_back(buffer);
+        }
+        self.free.push(index);
+        self.statistics.split_requests += u64::from(request.commands > 1);
+        self.statistics.succeeded += u64::from(request.result.is_ok());
+        self.statistics.failed += u64::from(request.result.is_err());
+        self.completions.push_back(HostCompletion { cookie: request.cookie, result: request.result });
+    }
+}

@@ -1,0 +1,126 @@
+//! From a part of a request to a command that the engine has, and to bytes in a bounce buffer.
+
+use super::bounce::Bounce;
+use super::context::Context;
+use super::cut::{Location, fits_capsule, slice};
+use super::parts::Part;
+use super::path::Path;
+use super::requests::{Kind, Request};
+use super::transport::Outgoing;
+use crate::wire::{
+    BlockRange, Command, DATASET_RANGE_BYTES, DataPointer, DatasetManagement, KeyedDataBlock, WriteZeroes,
+};
+use frwr_engine::gather::Segment;
+use frwr_engine::provider::{Access, Port};
+use frwr_engine::{Chunk, ConnectionId, SubmitError};
+use frwr_mempool::mutant;
+
+/// How a command went out.
+pub(super) struct Sent {
+    pub(super) in_capsule: bool,
+    pub(super) keys: u8,
+}
+
+/// Where a command's data lies, and its bytes.
+fn location(request: &Request, part: &Part, block: u32, bounce: &Bounce) -> (Location, u32) {
+    let one = |segment| core::iter::once(segment).collect();
+    // What moves data has MAX_REQUEST_BYTES at most; zeroes may be written to more blocks than 32 bits count bytes.
+    let bytes = match request.kind {
+        Kind::Read { .. } | Kind::Write { .. } | Kind::Compare => part.extent.blocks * block,
+        Kind::Deallocate { ranges, .. } => ranges * DATASET_RANGE_BYTES as u32,
+        Kind::Flush | Kind::WriteZeroes { .. } => 0,
+    };
+    let location = match (request.kind, part.extent.bounce) {
+        (Kind::Flush | Kind::WriteZeroes { .. }, _) => Location::new(),
+        (Kind::Deallocate { bounce: buffer, .. }, _) | (_, Some(buffer)) => one(bounce.segment(buffer, bytes)),
+        (_, None) => slice(&request.segments, u64::from(part.first) * u64::from(block), bytes),
+    };
+    (location, bytes)
+}
+
+/// What is asked of the controller, and what it has to be able to do with the memory.
+fn command(kind: Kind, range: BlockRange, can_deallocate: bool) -> (Command, Access) {
+    let BlockRange { namespace, lba, blocks, data } = range;
+    match kind {
+        // Mutant: more rights than the command needs.
+        Kind::Read { .. } if mutant!(host_rights) => (Command::Read(range), Access::RemoteReadWrite),
+        Kind::Read { .. } => (Command::Read(range), Access::RemoteWrite),
+        Kind::Write { .. } => (Command::Write(range), Access::RemoteRead),
+        Kind::Compare => (Command::Compare(range), Access::RemoteRead),
+        Kind::Flush => (Command::Flush { namespace }, Access::RemoteRead),
+        Kind::WriteZeroes { deallocate } => {
+            let zeroes = WriteZeroes { namespace, lba, blocks, deallocate: deallocate && can_deallocate };
+            (Command::WriteZeroes(zeroes), Access::RemoteRead)
+        }
+        Kind::Deallocate { ranges, .. } => {
+            let ranges = DatasetManagement { namespace, ranges, deallocate: true, data };
+            (Command::DatasetManagement(ranges), Access::RemoteRead)
+        }
+    }
+}
+
+/// Hands a slot's command to the engine.
+pub(super) fn submit<P: Port>(
+    request: &Request,
+    (slot, part): (u16, &Part),
+    connection: ConnectionId,
+    path: &Path<'_>,
+    bounce: &Bounce,
+    context: &mut Context<P>,
+) -> Result<Sent, SubmitError> {
+    let kind = request.kind;
+    let (location, bytes) = location(request, part, path.block, bounce);
+    let in_capsule = fits_capsule(kind, &location, bytes, path, context);
+    let opens_memory = bytes > 0 && !in_capsule;
+    let keys = if opens_memory { part.extent.keys } else { 0 };
+    // Of several keys a controller could invalidate one, but SPDK's refuses a list that asks for it.
+    let invite = keys == 1
+        && context.options.remote_invalidation
+        && context.transport.engine().capabilities().remote_invalidation;
+    let data = if in_capsule {
+        DataPointer::InCapsule { offset: 0, length: bytes }
+    } else {
+        // The engine asks for address and key to be filled in when it knows them.
+        DataPointer::Keyed(KeyedDataBlock { address: 0, length: bytes, key: 0, invalidate: invite })
+    };
+    let (namespace, lba) = (context.options.namespace, request.lba + u64::from(part.first));
+    let range = BlockRange { namespace, lba, blocks: part.extent.blocks, data };
+    let (command, access) = command(kind, range, path.limits.zeroes_deallocate);
+    let segments = location.as_slice();
+    let chunk = [Chunk { access, segments }];
+    let outgoing = Outgoing {
+        command,
+        force_unit_access: kind.forces_unit_access(),
+        keys,
+        invite,
+        inline: if in_capsule { segments } else { &[] },
+        chunks: if opens_memory { &chunk } else { &[] },
+    };
+    context.transport.submit(connection, slot, &outgoing)?;
+    Ok(Sent { in_capsule, keys })
+}
+
+/// Gathers a command's data into its bounce buffer, or scatters it out of there. Returns the bytes copied.
+pub(super) fn copy_bounced<P: Port>(
+    request: &Request,
+    part: &Part,
+    gather: bool,
+    block: u32,
+    bounce: &Bounce,
+    context: &Context<P>,
+) -> u64 {
+    let Some(buffer) = part.extent.bounce else { return 0 };
+    if gather == matches!(request.kind, Kind::Read { .. }) || !request.kind.moves_data() {
+        return 0;
+    }
+    let bytes = part.extent.blocks * block;
+    let mut at = 0;
+    for Segment { memory, offset, length } in slice(&request.segments, u64::from(part.first) * u64::from(block), bytes)
+    {
+        if let Some(memory) = context.transport.engine().memory(memory) {
+            bounce.copy(buffer, at, memory, offset, length as usize, gather);
+        }
+        at += length as usize;
+    }
+    bytes.into()
+}
