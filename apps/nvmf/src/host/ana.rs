@@ -1,34 +1,40 @@
 //! Asymmetric namespace access (Base 8.1): how the namespace can be reached, as the controller says it.
 
-use super::error::IoError;
-use super::{Host, State};
-use crate::wire::{AnaGroup, AnaLogHeader, AnaState, IDENTIFY_BYTES};
+use super::admin_data::Asked;
+use crate::wire::{AnaGroup, AnaLogHeader, AnaState, IDENTIFY_BYTES, log_page};
 use core::time::Duration;
-use frwr_engine::provider::Port;
 use zerocopy::FromBytes;
 
 /// LSP bit 0, RGO: groups without their namespaces (Base 5.16.1.13); Identify Namespace says which group is ours.
-pub(super) const ANA_GROUPS_ONLY: u8 = 1;
-/// How often the log page is read while the namespace cannot be reached: a notice may be lost with a session.
-pub(super) const ANA_PERIOD: Duration = Duration::from_secs(1);
+const ANA_GROUPS_ONLY: u8 = 1;
 /// Parts of a log page that are read at most: twice what a page of groups alone can be, whose number is 16 bit, since one that changes
 /// meanwhile is read again. Pages of namespaces may be longer; there has to be an end whatever a controller lists.
 const MAX_PARTS: u32 = 2 * ((1 << 16) * size_of::<AnaGroup>() as u32).div_ceil(IDENTIFY_BYTES as u32);
 
 /// What is known.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Ana {
     /// ANAGRPID of the namespace; 0 for none.
-    pub(super) group: u32,
+    group: u32,
     state: AnaState,
-    /// Since when the namespace cannot be reached, in watched time.
-    pub(super) since: Option<Duration>,
+    since: Option<Duration>,
     read: AnaRead,
+    reads: u64,
 }
 
 impl Ana {
     pub(super) fn state(&self) -> AnaState {
         self.state
+    }
+
+    /// Since when the namespace cannot be reached, in watched time; `None` where it can.
+    pub(super) fn since(&self) -> Option<Duration> {
+        self.since
+    }
+
+    /// Log pages read.
+    pub(super) fn reads(&self) -> u64 {
+        self.reads
     }
 
     /// The controller does not report states.
@@ -41,64 +47,47 @@ impl Ana {
         matches!(self.state, AnaState::Optimized | AnaState::NonOptimized)
     }
 
+    /// `now`: watched time.
     pub(super) fn set(&mut self, state: AnaState, now: Duration) {
         self.state = state;
         let since = self.since.unwrap_or(now);
         self.since = (!self.is_accessible()).then_some(since);
     }
-}
 
-impl<P: Port> Host<P> {
-    /// Where the next part of the log page begins.
-    pub(super) fn ana_offset(&self) -> u64 {
-        self.ana.read.offset
+    /// The next part of the log page.
+    pub(super) fn asked(&self) -> Asked {
+        Asked::log_page(log_page::ANA, ANA_GROUPS_ONLY, self.read.offset)
     }
 
-    /// A session begins: what was read of a page in a former one is nothing.
-    pub(super) fn begin_ana(&mut self) {
-        self.ana.read = AnaRead::default();
+    /// A session begins, with the namespace in this group: what was read of a page in a former one is nothing.
+    pub(super) fn begin(&mut self, group: u32) {
+        (self.group, self.read) = (group, AnaRead::default());
     }
 
-    /// Takes the part of the log page in the admin data; true where that is all that has to be read to know the state of the
-    /// namespace's group.
-    pub(super) fn take_ana(&mut self, success: bool) -> bool {
-        let mut bytes = [0; IDENTIFY_BYTES];
-        // The memory holds ADMIN_DATA_BYTES, as many.
-        let _ = self.admin_data.read(0, &mut bytes);
-        let found = if success { self.ana.read.take(&bytes, self.ana.group) } else { Found::Nothing };
-        let found = match found {
-            // Only controllers with offsets have more than one part to give.
-            Found::Continues if !self.limits.log_offsets => Found::Nothing,
-            found => found,
-        };
-        match found {
-            Found::Continues => return false,
-            Found::State(state) => self.ana.set(state, self.context.time.watched()),
+    /// The group that the namespace is in by now.
+    pub(super) fn regroup(&mut self, group: u32) {
+        if group != 0 && group != self.group {
+            self.begin(group);
+        }
+    }
+
+    /// The namespace's Identify named its group again.
+    pub(super) fn group(&mut self, group: u32) {
+        self.group = group;
+    }
+
+    /// Takes a part of the log page, `None` where it was refused; true where that is all that has to be read to know the
+    /// state of the namespace's group. Only controllers with `offsets` have more than one part to give. `now`: watched time.
+    pub(super) fn take(&mut self, part: Option<&[u8; IDENTIFY_BYTES]>, offsets: bool, now: Duration) -> bool {
+        match part.map_or(Found::Nothing, |part| self.read.take(part, self.group)) {
+            Found::Continues if offsets => return false,
+            Found::State(state) => self.set(state, now),
             // A group that is not listed, or a page that cannot be read, says nothing against the namespace.
-            Found::Nothing => self.ana.unknown(),
+            Found::Nothing | Found::Continues => self.unknown(),
         }
-        self.statistics.ana_reads += u64::from(success);
-        self.begin_ana();
+        self.reads += u64::from(part.is_some());
+        self.read = AnaRead::default();
         true
-    }
-
-    /// The controller refused a command because of the path; the log page has to say what next.
-    pub(super) fn path_refused(&mut self, state: AnaState) {
-        self.ana.set(state, self.context.time.watched());
-        self.followers.update();
-        if let Some(following) = &mut self.following {
-            following.refused(state);
-        }
-    }
-
-    /// Ends requests that have waited for the namespace for too long.
-    pub(super) fn bound_inaccessible(&mut self) {
-        let (State::Ready, Some(since)) = (self.state, self.ana.since) else { return };
-        let state = self.ana.state;
-        let waited = self.context.time.has_waited(since, self.context.options.inaccessible_timeout);
-        if waited || state == AnaState::PersistentLoss {
-            self.io.end_queued(IoError::Inaccessible(state));
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! One host has the admin queue; the others follow it, with I/O queues only. Its orders and their reports must arrive in the
 //! order in which they were taken, each once; a lane per pair of cores is enough.
 
-use super::HostFailure;
+use super::failure::HostFailure;
 use super::limits::Limits;
 use crate::storage::Geometry;
 use crate::wire::AnaState;

@@ -1,11 +1,13 @@
 //! What the admin queue does while the session goes on: asynchronous events (Base 5.2), and what they ask to be read.
 
-use super::ana::{ANA_GROUPS_ONLY, ANA_PERIOD};
-use super::bring_up::{get_log_page, identify};
-use super::options::Admin;
-use super::queues::QueueOf;
-use super::{Host, State};
-use crate::wire::{Command, CompletionQueueEntry, IDENTIFY_BYTES, cns, log_page};
+use super::admin_data::{AdminData, Asked};
+use super::bring_up::Found;
+use super::context::Context;
+use super::failure::HostFailure;
+use super::options::AdminSlot;
+use super::queues::{QueueOf, Queues};
+use super::statistics::HostStatistics;
+use crate::wire::{Command, CompletionQueueEntry, cns, log_page};
 use core::time::Duration;
 use frwr_engine::provider::Port;
 
@@ -17,6 +19,9 @@ const NAMESPACE_ATTRIBUTE_CHANGED: u32 = 0;
 const ANA_CHANGE: u32 = 3;
 /// Asynchronous event information of immediate events (Base figure 151).
 const SUBSYSTEM_SHUTDOWN: u32 = 0;
+
+/// How often the ANA log page is read while the namespace cannot be reached: a notice may be lost with a session.
+const ANA_PERIOD: Duration = Duration::from_secs(1);
 
 /// Something to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +37,7 @@ enum Chore {
 }
 
 /// What is to be read, and what is being read.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Chores {
     group: bool,
     ana: bool,
@@ -43,10 +48,9 @@ pub(super) struct Chores {
     ana_at: Duration,
     /// The controller takes no Asynchronous Event Request.
     no_events: bool,
-    /// When what is being read has to be there, and when the Abort that is in flight has to be answered, in watched time: nothing else would
-    /// end the wait of whoever needs them.
-    chore_by: Option<Duration>,
-    pub(super) abort_by: Option<Duration>,
+    /// When what is being read has to be there, in watched time: nothing else would end the wait of whoever needs it.
+    by: Option<Duration>,
+    statistics: HostStatistics,
 }
 
 impl Chores {
@@ -68,91 +72,89 @@ impl Chores {
             Chore::Namespace => self.namespace = wanted,
         }
     }
-}
 
-impl<P: Port> Host<P> {
+    /// What it counted.
+    pub(super) fn statistics(&self) -> HostStatistics {
+        self.statistics
+    }
+
     /// A session begins.
-    pub(super) fn chores_ready(&mut self) {
-        self.chores = Chores { ana_at: self.context.time.after(ANA_PERIOD), ..Chores::default() };
+    pub(super) fn begin<P: Port>(&mut self, context: &Context<P>) {
+        *self = Self { ana_at: context.time.after(ANA_PERIOD), statistics: self.statistics, ..Self::default() };
     }
 
-    /// What is due.
-    pub(super) fn step_chores(&mut self) {
-        if self.state != State::Ready {
-            return;
-        }
-        self.step_follower_aborts();
-        if self.context.options.is_discovery() {
-            return;
-        }
-        if self.following.is_some() {
-            return self.bound_inaccessible();
-        }
-        for (command, what) in [(Admin::Chore, "a log page or Identify"), (Admin::Abort, "an Abort")] {
-            if self.late_at(command).is_some_and(|at| self.context.time.has_passed(at)) {
-                return self.fail_late(what);
-            }
-        }
-        let event = self.admin_slot(Admin::Event);
-        let listens = self.limits.events != 0 && !self.chores.no_events && !self.stopping;
-        if listens && !self.context.transport.commands().is_in_flight(event) {
+    /// Does what is due. `stopping`: the session goes on until what is outstanding has ended.
+    pub(super) fn step<P: Port>(
+        &mut self,
+        stopping: bool,
+        found: &Found,
+        queues: &Queues,
+        data: &AdminData,
+        context: &mut Context<P>,
+    ) {
+        let admin = queues.connection(QueueOf::Admin);
+        let listens = found.limits().events != 0 && !self.no_events && !stopping;
+        if listens && !context.is_in_flight(AdminSlot::Event) {
             // Where the engine has no room, the next poll tries again.
-            let _ = self.send(QueueOf::Admin, event, Command::AsynchronousEventRequest, None);
+            let _ = data.send(admin, AdminSlot::Event, Asked::plain(Command::AsynchronousEventRequest), context);
         }
-        if !self.ana.is_accessible() {
-            self.bound_inaccessible();
-            if self.context.time.now() >= self.chores.ana_at {
-                self.chores.ana = self.limits.reports_ana;
-                self.chores.ana_at = self.context.time.after(ANA_PERIOD);
-            }
+        if !found.ana().is_accessible() && context.time.now() >= self.ana_at {
+            self.ana = found.limits().reports_ana;
+            self.ana_at = context.time.after(ANA_PERIOD);
         }
-        let slot = self.admin_slot(Admin::Chore);
         // Requests that end before a shutdown may wait for the path, and for nothing else that is read here.
-        let wanted = self.chores.next().filter(|chore| !self.stopping || matches!(chore, Chore::Group | Chore::Ana));
-        let Some(chore) = wanted.filter(|_| !self.context.transport.commands().is_in_flight(slot)) else { return };
-        let (command, data) = match chore {
-            Chore::Ana => get_log_page(log_page::ANA, ANA_GROUPS_ONLY, self.ana_offset()),
-            Chore::ChangedNamespaces => get_log_page(log_page::CHANGED_NAMESPACES, 0, 0),
-            Chore::Group | Chore::Namespace => identify(cns::NAMESPACE, self.context.options.namespace),
+        let wanted = self.next().filter(|chore| !stopping || matches!(chore, Chore::Group | Chore::Ana));
+        let Some(chore) = wanted.filter(|_| !context.is_in_flight(AdminSlot::Chore)) else { return };
+        let asked = match chore {
+            Chore::Ana => found.ana().asked(),
+            Chore::ChangedNamespaces => Asked::log_page(log_page::CHANGED_NAMESPACES, 0, 0),
+            Chore::Group | Chore::Namespace => Asked::identify(cns::NAMESPACE, context.options.namespace),
         };
-        if self.send(QueueOf::Admin, slot, command, data).is_ok() {
-            self.chores.running = Some(chore);
-            let by = self.context.time.deadline_in(self.context.options.step_timeout);
+        if data.send(admin, AdminSlot::Chore, asked, context).is_ok() {
+            self.running = Some(chore);
             // Of a page in several parts, one for all.
-            self.chores.chore_by.get_or_insert(by);
-            self.chores.want(chore, false);
+            self.by.get_or_insert(context.time.deadline_in(context.options.step_timeout));
+            self.want(chore, false);
         }
     }
 
-    /// What was to be read has been, or was refused.
-    pub(super) fn chore_answered(&mut self, response: &CompletionQueueEntry) {
+    /// What was to be read has been, or was refused. Whether that is all of it.
+    ///
+    /// # Errors
+    /// The session cannot go on with it.
+    pub(super) fn answered<P: Port>(
+        &mut self,
+        response: &CompletionQueueEntry,
+        found: &mut Found,
+        data: &AdminData,
+        context: &Context<P>,
+    ) -> Result<bool, HostFailure> {
         let success = response.status().is_success();
-        match self.chores.running.take() {
-            Some(Chore::Ana) if !self.take_ana(success) => return self.chores.want(Chore::Ana, true),
-            Some(Chore::Namespace) if success => {
-                if let Err(failure) = self.check_namespace(true) {
-                    self.fail(failure);
-                }
+        match self.running.take() {
+            Some(Chore::Ana) if !found.take_ana(success, data, context) => {
+                self.want(Chore::Ana, true);
+                return Ok(false);
             }
-            Some(Chore::Group) if success => self.take_group(),
+            Some(Chore::Namespace) if success => found.take_changed(data)?,
+            Some(Chore::Group) if success => found.take_group(data),
             Some(Chore::Group | Chore::Ana | Chore::ChangedNamespaces | Chore::Namespace) | None => {}
         }
-        self.chores.chore_by = None;
-        self.followers.update();
+        self.by = None;
+        Ok(true)
     }
 
-    /// What was to be read was not sent. It is once more, until its time is over; where the session ended, the next one begins with
-    /// nothing.
-    pub(super) fn chore_refused(&mut self) {
-        if let Some(chore) = self.chores.running.take() {
-            self.chores.want(chore, true);
+    /// What was to be read was not sent. It is once more, until its time is over; where the session ended, the next one
+    /// begins with nothing.
+    pub(super) fn refused(&mut self) {
+        if let Some(chore) = self.running.take() {
+            self.want(chore, true);
         }
     }
 
     /// The controller answered the Asynchronous Event Request; the next poll sends another.
-    pub(super) fn event_reported(&mut self, response: &CompletionQueueEntry) {
+    pub(super) fn event_reported(&mut self, response: &CompletionQueueEntry, reports_ana: bool) {
         if !response.status().is_success() {
-            self.chores.no_events = true;
+            self.no_events = true;
             return;
         }
         // Dword 0: type in bits 2:0, information in bits 15:8.
@@ -160,12 +162,12 @@ impl<P: Port> Host<P> {
         match (result & 7, result >> 8 & 0xff) {
             (NOTICE, NAMESPACE_ATTRIBUTE_CHANGED) => {
                 self.statistics.namespace_events += 1;
-                (self.chores.changed, self.chores.namespace) = (true, true);
+                (self.changed, self.namespace) = (true, true);
             }
             (NOTICE, ANA_CHANGE) => {
                 self.statistics.ana_events += 1;
                 // It may be that the namespace is in another group (Base figure 149).
-                (self.chores.group, self.chores.ana) = (self.limits.reports_ana, self.limits.reports_ana);
+                (self.group, self.ana) = (reports_ana, reports_ana);
             }
             // What is to come is the end of the connections, after which the host reconnects.
             (IMMEDIATE, SUBSYSTEM_SHUTDOWN) => self.statistics.shutdown_events += 1,
@@ -173,33 +175,13 @@ impl<P: Port> Host<P> {
         }
     }
 
-    /// Bytes of admin data that are open to the controller, while the session goes on.
-    #[must_use]
-    pub fn admin_bytes_open(&self) -> u64 {
-        let open = self.context.transport.commands().is_in_flight(self.admin_slot(Admin::Chore));
-        if open { IDENTIFY_BYTES as u64 } else { 0 }
+    /// When what is being read is too late, in watched time.
+    pub(super) fn late_at<P: Port>(&self, context: &Context<P>) -> Option<Duration> {
+        self.by.filter(|_| context.is_in_flight(AdminSlot::Chore))
     }
 
-    /// When a command of the admin queue that is in flight is too late.
-    fn late_at(&self, command: Admin) -> Option<Duration> {
-        let by = if command == Admin::Abort { self.chores.abort_by } else { self.chores.chore_by };
-        by.filter(|_| self.context.transport.commands().is_in_flight(self.admin_slot(command)))
-    }
-
-    /// When it has to be polled for them although nothing arrives: by the caller's time, and in watched time.
-    pub(super) fn chores_at(&self) -> (Option<Duration>, Option<Duration>) {
-        if self.state != State::Ready {
-            return (None, None);
-        }
-        let (read, path) = match self.following {
-            // The other host reads; what waits here ends in time.
-            Some(_) if !self.io.waits() => (None, None),
-            Some(_) => {
-                (None, self.ana.since.map(|since| since.saturating_add(self.context.options.inaccessible_timeout)))
-            }
-            None => ((!self.ana.is_accessible()).then_some(self.chores.ana_at), None),
-        };
-        let judged = [path, self.late_at(Admin::Chore), self.late_at(Admin::Abort)];
-        (read, judged.into_iter().flatten().min())
+    /// When the log page is read again while the namespace cannot be reached, by the caller's time.
+    pub(super) fn reads_at(&self, found: &Found) -> Option<Duration> {
+        (!found.ana().is_accessible()).then_some(self.ana_at)
     }
 }

@@ -1,9 +1,10 @@
 //! The discovery log page (Base 5.16.1.23): read in parts, and checked to be of one generation.
 
-use super::{Host, HostFailure};
-use crate::wire::{DISCOVERY_ENTRY_BYTES, DiscoveryEntry, DiscoveryHeader, IDENTIFY_BYTES, Nqn};
+use super::admin_data::Asked;
+use super::failure::HostFailure;
+use super::options::HostOptions;
+use crate::wire::{DISCOVERY_ENTRY_BYTES, DiscoveryEntry, DiscoveryHeader, IDENTIFY_BYTES, Nqn, log_page};
 use arrayvec::ArrayString;
-use frwr_engine::provider::Port;
 use zerocopy::FromBytes;
 
 /// Entries that are kept: fabrics have a handful, and a peer's number must not size anything.
@@ -60,8 +61,8 @@ fn text<const N: usize>(field: &[u8; N]) -> Option<ArrayString<N>> {
 }
 
 /// How far the log page was read.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct DiscoveryRead {
+#[derive(Debug, Default)]
+struct DiscoveryRead {
     generation: Option<u64>,
     /// Entries that there are, and entries seen.
     records: u64,
@@ -70,38 +71,57 @@ pub(super) struct DiscoveryRead {
     confirming: bool,
 }
 
-impl<P: Port> Host<P> {
-    /// Where the next part begins.
-    pub(super) fn discovery_offset(&self) -> u64 {
-        let read = &self.discovery;
-        if read.generation.is_none() || read.confirming {
-            return 0;
-        }
-        (1 + read.seen) * DISCOVERY_ENTRY_BYTES as u64
+/// What the discovery service lists.
+#[derive(Debug)]
+pub(super) struct Discovery {
+    entries: Vec<Discovered>,
+    read: DiscoveryRead,
+}
+
+impl Discovery {
+    /// With room only where the discovery service is asked.
+    pub(super) fn new(options: &HostOptions) -> Self {
+        let room = if options.is_discovery() { MAX_DISCOVERED } else { 0 };
+        Self { entries: Vec::with_capacity(room), read: DiscoveryRead::default() }
     }
 
-    /// Takes the part in the admin data; true where it was the last.
+    pub(super) fn entries(&self) -> &[Discovered] {
+        &self.entries
+    }
+
+    /// A session begins: a part of the page may have been read in one that ended.
+    pub(super) fn begin(&mut self) {
+        self.read = DiscoveryRead::default();
+        self.entries.clear();
+    }
+
+    /// The next part of the log page.
+    pub(super) fn asked(&self) -> Asked {
+        let read = &self.read;
+        let at_header = read.generation.is_none() || read.confirming;
+        let offset = if at_header { 0 } else { (1 + read.seen) * DISCOVERY_ENTRY_BYTES as u64 };
+        Asked::log_page(log_page::DISCOVERY, 0, offset)
+    }
+
+    /// Takes a part of the page; true where it was the last.
     ///
     /// # Errors
     /// [`HostFailure::Unsupported`] where the page has another format.
-    pub(super) fn take_discovery(&mut self) -> Result<bool, HostFailure> {
-        let mut bytes = [0; IDENTIFY_BYTES];
-        // The memory holds ADMIN_DATA_BYTES, as many.
-        let _ = self.admin_data.read(0, &mut bytes);
-        let first = self.discovery.generation.is_none() || self.discovery.confirming;
+    pub(super) fn take(&mut self, bytes: &[u8; IDENTIFY_BYTES]) -> Result<bool, HostFailure> {
+        let first = self.read.generation.is_none() || self.read.confirming;
         if first {
-            let Ok((header, _)) = DiscoveryHeader::read_from_prefix(&bytes) else { return Ok(true) };
+            let Ok((header, _)) = DiscoveryHeader::read_from_prefix(bytes) else { return Ok(true) };
             if header.record_format.get() != 0 {
                 return Err(HostFailure::Unsupported("record format 0 of the discovery log page"));
             }
             let generation = header.generation.get();
-            if self.discovery.confirming && self.discovery.generation == Some(generation) {
-                self.discovery = DiscoveryRead::default();
+            if self.read.confirming && self.read.generation == Some(generation) {
+                self.read = DiscoveryRead::default();
                 return Ok(true);
             }
             // It changed while it was read, or is read for the first time.
-            self.discovered.clear();
-            self.discovery = DiscoveryRead {
+            self.entries.clear();
+            self.read = DiscoveryRead {
                 generation: Some(generation),
                 records: header.records.get().min(MAX_DISCOVERED as u64),
                 seen: 0,
@@ -110,17 +130,17 @@ impl<P: Port> Host<P> {
         }
         for index in usize::from(first)..ENTRIES_PER_READ {
             let entry = bytes.get(index * DISCOVERY_ENTRY_BYTES..).map(DiscoveryEntry::read_from_prefix);
-            let (Some(Ok((entry, _))), true) = (entry, self.discovery.seen < self.discovery.records) else { break };
-            self.discovery.seen += 1;
-            self.discovered.extend(Discovered::new(&entry));
+            let (Some(Ok((entry, _))), true) = (entry, self.read.seen < self.read.records) else { break };
+            self.read.seen += 1;
+            self.entries.extend(Discovered::new(&entry));
         }
-        if self.discovery.seen == self.discovery.records {
+        if self.read.seen == self.read.records {
             if first {
                 // One read, which is of one generation.
-                self.discovery = DiscoveryRead::default();
+                self.read = DiscoveryRead::default();
                 return Ok(true);
             }
-            self.discovery.confirming = true;
+            self.read.confirming = true;
         }
         Ok(false)
     }

@@ -1,6 +1,6 @@
 //! Why a host's session ended, or never began.
 
-use super::bring_up::Step;
+use super::step::Step;
 use crate::stood_still::StoodStill;
 use crate::wire::{RejectPrivateData, RejectStatus, Status, UnsupportedFormat};
 use core::time::Duration;

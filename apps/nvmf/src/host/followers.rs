@@ -3,13 +3,7 @@
 //! A session ends when the queues of all cores have: only then is the next one begun, as if one core had them all. The
 //! controller never sees a host with two sessions, and no command of the old one can be executed behind its repetition.
 
-use super::attachment::{Attachment, FollowerOrder, FollowerReport};
-use super::limits::Limits;
-use super::options::Admin;
-use super::queues::{FIRST_IO_QUEUE, QueueOf};
-use super::{Host, State};
-use crate::wire::{Abort, Command};
-use frwr_engine::provider::Port;
+use super::queues::FIRST_IO_QUEUE;
 use std::collections::VecDeque;
 
 /// How a follower stands to the session.
@@ -35,10 +29,10 @@ struct Place {
 
 /// A follower's command that is to be aborted.
 #[derive(Clone, Copy, Debug)]
-struct Abortion {
-    follower: u16,
-    queue_id: u16,
-    command_id: u16,
+pub(super) struct ToAbort {
+    pub(super) follower: u16,
+    pub(super) queue_id: u16,
+    pub(super) command_id: u16,
 }
 
 /// The followers of a host.
@@ -47,9 +41,9 @@ pub(super) struct Followers {
     places: Vec<Place>,
     /// In the order in which they were asked for: the admin queue has one Abort at a time. Bounded: a follower asks once for
     /// each of its commands.
-    aborts: VecDeque<Abortion>,
+    aborts: VecDeque<ToAbort>,
     /// The one that was sent last, until its follower is told.
-    sent: Option<Abortion>,
+    sent: Option<ToAbort>,
 }
 
 impl Followers {
@@ -70,7 +64,7 @@ impl Followers {
     }
 
     /// Every follower that takes part in the session is up.
-    fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         self.places.iter().all(|place| matches!(place.standing, Standing::Detached | Standing::Attached))
     }
 
@@ -108,11 +102,57 @@ impl Followers {
         self.places.iter_mut().for_each(|place| place.ordered = true);
     }
 
-    fn abort(&mut self, abortion: Abortion) {
+    /// Which I/O queues a follower gets of so many: the first one's identifier, and how many.
+    pub(super) fn share(&self, granted: u16, follower: u16) -> (u16, u16) {
+        share(granted, self.count() + 1, follower.saturating_add(1))
+    }
+
+    /// An order is to be taken, by which follower; one that was offered an attachment is told it now.
+    pub(super) fn next(&mut self) -> Option<u16> {
+        let (index, place) = (0..).zip(&mut self.places).find(|(_, place)| place.ordered)?;
+        place.ordered = false;
+        if place.standing == Standing::Offered {
+            place.standing = Standing::Attaching;
+        }
+        Some(index)
+    }
+
+    /// All queues of a follower are up.
+    pub(super) fn attached(&mut self, follower: u16) {
+        if let Some(place) = self.places.get_mut(usize::from(follower)) {
+            place.standing = Standing::Attached;
+        }
+    }
+
+    /// A follower has nothing left of the session.
+    pub(super) fn detached(&mut self, follower: u16) {
+        if let Some(place) = self.places.get_mut(usize::from(follower)) {
+            *place = Place::default();
+        }
+        self.aborts.retain(|abort| abort.follower != follower);
+    }
+
+    /// A follower wants a command aborted.
+    pub(super) fn abort(&mut self, abort: ToAbort) {
         // There is room for every command; deadlines end the session where somebody asks for more.
         if self.aborts.len() < self.aborts.capacity() {
-            self.aborts.push_back(abortion);
+            self.aborts.push_back(abort);
         }
+    }
+
+    /// The next command that is to be aborted, unless a follower has to be told of another one first.
+    pub(super) fn next_abort(&self) -> Option<ToAbort> {
+        self.aborts.front().filter(|_| self.sent.is_none()).copied()
+    }
+
+    /// That Abort was sent.
+    pub(super) fn abort_sent(&mut self) {
+        self.sent = self.aborts.pop_front();
+    }
+
+    /// Takes the Abort that a follower is to be told of.
+    pub(super) fn tell_abort(&mut self) -> Option<ToAbort> {
+        self.sent.take()
     }
 }
 
@@ -121,129 +161,6 @@ impl Followers {
 pub(super) fn share(granted: u16, hosts: u16, index: u16) -> (u16, u16) {
     let (each, over) = (granted / hosts.max(1), granted % hosts.max(1));
     (FIRST_IO_QUEUE + index * each + index.min(over), each + u16::from(index < over))
-}
-
-impl<P: Port> Host<P> {
-    /// The next order for a follower, and for which, counted from 0. To be asked for after every poll where there are
-    /// followers; each order has to reach its follower's [`Host::follow`].
-    pub fn next_order(&mut self) -> Option<(u16, FollowerOrder)> {
-        if let Some(Abortion { follower, queue_id, command_id }) = self.followers.sent.take() {
-            return Some((follower, FollowerOrder::Aborting { session: self.session(), queue_id, command_id }));
-        }
-        let index = self.followers.places.iter().position(|place| place.ordered)?;
-        let place = self.followers.places.get_mut(index)?;
-        place.ordered = false;
-        if place.standing == Standing::Offered {
-            place.standing = Standing::Attaching;
-        }
-        // Followers are counted in 16 bit.
-        let index = index as u16;
-        let order = match self.state {
-            State::Failed(failure) => FollowerOrder::GiveUp(failure),
-            State::Ready => FollowerOrder::Attach(self.attachment(index)?),
-            _ => FollowerOrder::Detach { session: self.session() },
-        };
-        Some((index, order))
-    }
-
-    /// I/O queues of a follower in the session that goes on, or did last.
-    #[must_use]
-    pub fn follower_queues(&self, follower: u16) -> u16 {
-        let (_, queues) = share(self.granted, self.followers.count() + 1, follower.saturating_add(1));
-        if follower < self.followers.count() { queues } else { 0 }
-    }
-
-    /// Takes a follower's report.
-    pub fn heard(&mut self, follower: u16, report: FollowerReport) {
-        let (current, ready) = (self.session(), self.state == State::Ready);
-        let Some(place) = self.followers.places.get_mut(usize::from(follower)) else { return };
-        match report {
-            FollowerReport::Attached { session } if session == current && ready => {
-                place.standing = Standing::Attached;
-                self.settle();
-            }
-            FollowerReport::Detached { session } if session == current => {
-                *place = Place::default();
-                self.followers.aborts.retain(|abortion| abortion.follower != follower);
-                if ready {
-                    self.settle();
-                }
-            }
-            // As if the queue were this host's.
-            FollowerReport::Failed { session, failure } if session == current && ready => {
-                self.ends_elsewhere = true;
-                self.fail(failure);
-            }
-            FollowerReport::Path { session, state } if session == current && ready => {
-                self.ana.set(state, self.context.time.watched());
-                self.followers.update();
-            }
-            FollowerReport::Abort { session, queue_id, command_id } if session == current && ready => {
-                self.followers.abort(Abortion { follower, queue_id, command_id });
-                self.step_follower_aborts();
-            }
-            // Of a session that ends or has ended.
-            FollowerReport::Attached { .. }
-            | FollowerReport::Detached { .. }
-            | FollowerReport::Failed { .. }
-            | FollowerReport::Path { .. }
-            | FollowerReport::Abort { .. } => {}
-        }
-    }
-
-    /// The session, counted from 1; 0 before the first. A follower's is the one that it was told of last.
-    #[must_use]
-    pub fn session(&self) -> u64 {
-        self.following.as_ref().map_or(self.statistics.sessions, |following| following.session())
-    }
-
-    /// Where all queues of all cores are up, earlier failures count no more, but for the pause behind the next one
-    /// ([`Host::back_off`]).
-    pub(super) fn settle(&mut self) {
-        if self.followers.is_settled() {
-            self.attempts = 0;
-            self.lost_at = None;
-            // Followers may leave a session that goes on.
-            self.settled_at.get_or_insert(self.context.time.now());
-        }
-    }
-
-    fn attachment(&self, follower: u16) -> Option<Attachment> {
-        let (first_queue, queues) = share(self.granted, self.followers.count() + 1, follower + 1);
-        Some(Attachment {
-            session: self.session(),
-            limits: Limits { queues, ..self.limits },
-            geometry: self.geometry?,
-            ana: self.ana.state(),
-            first_queue,
-        })
-    }
-
-    /// Sends the next Abort of a follower; where there is no room, the next poll tries again.
-    pub(super) fn step_follower_aborts(&mut self) {
-        if self.followers.sent.is_none()
-            && let Some(&Abortion { queue_id, command_id, .. }) = self.followers.aborts.front()
-            && self.send_abort_of(queue_id, command_id)
-        {
-            self.followers.sent = self.followers.aborts.pop_front();
-        }
-    }
-
-    /// Asks the controller to abort a command; false where that cannot be said now.
-    pub(super) fn send_abort_of(&mut self, queue_id: u16, command_id: u16) -> bool {
-        let slot = self.admin_slot(Admin::Abort);
-        if self.context.transport.commands().is_in_flight(slot) {
-            return false;
-        }
-        let sent = self.send(QueueOf::Admin, slot, Command::Abort(Abort { queue_id, command_id }), None).is_ok();
-        if sent {
-            self.statistics.aborts += 1;
-            // The command itself has half of it, wherever its queue is, and says better what was wrong.
-            self.chores.abort_by =
-                Some(self.context.time.deadline_in(self.context.options.step_timeout.saturating_mul(2)));
-        }
-        sent
-    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use super::error::{IoError, RequestError};
 use super::failure::HostFailure;
 use super::parts::{Abortion, Extent, Part, Parts};
 use super::path::Path;
+use super::queues::Queues;
 use super::recourse::Recourse;
 use super::requests::{HostCompletion, Kind, Request, Requests};
 use super::retries::{Resend, blame};
@@ -452,11 +453,11 @@ impl Io {
     pub(super) fn abort_told<P: Port>(
         &mut self,
         (queue_id, identifier): (u16, u16),
-        path: &Path<'_>,
+        queues: &Queues,
         context: &Context<P>,
     ) {
         let Some(slot) = context.transport.commands().in_flight(identifier) else { return };
-        let asked = |part: &&Part| part.abortion == Abortion::Asked && path.queues.id(part.queue) == queue_id;
+        let asked = |part: &&Part| part.abortion == Abortion::Asked && queues.id(part.queue) == queue_id;
         if self.parts.get(slot).filter(asked).is_some() {
             self.abort_sent(slot, context);
         }

@@ -1,10 +1,23 @@
-//! What a controller takes of one command.
+//! What a controller says of itself, and whether this host can use it.
 
+use super::failure::HostFailure;
+use super::options::HostOptions;
 use super::recourse::RetryDelays;
-use crate::wire::{ControllerCapabilities, KEYED_DATA_BLOCK_LIMIT, SGL_DESCRIPTOR_BYTES, SerialNumber};
+use crate::wire::{
+    self, ControllerCapabilities, IDENTIFY_BYTES, IdentifyController, IdentifyNvmController, KEYED_DATA_BLOCK_LIMIT,
+    SGL_DESCRIPTOR_BYTES, SerialNumber,
+};
+use zerocopy::FromBytes;
 
 /// NLB is 16 bit and 0-based.
 const MAX_BLOCKS: u32 = 1 << 16;
+/// Least IOCCSZ and IORCSZ, in their units of 16 bytes: the entries themselves (Base figure 275).
+const LEAST_COMMAND_UNITS: u32 = (wire::COMMAND_CAPSULE_BYTES / 16) as u32;
+const LEAST_RESPONSE_UNITS: u32 = (wire::RESPONSE_CAPSULE_BYTES / 16) as u32;
+
+/// Asynchronous events that are switched on where the controller has them.
+const WANTED_EVENTS: u32 =
+    IdentifyController::NAMESPACE_EVENTS | IdentifyController::ANA_EVENTS | IdentifyController::SHUTDOWN_EVENTS;
 
 /// What is known of the controller of this session.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,6 +47,105 @@ pub(super) struct Limits {
 }
 
 impl Limits {
+    /// Connect named the controller. What a former one said holds until this one says otherwise.
+    pub(super) fn named(&mut self, id: u16) {
+        self.id = id;
+    }
+
+    /// The controller granted so many I/O queues for this host.
+    pub(super) fn granted(&mut self, queues: u16) {
+        self.queues = queues;
+    }
+
+    /// The controller took no Asynchronous Event Configuration.
+    pub(super) fn without_events(&mut self) {
+        self.events = 0;
+    }
+
+    /// The namespace says whether Write Zeroes may ask it to deallocate.
+    pub(super) fn zeroes_may_deallocate(&mut self, may: bool) {
+        self.zeroes_deallocate = may;
+    }
+
+    /// The same for a host that has so many of the controller's I/O queues.
+    pub(super) fn with_queues(self, queues: u16) -> Self {
+        Self { queues, ..self }
+    }
+
+    pub(super) fn check_capabilities(
+        &mut self,
+        capabilities: ControllerCapabilities,
+        options: &HostOptions,
+    ) -> Result<(), HostFailure> {
+        self.capabilities = capabilities;
+        if !capabilities.has_nvm_command_set() {
+            return Err(HostFailure::Unsupported("the NVM command set"));
+        }
+        if capabilities.minimum_page_size() > 4096 {
+            return Err(HostFailure::Unsupported("memory pages of 4 KiB (CAP.MPSMIN)"));
+        }
+        if options.is_discovery() {
+            // It has no I/O queues.
+            return Ok(());
+        }
+        check_depth(options, options.io_entries(), capabilities.max_queue_entries())
+    }
+
+    pub(super) fn check_controller(
+        &mut self,
+        bytes: &[u8; IDENTIFY_BYTES],
+        options: &HostOptions,
+    ) -> Result<(), HostFailure> {
+        let Ok(identify) = IdentifyController::ref_from_bytes(bytes) else {
+            return Err(HostFailure::Unsupported("Identify Controller"));
+        };
+        if options.is_discovery() {
+            if identify.controller_id.get() != self.id {
+                return Err(HostFailure::Unsupported("the identifier that Connect gave it (CNTLID)"));
+            }
+            return Ok(());
+        }
+        if !identify.supports_keyed_blocks() {
+            return Err(HostFailure::Unsupported("keyed data blocks (SGLS)"));
+        }
+        if identify.controller_id.get() != self.id {
+            return Err(HostFailure::Unsupported("the identifier that Connect gave it (CNTLID)"));
+        }
+        let (command, response) = (identify.io_command_capsule.get(), identify.io_response_capsule.get());
+        if command < LEAST_COMMAND_UNITS || response < LEAST_RESPONSE_UNITS {
+            return Err(HostFailure::Unsupported("capsules as long as their entries (IOCCSZ, IORCSZ)"));
+        }
+        if identify.subsystem != options.subsystem.to_field() {
+            return Err(HostFailure::Unsupported("the subsystem that it was connected to (SUBNQN)"));
+        }
+        let offset = identify.sgl_support.get() & IdentifyController::SGL_OFFSET != 0;
+        // In-capsule data starts right behind the command, or this host does not use it.
+        let usable = offset && identify.in_capsule_data_offset.get() == 0;
+        self.in_capsule_bytes = if usable { identify.in_capsule_bytes() } else { 0 };
+        let page = self.capabilities.minimum_page_size();
+        self.max_transfer = identify.max_transfer_bytes(page);
+        self.serial = SerialNumber::from_field(&identify.serial_number);
+        self.max_data_blocks = identify.max_data_blocks;
+        self.optional_commands = identify.optional_commands.get();
+        self.events = identify.events.get() & WANTED_EVENTS;
+        self.log_offsets = identify.log_pages & IdentifyController::LOG_OFFSETS != 0;
+        self.retry_delays = RetryDelays::new(identify.retry_delays.map(|units| units.get()));
+        self.reports_ana = identify.multi_path & IdentifyController::REPORTS_ANA != 0;
+        match u32::from(identify.max_commands.get()) {
+            0 => Ok(()),
+            limit => check_depth(options, options.queue_depth, limit),
+        }
+    }
+
+    /// The limit of Write Zeroes. A controller that does not know the question is not asked for more than it transfers.
+    pub(super) fn take_command_set(&mut self, bytes: &[u8; IDENTIFY_BYTES], success: bool) {
+        let page = self.capabilities.minimum_page_size();
+        self.max_zeroes = match IdentifyNvmController::ref_from_bytes(bytes) {
+            Ok(limits) if success => limits.max_zeroes_bytes(page),
+            _ => self.max_transfer,
+        };
+    }
+
     /// Bytes of the largest command: MDTS, NLB and the length of a keyed data block. `block`: bytes of one.
     pub(super) fn transfer(&self, block: u32) -> u32 {
         let limit = self.max_transfer.unwrap_or(u64::MAX);
@@ -60,4 +172,14 @@ impl Limits {
         let room = u8::try_from(room).unwrap_or(u8::MAX);
         wanted.min(offered).min(room).max(1)
     }
+}
+
+/// A queue of the host is not deeper than the controller allows.
+pub(super) fn check_depth(options: &HostOptions, needed: u16, limit: u32) -> Result<(), HostFailure> {
+    // The limit is of entries or commands; a depth is one less than the entries.
+    if u32::from(needed) <= limit {
+        return Ok(());
+    }
+    let beside = u32::from(needed - options.queue_depth);
+    Err(HostFailure::QueueDepth { wanted: options.queue_depth, limit: limit.saturating_sub(beside) })
 }

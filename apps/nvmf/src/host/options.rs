@@ -1,8 +1,8 @@
 //! What a host can be told, and the engine that it needs.
 
-use crate::wire::{COMMAND_CAPSULE_BYTES, DISCOVERY_SUBSYSTEM, Nqn, SGL_DESCRIPTOR_BYTES};
+use crate::wire::{COMMAND_CAPSULE_BYTES, DISCOVERY_SUBSYSTEM, IDENTIFY_BYTES, Nqn, SGL_DESCRIPTOR_BYTES};
 use core::time::Duration;
-use frwr_engine::{EngineOptions, provider::ConnectionParameters};
+use frwr_engine::{AddMemoryError, EngineOptions, provider::ConnectionParameters};
 use std::net::SocketAddr;
 
 /// I/O commands outstanding at most, over all queues: command identifiers keep 5 bits to tell a slot's commands apart.
@@ -30,6 +30,8 @@ const CONTROLLER_LOSS_TIMEOUT: Duration = Duration::from_secs(600);
 const INACCESSIBLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Commands beside I/O: one of each kind at a time.
 pub(super) const ADMIN_COMMANDS: u16 = 5;
+/// Bytes of device memory that a host needs for the data of its admin commands.
+pub const ADMIN_DATA_BYTES: usize = IDENTIFY_BYTES;
 /// Bytes of a bounce buffer: the block sizes that are in use, and the largest list of ranges.
 const BOUNCE_BYTES: u32 = 4096;
 /// Bounce buffers that [`HostOptions::memory_bytes`] asks for at most: blocks that lie in several ranges are rare.
@@ -37,7 +39,7 @@ const BOUNCE_BUFFERS: u16 = 32;
 
 /// The commands of the admin queue, each with a place of its own behind those of I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Admin {
+pub(super) enum AdminSlot {
     /// Bring-up and shutdown.
     Step,
     /// Keep Alive.
@@ -48,6 +50,33 @@ pub(super) enum Admin {
     Chore,
     /// Abort.
     Abort,
+}
+
+/// Why a host cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// The queue depth.
+    #[error("queue depth {0}: must be from 1 to {MAX_QUEUE_DEPTH} over all queues; choose a value inside")]
+    QueueDepth(u16),
+    /// The number of queues.
+    #[error("{0} I/O queues: must be from 1 to {MAX_QUEUES}; choose a value inside")]
+    Queues(u16),
+    /// Keys of one command.
+    #[error("data_blocks is {0}: must be from 1 to {MAX_DATA_BLOCKS}; choose a value inside")]
+    DataBlocks(u8),
+    /// The number of followers.
+    #[error("{0} followers: a host has at most {MAX_FOLLOWERS}; use fewer cores")]
+    Followers(u16),
+    /// The discovery service has no I/O queues to be shared (Base 3.1.2.3).
+    #[error("{0} followers of a discovery controller, which has no I/O queues: must be 0; use one core")]
+    DiscoveryFollowers(u16),
+    /// The memory for admin data is too small.
+    #[error("{0} bytes for admin data: {ADMIN_DATA_BYTES} are needed; give a larger block")]
+    AdminData(usize),
+    /// The engine did not take the memory.
+    #[error(transparent)]
+    Memory(#[from] AddMemoryError),
 }
 
 /// What a host is.
@@ -163,17 +192,38 @@ impl HostOptions {
         }
     }
 
+    /// Whether a host can be that.
+    pub(super) fn check(&self) -> Result<(), HostError> {
+        let depth = self.queue_depth;
+        if self.queues == 0 || self.queues > MAX_QUEUES {
+            return Err(HostError::Queues(self.queues));
+        }
+        if self.followers > MAX_FOLLOWERS {
+            return Err(HostError::Followers(self.followers));
+        }
+        if self.followers > 0 && self.is_discovery() {
+            return Err(HostError::DiscoveryFollowers(self.followers));
+        }
+        if depth == 0 || depth > MAX_QUEUE_DEPTH / self.queues {
+            return Err(HostError::QueueDepth(depth));
+        }
+        if !(1..=MAX_DATA_BLOCKS).contains(&self.data_blocks) {
+            return Err(HostError::DataBlocks(self.data_blocks));
+        }
+        Ok(())
+    }
+
     /// Bytes of the largest capsule, beside in-capsule data.
     fn capsule_bytes(&self) -> usize {
         let listed = if self.data_blocks > 1 { usize::from(self.data_blocks) } else { 0 };
         COMMAND_CAPSULE_BYTES + listed * SGL_DESCRIPTOR_BYTES
     }
 
-    /// Bytes of device memory for admin data and bounce buffers. [`super::ADMIN_DATA_BYTES`] are enough for a host that
+    /// Bytes of device memory for admin data and bounce buffers. [`ADMIN_DATA_BYTES`] are enough for a host that
     /// is never given a block in several ranges.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        super::ADMIN_DATA_BYTES + self.bounce_bytes as usize * usize::from(self.bounce_buffers)
+        ADMIN_DATA_BYTES + self.bounce_bytes as usize * usize::from(self.bounce_buffers)
     }
 
     /// The discovery service is to be asked, rather than a namespace used (Base 3.1.2.3).
@@ -190,6 +240,17 @@ impl HostOptions {
     /// Commands of I/O, over all queues.
     pub(super) fn io_commands(&self) -> u16 {
         self.queue_depth.saturating_mul(self.queues)
+    }
+
+    /// The command slot of a command of the admin queue.
+    pub(super) fn admin_slot(&self, slot: AdminSlot) -> u16 {
+        self.io_commands().saturating_add(slot as u16)
+    }
+
+    /// What a slot that is none of I/O is for.
+    pub(super) fn admin_of(&self, slot: u16) -> Option<AdminSlot> {
+        let all = [AdminSlot::Step, AdminSlot::KeepAlive, AdminSlot::Event, AdminSlot::Chore, AdminSlot::Abort];
+        all.get(usize::from(slot.checked_sub(self.io_commands())?)).copied()
     }
 
     /// Command slots: I/O, then admin.

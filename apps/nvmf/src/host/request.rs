@@ -3,14 +3,11 @@
 use super::Host;
 use super::error::RequestError;
 use super::options::MAX_SEGMENTS;
-use super::requests::{HostCompletion, Kind, Request};
+use super::requests::{HostCompletion, Kind, MAX_REQUEST_BYTES, Request};
 use crate::wire::{IdentifyController, MAX_DATASET_RANGES};
 use arrayvec::ArrayVec;
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
-
-/// Bytes of one request at most: what is longer keeps the queue busy for too long to be one request.
-pub const MAX_REQUEST_BYTES: u32 = 64 << 20;
 
 impl<P: Port> Host<P> {
     /// Reads the blocks from `lba` on into `segments`, in order. Ends with one [`HostCompletion`], however many commands
@@ -73,7 +70,7 @@ impl<P: Port> Host<P> {
     /// [`RequestError`].
     pub fn write_zeroes(&mut self, lba: u64, blocks: u32, deallocate: bool, cookie: u64) -> Result<(), RequestError> {
         self.supports(IdentifyController::WRITE_ZEROES, "Write Zeroes")?;
-        let geometry = self.geometry.ok_or(RequestError::NotReady)?;
+        let geometry = self.geometry().ok_or(RequestError::NotReady)?;
         geometry.extent(lba, blocks).map_err(|_| RequestError::OutOfRange)?;
         if blocks == 0 {
             return Err(RequestError::Length { bytes: 0, limit: MAX_REQUEST_BYTES });
@@ -88,7 +85,7 @@ impl<P: Port> Host<P> {
     /// [`RequestError`].
     pub fn deallocate(&mut self, ranges: &[(u64, u32)], cookie: u64) -> Result<(), RequestError> {
         self.supports(IdentifyController::DATASET_MANAGEMENT, "Dataset Management")?;
-        let geometry = self.geometry.ok_or(RequestError::NotReady)?;
+        let geometry = self.geometry().ok_or(RequestError::NotReady)?;
         if ranges.is_empty() || ranges.len() > MAX_DATASET_RANGES as usize {
             return Err(RequestError::Ranges(ranges.len()));
         }
@@ -113,17 +110,17 @@ impl<P: Port> Host<P> {
     }
 
     fn supports(&self, command: u16, name: &'static str) -> Result<(), RequestError> {
-        if self.geometry.is_none() {
+        if self.geometry().is_none() {
             return Err(RequestError::NotReady);
         }
-        if self.limits.optional_commands & command == 0 {
+        if self.session.found().limits().optional_commands & command == 0 {
             return Err(RequestError::Unsupported(name));
         }
         Ok(())
     }
 
     fn transfer(&mut self, kind: Kind, lba: u64, segments: &[Segment], cookie: u64) -> Result<(), RequestError> {
-        let geometry = self.geometry.ok_or(RequestError::NotReady)?;
+        let geometry = self.geometry().ok_or(RequestError::NotReady)?;
         let held: ArrayVec<Segment, MAX_SEGMENTS> =
             segments.try_into().map_err(|_| RequestError::Segments(segments.len()))?;
         if held.is_empty() {
@@ -138,6 +135,11 @@ impl<P: Port> Host<P> {
         let blocks = (bytes / block) as u32;
         geometry.extent(lba, blocks).map_err(|_| RequestError::OutOfRange)?;
         self.take(Request::new(kind, lba, blocks, held, cookie))
+    }
+
+    /// A host that stops, or has given up, takes nothing any more.
+    fn admits(&self) -> Result<(), RequestError> {
+        if self.session.admits() { Ok(()) } else { Err(RequestError::NotReady) }
     }
 
     fn take(&mut self, request: Request) -> Result<(), RequestError> {

@@ -10,6 +10,9 @@ use frwr_engine::gather::Segment;
 use frwr_mempool::mutant;
 use std::collections::VecDeque;
 
+/// Bytes of one request at most: what is longer keeps the queue busy for too long to be one request.
+pub const MAX_REQUEST_BYTES: u32 = 64 << 20;
+
 /// How a request ended. Its memory is not reachable for the target any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostCompletion {

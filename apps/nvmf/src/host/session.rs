@@ -1,349 +1,540 @@
 //! A session's life: connections opened one after the other, kept alive, closed together, and set up again.
 
-use super::bring_up::Step;
-use super::options::{ADMIN_ENTRIES, Admin};
-use super::parts::Abortion;
-use super::queues::QueueOf;
-use super::timeouts::Late;
-use super::transport::Answer;
-use super::{After, Host, HostFailure, IoError, KeepAlive, State};
-use crate::wire::{AcceptPrivateData, Command, CompletionQueueEntry};
+use super::aborts::Aborts;
+use super::admin_data::AdminData;
+use super::attachment::Attachment;
+use super::bring_up::{Found, Next};
+use super::chores::Chores;
+use super::context::Context;
+use super::failure::HostFailure;
+use super::keep_alive::KeepAlive;
+use super::limits::check_depth;
+use super::options::{ADMIN_ENTRIES, AdminSlot};
+use super::path::Path;
+use super::queues::{QueueOf, Queues};
+use super::reconnect::Reconnect;
+use super::role::Role;
+use super::statistics::HostStatistics;
+use super::step::Step;
+use crate::wire::{AcceptPrivateData, AnaState, CompletionQueueEntry};
 use core::time::Duration;
 use frwr_engine::provider::Port;
-use frwr_engine::{ConnectionId, DisconnectCause, Event, RequestStatus};
+use frwr_engine::{ConnectionId, SubmitError};
 use frwr_mempool::mutant;
 
-/// The back-off's exponent stays below the bits of its factor.
-const MAX_DOUBLINGS: u32 = 16;
+/// What the host is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing, until it is started.
+    Stopped,
+    /// A follower: it waits for a session.
+    Detached,
+    /// It waits for the next attempt.
+    BackOff { until: Duration },
+    /// A connection is to be opened, or is being opened. The deadline is of watched time, here and below.
+    Opening { queue: QueueOf, deadline: Duration },
+    /// A command of the bring-up is to be sent at a time of the caller's, or was sent.
+    Bringing { step: Step, at: Duration, deadline: Duration },
+    /// Reads and writes go to the controller.
+    Ready,
+    /// All connections are to end.
+    Closing { then: After },
+    /// It has given up.
+    Failed(HostFailure),
+}
 
-impl<P: Port> Host<P> {
-    pub(super) fn event(&mut self, event: Event) {
-        match event {
-            Event::Connected { connection, private_data, .. } => self.connected(connection, &private_data),
-            Event::OpenFailed { connection, reason, private_data } => {
-                self.closed(connection, HostFailure::of_open(reason, &private_data));
-            }
-            Event::Disconnected { connection, cause, .. } => self.closed(connection, HostFailure::Disconnected(cause)),
-            Event::Completed { cookie, status, .. } => self.completed(cookie, status),
-            // `classify` calls nothing a command; if the engine did, the buffer would have to go back all the same.
-            Event::Received { received, .. } => self.context.transport.engine_mut().release(received),
-            // It neither listens nor transfers, and shares its completion queues with nobody; an end that waits for the device is told later.
-            _ => {}
+/// What follows when all connections have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    Retry,
+    Stop,
+    Fail(HostFailure),
+}
+
+/// What a session has come to, which others have to know.
+pub(super) enum Turn {
+    /// Nothing that concerns them.
+    None,
+    /// All its queues are up.
+    Ready,
+    /// It is to end because the caller wants it.
+    Stop,
+    /// All its connections are gone.
+    Closed(After),
+}
+
+/// A host's way to one controller: one session after the other.
+#[derive(Debug)]
+pub(super) struct Session {
+    state: State,
+    /// The caller wants the end.
+    stopping: bool,
+    /// The session ends because a queue of another core did.
+    ends_elsewhere: bool,
+    queues: Queues,
+    found: Found,
+    data: AdminData,
+    keep_alive: KeepAlive,
+    chores: Chores,
+    aborts: Aborts,
+    reconnect: Reconnect,
+    last_failure: Option<HostFailure>,
+    /// Sessions that became ready, and failures.
+    sessions: u64,
+    failures: u64,
+}
+
+impl Session {
+    pub(super) fn new(queues: Queues, found: Found, data: AdminData) -> Self {
+        Self {
+            state: State::Stopped,
+            stopping: false,
+            ends_elsewhere: false,
+            queues,
+            found,
+            data,
+            keep_alive: KeepAlive::default(),
+            chores: Chores::default(),
+            aborts: Aborts::default(),
+            reconnect: Reconnect::default(),
+            last_failure: None,
+            sessions: 0,
+            failures: 0,
         }
     }
 
-    /// What is due without an event.
-    pub(super) fn step_session(&mut self) {
+    /// What it counted.
+    pub(super) fn statistics(&self) -> HostStatistics {
+        HostStatistics {
+            sessions: self.sessions,
+            failures: self.failures,
+            keep_alives: self.keep_alive.sent(),
+            aborts: self.aborts.sent(),
+            ana_reads: self.found.ana().reads(),
+            ..self.chores.statistics()
+        }
+    }
+
+    /// Sessions that became ready: the number of the latest one.
+    pub(super) fn number(&self) -> u64 {
+        self.sessions
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.state == State::Ready
+    }
+
+    /// Nothing is done, and nothing will be.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.state, State::Stopped | State::Failed(_))
+    }
+
+    /// The caller wants the end.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        matches!(self.state, State::Closing { .. })
+    }
+
+    pub(super) fn ends_elsewhere(&self) -> bool {
+        self.ends_elsewhere
+    }
+
+    /// Why it has given up.
+    pub(super) fn failure(&self) -> Option<HostFailure> {
+        if let State::Failed(failure) = self.state { Some(failure) } else { None }
+    }
+
+    pub(super) fn last_failure(&self) -> Option<HostFailure> {
+        self.last_failure
+    }
+
+    pub(super) fn queues(&self) -> &Queues {
+        &self.queues
+    }
+
+    pub(super) fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// Requests are taken: now, or as soon as there is a session.
+    pub(super) fn admits(&self) -> bool {
+        !self.stopping && !self.is_over() && self.found.namespace().geometry().is_some()
+    }
+
+    /// Commands of I/O are executed.
+    pub(super) fn takes_commands(&self) -> bool {
+        self.is_ready() && self.found.ana().is_accessible()
+    }
+
+    /// As commands of I/O see it; `None` before the first session.
+    pub(super) fn path(&mut self) -> Option<Path<'_>> {
+        let block = self.found.namespace().geometry()?.block_bytes();
+        Some(Path { queues: &mut self.queues, limits: self.found.limits(), block, session: self.sessions })
+    }
+
+    /// Starts to connect, or to wait for a session to follow.
+    pub(super) fn start<P: Port>(&mut self, role: &Role, context: &Context<P>) {
+        if self.state == State::Stopped {
+            self.stopping = false;
+            // What was lost or closed when it was stopped has not been waited for since.
+            self.reconnect = Reconnect::default();
+            self.found.ana_mut().unknown();
+            self.state = self.rest(role, Duration::ZERO, context);
+        }
+    }
+
+    /// What it does until the next session begins.
+    fn rest<P: Port>(&self, role: &Role, pause: Duration, context: &Context<P>) -> State {
+        if role.follows() { State::Detached } else { State::BackOff { until: context.time.after(pause) } }
+    }
+
+    /// It is to end when all that is outstanding has ended.
+    pub(super) fn shut_down(&mut self) {
+        self.stopping = true;
+    }
+
+    /// What is due without an event. `idle`: no request is in hand.
+    ///
+    /// # Errors
+    /// The session, or the attempt at one, has failed.
+    pub(super) fn step<P: Port>(
+        &mut self,
+        idle: bool,
+        role: &Role,
+        context: &mut Context<P>,
+    ) -> Result<Turn, HostFailure> {
         match self.state {
-            State::Stopped | State::Failed(_) => {}
-            State::Detached if self.stopping => self.stop(),
-            State::Detached => {}
-            State::BackOff { .. } if self.stopping => self.stop(),
-            State::BackOff { until } if self.context.time.now() >= until => self.open_next(QueueOf::Admin),
+            State::Detached | State::BackOff { .. } | State::Opening { .. } if self.stopping => return Ok(Turn::Stop),
+            State::Bringing { step, .. } if self.stopping && !step.is_shutdown() => return Ok(Turn::Stop),
+            State::Stopped | State::Failed(_) | State::Detached => {}
+            State::BackOff { until } if context.time.now() >= until => self.open(QueueOf::Admin, true, context),
             State::BackOff { .. } => {}
-            State::Opening { .. } if self.stopping => self.stop(),
-            State::Opening { deadline, .. } if self.context.time.has_passed(deadline) => self.fail_late("connecting"),
-            State::Opening { queue, .. } => self.queues.open(queue, &mut self.context),
-            State::Bringing { step, .. } if self.stopping && !step.is_shutdown() => self.stop(),
-            State::Bringing { step, deadline, .. } if self.context.time.has_passed(deadline) => {
-                self.fail_late(step.name())
+            State::Opening { deadline, .. } if context.time.has_passed(deadline) => {
+                return Err(late("connecting", context));
             }
-            State::Bringing { step, at, .. }
-                if self.context.time.now() >= at
-                    && !self.context.transport.commands().is_in_flight(self.admin_slot(Admin::Step)) =>
-            {
-                self.issue(step);
+            State::Opening { queue, .. } => self.queues.open(queue, context),
+            State::Bringing { step, deadline, .. } if context.time.has_passed(deadline) => {
+                return Err(late(step.name(), context));
+            }
+            State::Bringing { step, at, .. } if context.time.now() >= at && !context.is_in_flight(AdminSlot::Step) => {
+                self.issue(step, context)?;
             }
             State::Bringing { .. } => {}
-            State::Ready if self.stopping && self.is_quiet() => match self.following {
-                Some(_) => self.stop(),
-                None => {
-                    // With the notification the controller's timer stops.
-                    self.keep_alive = KeepAlive::default();
-                    self.bring(Step::ShutDown);
+            State::Ready if self.stopping && self.is_quiet(idle, role, context) => {
+                if role.follows() {
+                    return Ok(Turn::Stop);
                 }
-            },
+                // With the notification the controller's timer stops.
+                self.keep_alive.stop();
+                self.bring(Step::ShutDown, context)?;
+            }
             State::Ready => {}
             State::Closing { then } => {
                 // K18: the next session begins while the queues of this one are drained.
                 let closed = self.queues.all_closed() || mutant!(K18_host_session);
-                let detached = self.followers.all_detached() || mutant!(host_followers_left);
+                let detached = role.all_detached() || mutant!(host_followers_left);
                 if closed && detached {
-                    self.all_closed(then);
+                    return Ok(Turn::Closed(then));
                 }
             }
         }
+        Ok(Turn::None)
     }
 
     /// Nothing of ours is outstanding but an Asynchronous Event Request, which stays until the end, and nobody follows.
-    fn is_quiet(&self) -> bool {
-        let admin = [Admin::KeepAlive, Admin::Chore, Admin::Abort];
-        self.io.is_idle()
-            && self.followers.all_detached()
-            && !admin
-                .into_iter()
-                .any(|command| self.context.transport.commands().is_in_flight(self.admin_slot(command)))
+    pub(super) fn is_quiet<P: Port>(&self, idle: bool, role: &Role, context: &Context<P>) -> bool {
+        let admin = [AdminSlot::KeepAlive, AdminSlot::Chore, AdminSlot::Abort];
+        idle && role.all_detached() && !admin.into_iter().any(|slot| context.is_in_flight(slot))
     }
 
-    pub(super) fn fail_late(&mut self, what: &'static str) {
-        self.fail(HostFailure::Timeout { what, stood_still: self.context.time.stood_still() });
-    }
-
-    pub(super) fn open_next(&mut self, queue: QueueOf) {
-        if queue == QueueOf::Admin || self.following.is_some() && queue == QueueOf::Io(0) {
-            self.context.time.connects();
+    /// Opens a connection; `first`: of the session.
+    fn open<P: Port>(&mut self, queue: QueueOf, first: bool, context: &mut Context<P>) {
+        if first {
+            context.time.connects();
         }
-        self.state =
-            State::Opening { queue, deadline: self.context.time.deadline_in(self.context.options.step_timeout) };
-        self.queues.open(queue, &mut self.context);
+        self.state = State::Opening { queue, deadline: context.time.deadline_in(context.options.step_timeout) };
+        self.queues.open(queue, context);
     }
 
-    fn connected(&mut self, connection: ConnectionId, private_data: &[u8]) {
-        let State::Opening { queue, .. } = self.state else { return };
+    /// A connection is there.
+    ///
+    /// # Errors
+    /// The controller's queue is not what is needed.
+    pub(super) fn connected<P: Port>(
+        &mut self,
+        connection: ConnectionId,
+        private_data: &[u8],
+        context: &mut Context<P>,
+    ) -> Result<(), HostFailure> {
+        let State::Opening { queue, .. } = self.state else { return Ok(()) };
+        if self.queues.connection(queue) != Some(connection) {
+            return Ok(());
+        }
         let (entries, step) = match queue {
             QueueOf::Admin => (ADMIN_ENTRIES, Step::Connect),
-            QueueOf::Io(queue) => (self.context.options.io_entries(), Step::ConnectIo(queue)),
+            QueueOf::Io(queue) => (context.options.io_entries(), Step::ConnectIo(queue)),
         };
-        if self.queues.connection(queue) != Some(connection) {
-            return;
-        }
         match AcceptPrivateData::parse(private_data) {
-            Ok(receives) if receives >= entries => self.bring(step),
+            Ok(receives) if receives >= entries => self.bring(step, context),
             Ok(_) if queue == QueueOf::Admin => {
-                self.fail(HostFailure::Unsupported("an admin queue of 32 entries, which every controller has to take"));
+                Err(HostFailure::Unsupported("an admin queue of 32 entries, which every controller has to take"))
             }
             Ok(receives) => {
-                let wanted = self.context.options.queue_depth;
-                self.fail(HostFailure::QueueDepth { wanted, limit: u32::from(receives.saturating_sub(1)) });
+                let wanted = context.options.queue_depth;
+                Err(HostFailure::QueueDepth { wanted, limit: u32::from(receives.saturating_sub(1)) })
             }
-            Err(_) => self.fail(HostFailure::Unsupported("record format 0 of private data")),
+            Err(_) => Err(HostFailure::Unsupported("record format 0 of private data")),
         }
     }
 
-    pub(super) fn bring(&mut self, step: Step) {
-        self.state = State::Bringing {
-            step,
-            at: self.context.time.now(),
-            deadline: self.context.time.deadline_in(self.time_for(step)),
-        };
-        self.issue(step);
+    /// A connection is gone, or could not be opened; whether that is news.
+    pub(super) fn disconnected(&mut self, connection: ConnectionId) -> bool {
+        self.queues.closed(connection) && !self.is_closing()
+    }
+
+    fn bring<P: Port>(&mut self, step: Step, context: &mut Context<P>) -> Result<(), HostFailure> {
+        let deadline = context.time.deadline_in(self.time_for(step, context));
+        self.state = State::Bringing { step, at: context.time.now(), deadline };
+        self.issue(step, context)
     }
 
     /// A controller may take as long to become ready as it says in CAP.TO, whatever the options say.
-    fn time_for(&self, step: Step) -> Duration {
-        let timeout = self.context.options.step_timeout;
+    fn time_for<P: Port>(&self, step: Step, context: &Context<P>) -> Duration {
+        let timeout = context.options.step_timeout;
         match step {
-            Step::AwaitReady => timeout.max(self.limits.capabilities.ready_timeout()),
+            Step::AwaitReady => timeout.max(self.found.limits().capabilities.ready_timeout()),
             _ => timeout,
         }
     }
 
-    pub(super) fn ready(&mut self) {
-        self.ends_elsewhere = false;
-        self.statistics.sessions += 1;
-        self.chores_ready();
-        if let Some(following) = &mut self.following {
-            following.attached();
+    /// Sends the step's command; tried again by the next poll where the engine has no room.
+    fn issue<P: Port>(&mut self, step: Step, context: &mut Context<P>) -> Result<(), HostFailure> {
+        let asked = self.found.command_of(step, &self.queues, &self.data, context);
+        let queue = if let Step::ConnectIo(queue) = step { QueueOf::Io(queue) } else { QueueOf::Admin };
+        match self.data.send(self.queues.connection(queue), AdminSlot::Step, asked, context) {
+            Ok(()) | Err(SubmitError::NoSlot | SubmitError::NotConnected) => Ok(()),
+            Err(_) => Err(HostFailure::Unsupported("the engine's way to open admin data")),
         }
-        self.followers.begin();
-        self.settle();
+    }
+
+    /// The step's command was answered.
+    ///
+    /// # Errors
+    /// The controller refused it, or is not one that this host can use.
+    pub(super) fn step_answered<P: Port>(
+        &mut self,
+        response: &CompletionQueueEntry,
+        context: &mut Context<P>,
+    ) -> Result<Turn, HostFailure> {
+        let State::Bringing { step, deadline, .. } = self.state else { return Ok(Turn::None) };
+        let (status, result) = (response.status(), response.result.get());
+        if !status.is_success() && !step.is_optional() {
+            return Err(HostFailure::Command { step: step.name(), status });
+        }
+        match self.found.next_step(step, result, status.is_success(), &self.data, context)? {
+            Next::Step(next) if next == step => {
+                self.state = State::Bringing { step, at: context.time.after(step.pause()), deadline };
+            }
+            Next::Step(step) => self.bring(step, context)?,
+            Next::Enabled => {
+                self.keep_alive.begin(context);
+                self.bring(Step::IdentifyController, context)?;
+            }
+            Next::OpenIo(queue) => self.open(QueueOf::Io(queue), false, context),
+            Next::Ready => {
+                self.ready(context);
+                return Ok(Turn::Ready);
+            }
+            Next::ShutDown => return Ok(Turn::Stop),
+        }
+        Ok(Turn::None)
+    }
+
+    fn ready<P: Port>(&mut self, context: &Context<P>) {
+        self.ends_elsewhere = false;
+        self.sessions += 1;
+        self.chores.begin(context);
         self.state = State::Ready;
     }
 
-    /// The controller is ready, and its Keep Alive Timer runs (Base 3.9): also while its I/O queues are brought up, of which each
-    /// may take as long as a step.
-    pub(super) fn begin_keep_alive(&mut self) {
-        let half = self.context.options.keep_alive / 2;
-        self.keep_alive =
-            KeepAlive { at: (!half.is_zero()).then(|| self.context.time.after(half)), answer_by: Duration::MAX };
+    /// All queues of all cores are up.
+    pub(super) fn settled<P: Port>(&mut self, context: &Context<P>) {
+        self.reconnect.settled(&context.time);
     }
 
-    /// Sends a Keep Alive where it is due. One that is not answered within the Keep Alive Timeout ends the session.
-    pub(super) fn step_keep_alive(&mut self) {
-        let KeepAlive { at: Some(at), answer_by } = self.keep_alive else { return };
-        if self.context.time.now() < at {
-            return;
-        }
-        let (slot, period) = (self.admin_slot(Admin::KeepAlive), self.context.options.keep_alive);
-        if self.context.transport.commands().is_in_flight(slot) {
-            if self.context.time.has_passed(answer_by) {
-                self.fail(HostFailure::KeepAlive { stood_still: self.context.time.stood_still() });
+    /// Takes part in a session of the host with the admin queue, with I/O queues from `attachment.first_queue` on.
+    ///
+    /// # Errors
+    /// They are not as deep as they have to be.
+    pub(super) fn attach<P: Port>(
+        &mut self,
+        attachment: &Attachment,
+        context: &mut Context<P>,
+    ) -> Result<(), HostFailure> {
+        self.queues.count_from(attachment.first_queue);
+        let limit = attachment.limits.capabilities.max_queue_entries();
+        check_depth(&context.options, context.options.io_entries(), limit)?;
+        self.open(QueueOf::Io(0), true, context);
+        Ok(())
+    }
+
+    /// A follower could take part in a session.
+    pub(super) fn is_detached(&self) -> bool {
+        self.state == State::Detached && !self.stopping
+    }
+
+    /// What the host with the admin queue says of a session.
+    pub(super) fn learn<P: Port>(&mut self, attachment: &Attachment, context: &Context<P>) {
+        self.found.learn(attachment, context);
+    }
+
+    /// How the namespace can be reached was told by a command, or by another host.
+    pub(super) fn told<P: Port>(&mut self, state: AnaState, context: &Context<P>) {
+        self.found.ana_mut().set(state, context.time.watched());
+    }
+
+    /// Sends a Keep Alive where one is due.
+    ///
+    /// # Errors
+    /// One was not answered in time.
+    pub(super) fn step_keep_alive<P: Port>(&mut self, context: &mut Context<P>) -> Result<(), HostFailure> {
+        self.keep_alive.step(&self.queues, &self.data, context)
+    }
+
+    /// What the admin queue does beside I/O.
+    ///
+    /// # Errors
+    /// Something was not answered in time.
+    pub(super) fn step_chores<P: Port>(&mut self, context: &mut Context<P>) -> Result<(), HostFailure> {
+        let late_at =
+            [("a log page or Identify", self.chores.late_at(context)), ("an Abort", self.aborts.late_at(context))];
+        for (what, at) in late_at {
+            if at.is_some_and(|at| context.time.has_passed(at)) {
+                return Err(late(what, context));
             }
-            return;
         }
-        // Where the engine has no room, the next poll tries again.
-        if self.send(QueueOf::Admin, slot, Command::KeepAlive, None).is_ok() {
-            self.statistics.keep_alives += 1;
-            self.keep_alive = KeepAlive {
-                at: Some(self.context.time.after(period / 2)),
-                answer_by: self.context.time.deadline_in(period),
-            };
-        }
+        self.chores.step(self.stopping, &self.found, &self.queues, &self.data, context);
+        Ok(())
     }
 
-    /// When the next Keep Alive is due, by the caller's time, or when the one in flight has to be answered, in watched time.
-    pub(super) fn keep_alive_at(&self) -> (Option<Duration>, Option<Duration>) {
-        let KeepAlive { at, answer_by } = self.keep_alive;
-        match at {
-            Some(_) if self.context.transport.commands().is_in_flight(self.admin_slot(Admin::KeepAlive)) => {
-                (None, Some(answer_by))
-            }
-            at => (at, None),
-        }
+    /// Something that the admin queue asked for was answered. Whether all of it is there.
+    ///
+    /// # Errors
+    /// The session cannot go on with it.
+    pub(super) fn chore_answered<P: Port>(
+        &mut self,
+        response: &CompletionQueueEntry,
+        context: &Context<P>,
+    ) -> Result<bool, HostFailure> {
+        self.chores.answered(response, &mut self.found, &self.data, context)
     }
 
-    fn completed(&mut self, cookie: u64, status: RequestStatus) {
-        let Some((index, answer)) = self.context.transport.ended(cookie, status) else { return };
-        match (answer, index < self.io_slots()) {
-            (answer, true) => self.io_ended(index, answer),
-            (Answer::Replied(response), false) => self.admin_answered(index, &response),
-            (_, false) if index == self.admin_slot(Admin::Chore) => self.chore_refused(),
-            // A step that was lost with its connection fails with it; one that the engine refused fails by its deadline. A
-            // command that the controller says it could not abort has its own reply, or its deadline.
-            (_, false) => {}
-        }
+    /// It was not sent, or lost.
+    pub(super) fn chore_refused(&mut self) {
+        self.chores.refused();
     }
 
-    fn io_ended(&mut self, slot: u16, answer: Answer) {
-        let (elsewhere, last) = (self.ends_elsewhere, matches!(self.state, State::Stopped | State::Failed(_)));
-        let Some((mut path, io, context)) = self.path() else { return };
-        match answer {
-            Answer::Replied(response) => {
-                if let Some(state) = io.answered(slot, &response, &mut path, context) {
-                    self.path_refused(state);
-                }
-            }
-            Answer::Refused(error) => io.unsent(slot, error, &mut path),
-            Answer::Lost => io.lost(slot, &mut path, elsewhere, last),
-        }
+    pub(super) fn event_reported(&mut self, response: &CompletionQueueEntry) {
+        self.chores.event_reported(response, self.found.limits().reports_ana);
     }
 
-    /// Has a command aborted that takes too long.
-    pub(super) fn step_timeouts(&mut self) {
-        if self.state != State::Ready {
-            return;
-        }
-        let Some((mut path, io, context)) = self.path() else { return };
-        match io.late(&mut path, context) {
-            Ok(None) => {}
-            Ok(Some(late)) => self.send_abort(&late),
-            Err(failure) => self.fail(failure),
-        }
+    /// Asks the controller to abort a command; false where that cannot be said now.
+    pub(super) fn send_abort<P: Port>(&mut self, queue_id: u16, command_id: u16, context: &mut Context<P>) -> bool {
+        self.aborts.send(queue_id, command_id, &self.queues, &self.data, context)
     }
 
-    fn send_abort(&mut self, late: &Late) {
-        let queue_id = self.queues.id(late.queue);
-        let (sent, abortion) = match &mut self.following {
-            Some(following) => (following.abort(queue_id, late.identifier), Abortion::Asked),
-            None => (self.send_abort_of(queue_id, late.identifier), Abortion::Sent),
-        };
-        self.io.asked_to_abort(late.slot, sent.then_some(abortion), &self.context);
-    }
-
-    fn admin_answered(&mut self, index: u16, response: &CompletionQueueEntry) {
-        if index == self.admin_slot(Admin::Step) {
-            self.step_answered(response);
-        } else if index == self.admin_slot(Admin::Chore) {
-            self.chore_answered(response);
-        } else if index == self.admin_slot(Admin::Event) {
-            self.event_reported(response);
-        }
-    }
-
-    /// A connection is gone, or could not be opened.
-    fn closed(&mut self, connection: ConnectionId, failure: HostFailure) {
-        if !self.queues.closed(connection) {
-            return;
-        }
-        match (self.state, failure) {
-            (State::Closing { .. }, _) => {}
-            // A controller that is told to shut down may end the session before we do: that is the end that was asked for.
-            (_, HostFailure::Disconnected(DisconnectCause::Peer)) if self.stopping && self.is_quiet() => self.stop(),
-            _ => self.fail(failure),
-        }
+    /// The namespace cannot be reached, and has not for so long that requests do not wait any longer.
+    pub(super) fn is_unreachable<P: Port>(&self, context: &Context<P>) -> Option<AnaState> {
+        let (ana, timeout) = (self.found.ana(), context.options.inaccessible_timeout);
+        let since = ana.since().filter(|_| self.is_ready())?;
+        let waited = context.time.has_waited(since, timeout);
+        (waited || ana.state() == AnaState::PersistentLoss).then_some(ana.state())
     }
 
     /// Ends the session because of a failure; another one follows unless the failure is permanent.
-    pub(super) fn fail(&mut self, failure: HostFailure) {
+    pub(super) fn fail<P: Port>(&mut self, failure: HostFailure, role: &Role, context: &mut Context<P>) {
         self.last_failure = Some(failure);
-        self.statistics.failures += 1;
-        self.attempts += 1;
-        self.count_hasty();
-        if let Some(following) = &mut self.following {
-            following.failed(failure);
-        }
+        self.failures += 1;
+        let Context { time, options, .. } = context;
+        self.reconnect.failed(time, options);
         let then = if self.stopping {
             After::Stop
-        } else if self.following.is_some() {
+        } else if role.follows() {
             // Whether it is the last one is for the other host to judge.
             After::Retry
-        } else if failure.is_permanent(self.statistics.sessions > 0) {
+        } else if failure.is_permanent(self.sessions > 0) {
             After::Fail(failure)
-        } else if self.attempts > self.context.options.max_attempts {
-            After::Fail(HostFailure::TooManyAttempts)
-        } else if self.is_lost() {
-            After::Fail(HostFailure::ControllerLoss)
         } else {
-            After::Retry
+            self.reconnect.given_up(time, options).map_or(After::Retry, After::Fail)
         };
-        self.close(then);
+        self.close(then, context);
     }
 
-    /// The controller has been away for longer than it may.
-    fn is_lost(&mut self) -> bool {
-        let since = *self.lost_at.get_or_insert(self.context.time.watched());
-        let timeout = self.context.options.controller_loss_timeout;
-        !timeout.is_zero() && self.context.time.watched().saturating_sub(since) >= timeout
+    /// Another core ended the session.
+    pub(super) fn ended_elsewhere(&mut self) {
+        self.ends_elsewhere = true;
     }
 
-    /// Ends the session because the caller wants it.
-    pub(super) fn stop(&mut self) {
-        self.close(After::Stop);
+    /// The host with the admin queue has given up.
+    pub(super) fn give_up<P: Port>(&mut self, failure: HostFailure, context: &mut Context<P>) {
+        self.last_failure = Some(failure);
+        self.close(After::Fail(failure), context);
     }
 
-    pub(super) fn close(&mut self, then: After) {
+    pub(super) fn close<P: Port>(&mut self, then: After, context: &mut Context<P>) {
         self.state = State::Closing { then };
-        self.settled_at = None;
-        self.keep_alive = KeepAlive::default();
-        self.followers.end();
-        self.disconnect_all();
+        self.reconnect.ended();
+        self.keep_alive.stop();
+        self.disconnect(context);
     }
 
-    pub(super) fn disconnect_all(&mut self) {
-        self.queues.disconnect(&mut self.context.transport);
+    pub(super) fn disconnect<P: Port>(&self, context: &mut Context<P>) {
+        self.queues.disconnect(&mut context.transport);
     }
 
-    fn all_closed(&mut self, then: After) {
-        if let Some(following) = &mut self.following {
-            following.closed();
-        }
+    /// All connections have ended.
+    pub(super) fn closed<P: Port>(&mut self, then: After, role: &Role, context: &Context<P>) {
         self.state = match then {
-            After::Retry if self.following.is_some() => State::Detached,
-            After::Retry => State::BackOff { until: self.context.time.after(self.back_off()) },
+            After::Retry => self.rest(role, self.reconnect.pause(&context.options), context),
             After::Stop => State::Stopped,
             After::Fail(failure) => State::Failed(failure),
         };
-        if let After::Fail(_) = then {
-            self.followers.give_up();
-        }
-        if then != After::Retry {
-            self.io.end_queued(IoError::Abandoned);
-        }
     }
 
-    /// One that lasted no longer than the longest pause is no reason to begin with the shortest again: a target that ends each session
-    /// as soon as it is set up would be asked for another a hundred times a second, for ever.
-    fn count_hasty(&mut self) {
-        let lasted = self.settled_at.map_or(Duration::ZERO, |since| self.context.time.now().saturating_sub(since));
-        if lasted > self.context.options.longest_back_off {
-            self.hasty = 0;
-        }
-        self.hasty = self.hasty.saturating_add(1);
+    /// When it has to be polled again although nothing arrives: by the caller's time, and in watched time. `waits`: a
+    /// request waits to be sent.
+    pub(super) fn due<P: Port>(
+        &self,
+        waits: bool,
+        role: &Role,
+        context: &Context<P>,
+    ) -> (Option<Duration>, Option<Duration>) {
+        let (own, judged) = match self.state {
+            State::BackOff { until } => (Some(until), None),
+            // What is due already is done by whatever poll comes next.
+            State::Bringing { at, deadline, .. } => (Some(at).filter(|at| *at > context.time.now()), Some(deadline)),
+            State::Opening { deadline, .. } => (None, Some(deadline)),
+            State::Closing { .. } => (Some(context.time.now()), None),
+            State::Ready if role.follows() => {
+                // The other host reads; what waits here ends in time.
+                let since = self.found.ana().since().filter(|_| waits);
+                (None, since.map(|since| since.saturating_add(context.options.inaccessible_timeout)))
+            }
+            State::Ready => {
+                let late_at = [self.chores.late_at(context), self.aborts.late_at(context)];
+                (self.chores.reads_at(&self.found), late_at.into_iter().flatten().min())
+            }
+            State::Stopped | State::Detached | State::Failed(_) => (None, None),
+        };
+        let (keep_alive, answer) = self.keep_alive.due(context);
+        (own.into_iter().chain(keep_alive).min(), judged.into_iter().chain(answer).min())
     }
+}
 
-    /// Doubles with every failed attempt in a row, and with every session that ended soon.
-    fn back_off(&self) -> Duration {
-        let doublings = self.hasty.saturating_sub(1).min(MAX_DOUBLINGS);
-        self.context.options.first_back_off.saturating_mul(1 << doublings).min(self.context.options.longest_back_off)
-    }
+/// Something took longer than `step_timeout`.
+fn late<P: Port>(what: &'static str, context: &Context<P>) -> HostFailure {
+    HostFailure::Timeout { what, stood_still: context.time.stood_still() }
 }

@@ -1,0 +1,122 @@
+//! What a caller asks a host.
+
+use super::Host;
+use super::discovery::Discovered;
+use super::failure::HostFailure;
+use super::options::AdminSlot;
+use super::queues::QueueOf;
+use super::statistics::HostStatistics;
+use crate::storage::Geometry;
+use crate::wire::{AnaState, IDENTIFY_BYTES, SerialNumber};
+use frwr_engine::provider::Port;
+use frwr_engine::{ConnectionId, Engine};
+
+impl<P: Port> Host<P> {
+    /// Reads and writes go to the controller at once.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.session.is_ready() && !self.session.is_stopping()
+    }
+
+    /// Not started, or all connections have ended after [`Host::shut_down`] or a failure.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.session.is_over() && self.context.transport.engine().is_disconnected()
+    }
+
+    /// Why the host has given up.
+    #[must_use]
+    pub fn failure(&self) -> Option<HostFailure> {
+        self.session.failure()
+    }
+
+    /// Why the last session ended or could not be set up.
+    #[must_use]
+    pub fn last_failure(&self) -> Option<HostFailure> {
+        self.session.last_failure()
+    }
+
+    /// Size of the namespace; `None` before the first session.
+    #[must_use]
+    pub fn geometry(&self) -> Option<Geometry> {
+        self.session.found().namespace().geometry()
+    }
+
+    /// Largest command in bytes; 0 before the first session. Longer requests are split.
+    #[must_use]
+    pub fn max_transfer_bytes(&self) -> u32 {
+        self.geometry().map_or(0, |geometry| self.session.found().limits().transfer(geometry.block_bytes()))
+    }
+
+    /// Data blocks, and so keys, that the controller takes per command (MSDBD); 0 for no limit.
+    #[must_use]
+    pub fn max_data_blocks(&self) -> u8 {
+        self.session.found().limits().max_data_blocks
+    }
+
+    /// Serial number of the subsystem; `None` before the first session, and where it has none.
+    #[must_use]
+    pub fn serial_number(&self) -> Option<SerialNumber> {
+        self.session.found().limits().serial
+    }
+
+    /// I/O queues of the session.
+    #[must_use]
+    pub fn queues(&self) -> usize {
+        self.session.queues().open_count()
+    }
+
+    /// How the namespace can be reached, as the controller said last.
+    #[must_use]
+    pub fn ana_state(&self) -> AnaState {
+        self.session.found().ana().state()
+    }
+
+    /// The first active namespaces of the subsystem.
+    #[must_use]
+    pub fn active_namespaces(&self) -> &[u32] {
+        self.session.found().namespace().active()
+    }
+
+    /// What the discovery service listed, where it was asked.
+    #[must_use]
+    pub fn discovered(&self) -> &[Discovered] {
+        self.session.found().discovery().entries()
+    }
+
+    /// Requests that may be submitted now: completions that nobody took yet occupy their places.
+    #[must_use]
+    pub fn free_requests(&self) -> usize {
+        self.io.available()
+    }
+
+    /// Counters, by value.
+    #[must_use]
+    pub fn statistics(&self) -> HostStatistics {
+        self.session.statistics() + self.io.statistics()
+    }
+
+    /// The connections of the admin and the first I/O queue, while they are open or being opened; for tools.
+    #[must_use]
+    pub fn connections(&self) -> [Option<ConnectionId>; 2] {
+        [QueueOf::Admin, QueueOf::Io(0)].map(|queue| self.session.queues().connection(queue))
+    }
+
+    /// Its engine.
+    #[must_use]
+    pub fn engine(&self) -> &Engine<P> {
+        self.context.transport.engine()
+    }
+
+    /// Its engine, to declare memory, and for tools. Events taken from it are lost to the host.
+    #[must_use]
+    pub fn engine_mut(&mut self) -> &mut Engine<P> {
+        self.context.transport.engine_mut()
+    }
+
+    /// Bytes of admin data that are open to the controller, while the session goes on.
+    #[must_use]
+    pub fn admin_bytes_open(&self) -> u64 {
+        if self.context.is_in_flight(AdminSlot::Chore) { IDENTIFY_BYTES as u64 } else { 0 }
+    }
+}
