@@ -9,7 +9,7 @@ use super::failure::HostFailure;
 use super::parts::{Abortion, Extent, Part, Parts};
 use super::path::Path;
 use super::queues::Queues;
-use super::recourse::Recourse;
+use super::recourse::{Verdict, judge};
 use super::requests::{HostCompletion, Kind, Request, Requests};
 use super::retries::{Resend, blame};
 use super::statistics::HostStatistics;
@@ -281,50 +281,18 @@ impl Io {
         path: &Path<'_>,
         context: &Context<P>,
     ) -> Option<AnaState> {
-        let (mut told, mut error) = (None, IoError::Status(status));
-        let again = match Recourse::of(status) {
-            Recourse::Again => self.may_repeat(slot, status, context.options.command_retries),
-            Recourse::Away => self.may_wait(slot, error, context),
-            Recourse::Path(state) if path.limits.reports_ana => {
-                (told, error) = (Some(state), IoError::Inaccessible(state));
-                self.may_wait(slot, error, context)
+        let part = self.parts.get(slot)?;
+        let (verdict, told) = judge(status, part, &mut self.requests, path.limits, context);
+        match verdict {
+            Verdict::AwaitPath => self.send_again(slot),
+            Verdict::Pause(pause) => {
+                self.parts.refused(slot);
+                self.statistics.repeated += 1;
+                self.resend.pause(slot, context.time.after(pause));
             }
-            // Nothing says when it is back but the command itself.
-            Recourse::Path(AnaState::Inaccessible | AnaState::Change) if !status.is_final() => {
-                self.may_wait(slot, error, context)
-            }
-            Recourse::Path(_) | Recourse::Done | Recourse::Fail => Err(error),
-        };
-        match again {
-            // It waits for the path, and for nothing else.
-            Ok(()) if told.is_some() => self.send_again(slot),
-            Ok(()) => self.send_after_pause(slot, status, path, context),
-            Err(error) => self.command_ended(slot, Err(error)),
+            Verdict::Fail(error) => self.command_ended(slot, Err(error)),
         }
         told
-    }
-
-    /// Whether it was refused less often than it may be.
-    fn may_repeat(&self, slot: u16, status: Status, retries: Option<u16>) -> Result<(), IoError> {
-        let Some(part) = self.parts.get(slot) else { return Ok(()) };
-        self.given_up(slot).map_or(Ok(()), Err)?;
-        if retries.is_some_and(|retries| part.refusals >= retries) { Err(IoError::Status(status)) } else { Ok(()) }
-    }
-
-    /// Whether its request has been refused for less than `inaccessible_timeout`, since the controller last took a command
-    /// of it, whatever the log page says of the path; it has not failed, nor was it given up.
-    fn may_wait<P: Port>(&mut self, slot: u16, error: IoError, context: &Context<P>) -> Result<(), IoError> {
-        let Some(part) = self.parts.get(slot) else { return Ok(()) };
-        let since = self.requests.refused_since(part.request, context.time.watched())?;
-        if context.time.is_over(since, context.options.inaccessible_timeout) { Err(error) } else { Ok(()) }
-    }
-
-    fn send_after_pause<P: Port>(&mut self, slot: u16, status: Status, path: &Path<'_>, context: &Context<P>) {
-        let Some(part) = self.parts.get(slot) else { return };
-        let pause = path.limits.retry_delays.pause(part.refusals, status);
-        self.parts.refused(slot);
-        self.statistics.repeated += 1;
-        self.resend.pause(slot, context.time.after(pause));
     }
 
     /// Has what has paused long enough be sent.
@@ -405,10 +373,7 @@ impl Io {
                 self.resend.remove(slot);
                 self.command_ended(slot, Err(IoError::Aborted));
             } else if part.abortion == Abortion::None {
-                let now = context.time.watched();
-                self.parts.aborted(slot, Abortion::None, Some(now));
-                self.timeouts.look_by(now);
-                context.time.look();
+                self.timeouts.abort(slot, &mut self.parts, &mut context.time);
             }
         }
     }
@@ -435,18 +400,7 @@ impl Io {
 
     /// What was done about a late command; `None` where nothing could be done now.
     pub(super) fn asked_to_abort<P: Port>(&mut self, slot: u16, abortion: Option<Abortion>, context: &Context<P>) {
-        match abortion {
-            None | Some(Abortion::None) => self.timeouts.look_again(&context.time),
-            Some(Abortion::Asked) => self.parts.aborted(slot, Abortion::Asked, None),
-            Some(Abortion::Sent) => self.abort_sent(slot, context),
-        }
-    }
-
-    /// From the Abort on, whoever sends it, the controller has `step_timeout`.
-    fn abort_sent<P: Port>(&mut self, slot: u16, context: &Context<P>) {
-        let deadline = context.time.deadline_in(context.options.step_timeout);
-        self.parts.aborted(slot, Abortion::Sent, Some(deadline));
-        self.timeouts.look_by(deadline);
+        self.timeouts.asked(slot, abortion, &mut self.parts, context);
     }
 
     /// The host that has the admin queue sent the Abort of a command.
@@ -459,7 +413,7 @@ impl Io {
         let Some(slot) = context.transport.commands().in_flight(identifier) else { return };
         let asked = |part: &&Part| part.abortion == Abortion::Asked && queues.id(part.queue) == queue_id;
         if self.parts.get(slot).filter(asked).is_some() {
-            self.abort_sent(slot, context);
+            self.asked_to_abort(slot, Some(Abortion::Sent), context);
         }
     }
 

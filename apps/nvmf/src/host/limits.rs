@@ -1,8 +1,8 @@
 //! What a controller says of itself, and whether this host can use it.
 
+use super::delays::RetryDelays;
 use super::failure::HostFailure;
 use super::options::HostOptions;
-use super::recourse::RetryDelays;
 use crate::wire::{
     self, ControllerCapabilities, IDENTIFY_BYTES, IdentifyController, IdentifyNvmController, KEYED_DATA_BLOCK_LIMIT,
     SGL_DESCRIPTOR_BYTES, SerialNumber,

@@ -16,6 +16,7 @@ mod commands;
 mod context;
 mod cores;
 mod cut;
+mod delays;
 mod discovery;
 mod error;
 mod failure;

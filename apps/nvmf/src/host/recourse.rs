@@ -1,20 +1,17 @@
-//! What is done about a command that the controller ended with a status: one table, and the pauses in front of what is sent again.
+//! What is done about a command that the controller ended with a status: one table, and its bounds.
 
+use super::context::Context;
+use super::error::IoError;
+use super::limits::Limits;
+use super::parts::Part;
+use super::requests::Requests;
 use crate::wire::{AnaState, Status};
 use core::time::Duration;
-
-/// The pause before a command is sent again for the first time; it doubles with each.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause of our own choosing: what the controller had against the command may be over.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause that a controller may ask for by its Command Retry Delay Times, which say up to 109 minutes.
-const LONGEST_DELAY: Duration = Duration::from_secs(60);
-/// Doublings after which a pause is the longest one whatever it began with.
-const MAX_DOUBLINGS: u16 = 8;
+use frwr_engine::provider::Port;
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Recourse {
+enum Recourse {
     /// Nothing: it succeeded.
     Done,
     /// Its request fails: the same command would end in the same way, or the controller says so (Do Not Retry).
@@ -29,7 +26,7 @@ pub(super) enum Recourse {
 
 impl Recourse {
     /// The table (Base 2.0, figures 95 to 103, and NVM figure 36). What it does not name is an error that the controller says may be tried again.
-    pub(super) fn of(status: Status) -> Self {
+    fn of(status: Status) -> Self {
         let path = match status.without_flags() {
             Status::SUCCESS => return Self::Done,
             // Not an error but what the command was to find out.
@@ -88,25 +85,57 @@ impl Recourse {
     }
 }
 
-/// Command Retry Delay Times 1 to 3 (CRDT), which a status names by its Command Retry Delay.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RetryDelays([Duration; 3]);
+/// What becomes of one command.
+pub(super) enum Verdict {
+    /// It is sent again after a pause.
+    Pause(Duration),
+    /// It is sent again when the way to the namespace is open.
+    AwaitPath,
+    Fail(IoError),
+}
 
-impl RetryDelays {
-    /// From units of 100 ms.
-    pub(super) fn new(units: [u16; 3]) -> Self {
-        Self(units.map(|units| Duration::from_millis(100 * u64::from(units))))
-    }
-
-    /// What passes before a command is sent again: what the controller asks for, or a pause that grows with
-    /// how often it was refused.
-    pub(super) fn pause(&self, refusals: u16, status: Status) -> Duration {
-        let asked = usize::from(status.retry_delay()).checked_sub(1).and_then(|at| self.0.get(at));
-        match asked.filter(|delay| !delay.is_zero()) {
-            Some(delay) => (*delay).min(LONGEST_DELAY),
-            None => (FIRST_PAUSE * (1 << refusals.min(MAX_DOUBLINGS))).min(LONGEST_PAUSE),
+/// Judges a command that ended with a status that is no success. Beside it: how the namespace can be reached, where the
+/// status says that it cannot.
+pub(super) fn judge<P: Port>(
+    status: Status,
+    part: &Part,
+    requests: &mut Requests,
+    limits: &Limits,
+    context: &Context<P>,
+) -> (Verdict, Option<AnaState>) {
+    let pause = || Verdict::Pause(limits.retry_delays.pause(part.refusals, status));
+    let verdict = |judged: Result<Verdict, IoError>| judged.unwrap_or_else(Verdict::Fail);
+    let error = IoError::Status(status);
+    let mut may_wait = |error| may_wait(part.request, error, requests, context);
+    match Recourse::of(status) {
+        Recourse::Path(state) if limits.reports_ana => {
+            let waits = may_wait(IoError::Inaccessible(state)).map(|()| Verdict::AwaitPath);
+            (verdict(waits), Some(state))
         }
+        // Nothing says when it is back but the command itself.
+        Recourse::Path(AnaState::Inaccessible | AnaState::Change) if !status.is_final() => {
+            (verdict(may_wait(error).map(|()| pause())), None)
+        }
+        Recourse::Away => (verdict(may_wait(error).map(|()| pause())), None),
+        Recourse::Again => {
+            let failed = requests.get(part.request).and_then(|request| request.result.err());
+            let too_often = context.options.command_retries.is_some_and(|retries| part.refusals >= retries);
+            (failed.or(too_often.then_some(error)).map_or_else(pause, Verdict::Fail), None)
+        }
+        Recourse::Path(_) | Recourse::Done | Recourse::Fail => (Verdict::Fail(error), None),
     }
+}
+
+/// Whether a request has been refused for less than `inaccessible_timeout`, since the controller last took a command of it,
+/// whatever the log page says of the path; it has not failed, nor was it given up.
+fn may_wait<P: Port>(
+    request: u16,
+    error: IoError,
+    requests: &mut Requests,
+    context: &Context<P>,
+) -> Result<(), IoError> {
+    let since = requests.refused_since(request, context.time.watched())?;
+    if context.time.is_over(since, context.options.inaccessible_timeout) { Err(error) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub(super) struct Timeouts {
 
 impl Timeouts {
     /// No later than that.
-    pub(super) fn look_by(&mut self, deadline: Duration) {
+    fn look_by(&mut self, deadline: Duration) {
         self.at = self.at.min(deadline);
     }
 
@@ -35,9 +35,32 @@ impl Timeouts {
         self.at
     }
 
-    /// A late command could not be aborted now: while an Abort is not answered no other one is sent.
-    pub(super) fn look_again(&mut self, time: &Time) {
-        self.look_by(time.deadline_in(RETRY));
+    /// A command is to be aborted, however late it is.
+    pub(super) fn abort(&mut self, slot: u16, parts: &mut Parts, time: &mut Time) {
+        parts.aborted(slot, Abortion::None, Some(time.watched()));
+        self.look_by(time.watched());
+        time.look();
+    }
+
+    /// What was done about a late command. From its Abort on, whoever sends it, the controller has `step_timeout`; where none
+    /// could be sent, it is tried again: while one is not answered there is no other.
+    pub(super) fn asked<P: Port>(
+        &mut self,
+        slot: u16,
+        abortion: Option<Abortion>,
+        parts: &mut Parts,
+        context: &Context<P>,
+    ) {
+        let Context { time, options, .. } = context;
+        match abortion {
+            None | Some(Abortion::None) => self.look_by(time.deadline_in(RETRY)),
+            Some(Abortion::Asked) => parts.aborted(slot, Abortion::Asked, None),
+            Some(Abortion::Sent) => {
+                let deadline = time.deadline_in(options.step_timeout);
+                parts.aborted(slot, Abortion::Sent, Some(deadline));
+                self.look_by(deadline);
+            }
+        }
     }
 
     /// Looks at the deadlines of all commands, as often as one can have passed. Returns the first one that is to be aborted:
@@ -65,7 +88,7 @@ impl Timeouts {
             } else if first.is_none() {
                 first = Some(Late { slot, queue: part.queue, identifier });
             } else {
-                self.look_again(time);
+                self.look_by(time.deadline_in(RETRY));
             }
         }
         Ok(first)
