@@ -2,13 +2,11 @@
 
 use core::time::Duration;
 use frwr_engine::SubmitError;
-use frwr_engine::control::Control;
-use frwr_engine::gather::Segment;
-use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
+use frwr_engine::provider::soft::{SoftDevice, SoftPort};
 use frwr_engine::provider::{Capabilities, Command, CommandError, ConnectionParameters, Device, DeviceEvent, Ticket};
-use frwr_nvmf::host::{Host, HostCompletion, HostOptions, IoError};
-use frwr_support::nvmf_harness::scripted::Controller;
-use frwr_support::nvmf_harness::{BLOCK, engine_of, host_options, memory};
+use frwr_nvmf::host::{HostCompletion, HostOptions, IoError};
+use frwr_support::nvmf_harness::host_options;
+use frwr_support::nvmf_harness::scripted::Scripted;
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},
@@ -64,53 +62,14 @@ impl Device for Scarce {
     }
 }
 
-struct Pair {
-    host: Host<SoftPort>,
-    control: Control<Scarce>,
-    controller: Controller,
-    told: Arc<Mutex<Told>>,
-    now: Duration,
-}
-
-impl Pair {
-    fn new(options: HostOptions) -> Self {
-        let (fabric, told) = (SoftFabric::new(), Arc::new(Mutex::new(Told::default())));
-        let controller = Controller::new(&fabric, "window");
-        let device = fabric.device(SoftOptions::new("window".parse().unwrap()));
-        let mut control = Control::new(Scarce { device, told: Arc::clone(&told), refused: VecDeque::new() });
-        let engine = engine_of(&mut control, options.engine());
-        let mut host = Host::new(engine, memory(options.memory_bytes()), options).unwrap();
-        host.start();
-        Self { host, control, controller, told, now: Duration::ZERO }
-    }
-
-    fn step(&mut self) {
-        self.now += TICK;
-        self.control.poll();
-        self.host.poll(self.now);
-        self.host.flush();
-        self.control.poll();
-        self.controller.step(self.now);
-    }
-
-    fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
-        for _ in 0..50_000 {
-            if done(self) {
-                return;
-            }
-            self.step();
-        }
-        panic!("never {what}: {:?} {:?}", self.host.statistics(), self.host.last_failure());
-    }
-
-    fn ended(&mut self) -> HostCompletion {
-        let mut ended = None;
-        self.until("ended", |pair| {
-            ended = pair.host.next_completion();
-            ended.is_some()
-        });
-        ended.unwrap()
-    }
+/// A host over such a device, whose connections' parameters and objects for keys `told` tells and bounds.
+fn scripted(options: HostOptions) -> (Scripted<Scarce>, Arc<Mutex<Told>>) {
+    let told = Arc::new(Mutex::new(Told::default()));
+    let heard = Arc::clone(&told);
+    let scarce = |device| Scarce { device, told: heard, refused: VecDeque::new() };
+    let mut scripted = Scripted::over("window", scarce, options.engine(), options, |_| {});
+    scripted.tick = TICK;
+    (scripted, told)
 }
 
 #[test]
@@ -122,31 +81,30 @@ fn a_host_asks_for_no_reads_of_its_own_and_for_all_that_it_was_told_beside_them(
             retry_count: 3,
             ..ConnectionParameters::default()
         };
-        let mut pair = Pair::new(HostOptions { parameters, ..host_options() });
-        pair.until("ready", |pair| pair.host.is_ready());
-        let asked = pair.told.lock().unwrap().parameters.clone();
+        let (mut pair, told) = scripted(HostOptions { parameters, ..host_options() });
+        pair.until("ready", |pair| pair.lone.host.is_ready());
+        let asked = told.lock().unwrap().parameters.clone();
         assert_eq!(asked, [ConnectionParameters { initiator_depth: 0, ..parameters }; 2]);
     }
 }
 
 #[test]
 fn a_request_for_which_the_device_never_has_enough_objects_is_given_back() {
-    let mut pair = Pair::new(HostOptions { queue_depth: 2, ..host_options() });
-    let memory_id = pair.host.engine_mut().add_memory(memory(1 << 20)).unwrap();
-    pair.until("the I/O queue is opened", |pair| pair.host.connections()[1].is_some());
+    let (mut pair, told) = scripted(HostOptions { queue_depth: 2, ..host_options() });
+    pair.until("the I/O queue is opened", |pair| pair.lone.host.connections()[1].is_some());
     // One, which its Connect needs.
-    pair.told.lock().unwrap().objects = Some(1);
-    pair.until("ready", |pair| pair.host.is_ready());
-    let segment = |block: u64| Segment { memory: memory_id, offset: block * u64::from(BLOCK), length: BLOCK };
+    told.lock().unwrap().objects = Some(1);
+    pair.until("ready", |pair| pair.lone.host.is_ready());
+    let segments = [pair.segment(0, 1), pair.segment(2, 1)];
     // Two keys, and so two objects.
     for cookie in 0..5 {
-        pair.host.write(0, &[segment(0), segment(2)], cookie).unwrap();
+        pair.lone.host.write(0, &segments, cookie).unwrap();
         let result = Err(IoError::Submit(SubmitError::TooManyRegistrations));
         assert_eq!(pair.ended(), HostCompletion { cookie, result });
     }
     for cookie in 5..10 {
-        pair.host.write(0, &[segment(0)], cookie).unwrap();
+        pair.lone.host.write(0, &segments[..1], cookie).unwrap();
         assert_eq!(pair.ended(), HostCompletion { cookie, result: Ok(()) });
     }
-    assert_eq!((pair.host.statistics().outstanding, pair.host.statistics().failures), (0, 0));
+    assert_eq!((pair.lone.host.statistics().outstanding, pair.lone.host.statistics().failures), (0, 0));
 }

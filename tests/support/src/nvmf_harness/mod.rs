@@ -70,16 +70,25 @@ fn device(fabric: &SoftFabric, profile: &str) -> SoftDevice {
     fabric.device(SoftOptions::new(profile.parse().unwrap()))
 }
 
-/// A host without a target of its own.
-pub struct LoneHost {
-    pub host: Host<SoftPort>,
-    control: Control<SoftDevice>,
+/// A host without a target of its own, over whatever device a test has.
+pub struct LoneHost<D: Device = SoftDevice> {
+    pub host: Host<D::Port>,
+    control: Control<D>,
     pub now: Duration,
 }
 
 impl LoneHost {
     pub fn new(fabric: &SoftFabric, profile: &str, options: HostOptions) -> Self {
-        let (control, engine) = engine(device(fabric, profile), options.engine());
+        let engine = options.engine();
+        Self::over(device(fabric, profile), engine, options)
+    }
+}
+
+impl<D: Device> LoneHost<D> {
+    /// `engine`: what the host says ([`HostOptions::engine`]), and what a test wants otherwise.
+    pub fn over(device: D, engine: EngineOptions, options: HostOptions) -> Self {
+        let mut control = Control::new(device);
+        let engine = engine_of(&mut control, engine);
         let mut host = Host::new(engine, memory(options.memory_bytes()), options).unwrap();
         host.start();
         Self { host, control, now: Duration::ZERO }
@@ -94,7 +103,7 @@ impl LoneHost {
     }
 
     /// Polls, beside threads that serve it, until something holds.
-    pub fn until(&mut self, mut done: impl FnMut(&Host<SoftPort>) -> bool) {
+    pub fn until(&mut self, mut done: impl FnMut(&Host<D::Port>) -> bool) {
         while !done(&self.host) {
             assert_eq!(self.host.failure(), None);
             self.step();

@@ -1,14 +1,14 @@
 //! A controller that does what a test says. By itself it is a correct one with one I/O queue, whose medium keeps nothing.
 
-use super::{BLOCK, LoneHost, engine, memory, subsystem, target_options};
+use super::{BLOCK, LoneHost, device, engine, memory, subsystem, target_options};
 use core::time::Duration;
 use frwr_engine::control::Control;
 use frwr_engine::gather::{MemoryId, Segment};
-use frwr_engine::provider::RemoteRange;
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
+use frwr_engine::provider::{Device, RemoteRange};
 use frwr_engine::{
-    AnnounceError, Announcement, ConnectionId, ConnectionOptions, Engine, Event, Listening, Message, Protocol,
-    RemoteSegment, ResponseRequest,
+    AnnounceError, Announcement, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Listening, Message,
+    Protocol, RemoteSegment, ResponseRequest,
 };
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::host::{HostCompletion, HostOptions};
@@ -265,8 +265,8 @@ impl Controller {
 }
 
 /// A host and such a controller, stepped by hand.
-pub struct Scripted {
-    pub lone: LoneHost,
+pub struct Scripted<D: Device = SoftDevice> {
+    pub lone: LoneHost<D>,
     pub controller: Controller,
     pub completions: Vec<HostCompletion>,
     /// What passes between two steps.
@@ -277,12 +277,8 @@ pub struct Scripted {
 impl Scripted {
     /// `prepare` says what the controller is before anybody asks it.
     pub fn new(profile: &str, options: HostOptions, prepare: impl FnOnce(&mut Controller)) -> Self {
-        let fabric = SoftFabric::new();
-        let mut controller = Controller::new(&fabric, profile);
-        prepare(&mut controller);
-        let mut lone = LoneHost::new(&fabric, profile, options);
-        let data_id = lone.host.engine_mut().add_memory(memory(1 << 20)).unwrap();
-        Self { lone, controller, completions: Vec::new(), tick: Duration::from_micros(1), data_id }
+        let engine = options.engine();
+        Self::over(profile, |device| device, engine, options, prepare)
     }
 
     /// With a session.
@@ -290,6 +286,30 @@ impl Scripted {
         let mut scripted = Self::new(profile, options, prepare);
         scripted.until("ready", |scripted| scripted.lone.host.is_ready());
         scripted
+    }
+}
+
+impl<D: Device> Scripted<D> {
+    /// Over a device that a test puts around the software NIC. `engine`: as for [`LoneHost::over`].
+    pub fn over(
+        profile: &str,
+        around: impl FnOnce(SoftDevice) -> D,
+        engine: EngineOptions,
+        options: HostOptions,
+        prepare: impl FnOnce(&mut Controller),
+    ) -> Self {
+        let fabric = SoftFabric::new();
+        let mut controller = Controller::new(&fabric, profile);
+        prepare(&mut controller);
+        let mut lone = LoneHost::over(around(device(&fabric, profile)), engine, options);
+        let data_id = lone.host.engine_mut().add_memory(memory(1 << 20)).unwrap();
+        Self { lone, controller, completions: Vec::new(), tick: Duration::from_micros(1), data_id }
+    }
+
+    /// Steps until a request has ended, of which nobody has taken the completion.
+    pub fn ended(&mut self) -> HostCompletion {
+        self.until("ended", |scripted| !scripted.completions.is_empty());
+        self.completions.remove(0)
     }
 
     pub fn step(&mut self) {
