@@ -1,18 +1,11 @@
 //! What peers did wrong: a bounded list of records, for whoever may print them.
 
-use super::Target;
-use super::connect::Names;
 use super::refusal::{Offered, Printable, Refusal, Rejection};
-use super::session::Connecting;
 use crate::stood_still::StoodStill;
-use crate::storage::Storage;
-use crate::wire::{
-    self, Command, DataPointer, KeyedDataBlock, Nqn, QueueKind, SGL_DESCRIPTOR_BYTES, Status, SubmissionQueueEntry,
-};
+use crate::wire::{self, Nqn, Status};
 use core::fmt;
 use core::time::Duration;
-use frwr_engine::provider::Port;
-use frwr_engine::{ConnectionId, DisconnectCause};
+use frwr_engine::DisconnectCause;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
@@ -271,198 +264,37 @@ impl fmt::Display for Incident {
 
 /// Incidents that nobody has taken yet.
 #[derive(Debug)]
-pub(super) struct Incidents(VecDeque<Incident>);
+pub(super) struct Incidents {
+    kept: VecDeque<Incident>,
+    noted: u64,
+    /// Of these, those that nobody took in time.
+    dropped: u64,
+}
 
 impl Default for Incidents {
     fn default() -> Self {
-        Self(VecDeque::with_capacity(MAX_INCIDENTS))
+        Self { kept: VecDeque::with_capacity(MAX_INCIDENTS), noted: 0, dropped: 0 }
     }
 }
 
-impl<P: Port, S: Storage> Target<P, S> {
-    /// The oldest incident that was not taken yet. At most [`MAX_INCIDENTS`] are kept.
-    pub fn next_incident(&mut self) -> Option<Incident> {
-        self.incidents.0.pop_front()
+impl Incidents {
+    /// The oldest one.
+    pub(super) fn next(&mut self) -> Option<Incident> {
+        self.kept.pop_front()
     }
 
     #[cold]
-    pub(super) fn note_incident(&mut self, incident: Incident) {
-        self.statistics.incidents += 1;
-        if self.incidents.0.len() < MAX_INCIDENTS {
-            self.incidents.0.push_back(incident);
+    pub(super) fn note(&mut self, incident: Incident) {
+        self.noted += 1;
+        if self.kept.len() < MAX_INCIDENTS {
+            self.kept.push_back(incident);
         } else {
-            self.statistics.incidents_dropped += 1;
+            self.dropped += 1;
         }
     }
 
-    /// Notes what the peer of a connection did.
-    #[cold]
-    pub(super) fn note_fault(&mut self, connection: ConnectionId, fault: Fault) {
-        let Some(queue) = self.queue_mut(connection) else { return };
-        let (host, queue_id) = (queue.host, Some(queue.asked.queue_id));
-        let incident = Incident::new(queue.ends.peer, fault);
-        self.note_incident(Incident { host, queue_id, ..incident });
-    }
-
-    /// Notes a Connect that waits for a storage, and for nothing else.
-    #[cold]
-    pub(super) fn note_held(&mut self, index: usize) {
-        let Some(Some(queue)) = self.queues.get(index) else { return };
-        if let Connecting::Held(Some(_)) = queue.connecting {
-            self.note_fault(queue.connection, Fault::Held { limit: self.options.connect_timeout });
-        }
-    }
-
-    /// The host broke the protocol: the queue cannot go on.
-    #[cold]
-    pub(super) fn protocol_error(&mut self, connection: ConnectionId, fault: Fault) {
-        // Of messages that came in one batch the first that is wrong decides.
-        let Some(queue) = self.queue_mut(connection).filter(|queue| !queue.doomed) else { return };
-        queue.doomed = true;
-        self.statistics.protocol_errors += 1;
-        self.note_fault(connection, fault);
-        self.engine.disconnect(connection);
-    }
-
-    /// Notes a connect request that is rejected.
-    #[cold]
-    pub(super) fn note_rejected(&mut self, peer: Option<SocketAddr>, queue_id: Option<u16>, rejection: Rejection) {
-        let queue_id = queue_id.filter(|_| rejection.is_of_nvme());
-        self.note_incident(Incident { queue_id, ..Incident::new(peer, Fault::Rejected(rejection)) });
-    }
-
-    /// Notes a command that was refused, where no correct host has it refused for this.
-    #[cold]
-    pub(super) fn note_refused(
-        &mut self,
-        connection: ConnectionId,
-        entry: &SubmissionQueueEntry,
-        length: u32,
-        status: Status,
-    ) {
-        let breach = self.refused_for(connection, entry, length, status);
-        if let Some(breach) = breach {
-            self.note_fault(connection, Fault::Refused { opcode: entry.opcode, status, breach });
-        }
-    }
-
-    fn refused_for(
-        &mut self,
-        connection: ConnectionId,
-        entry: &SubmissionQueueEntry,
-        length: u32,
-        status: Status,
-    ) -> Option<Breach> {
-        let queue = self.queue_mut(connection)?;
-        let (is_queue, association) = (queue.association.is_some(), queue.association);
-        let kind = if queue.asked.queue_id == wire::ADMIN_QUEUE { QueueKind::Admin } else { QueueKind::Io };
-        let descriptor = Descriptor::of(entry);
-        let behind = u64::from(length).saturating_sub(wire::COMMAND_CAPSULE_BYTES as u64);
-        let is = |other: Status| status.code() == other.code();
-        let command = wire::decode(entry, kind);
-        // Connect says itself why it is refused.
-        if !is_queue && matches!(command, Ok(Command::Connect(_))) {
-            return None;
-        }
-        let most = |what, value, most| Some(Breach::Range { what, value, least: 0, most });
-        if !is_queue {
-            return Some(Breach::Unknown { what: "before Connect, opcode", value: entry.opcode.into() });
-        }
-        if is(Status::SGL_DESCRIPTOR_TYPE_INVALID) {
-            return Some(Breach::Unknown { what: "SGL descriptor", value: descriptor.identifier.into() });
-        }
-        if is(Status::SGL_OFFSET_INVALID) {
-            return most("offset in the capsule", descriptor.offset, behind);
-        }
-        let descriptors = u64::from(descriptor.length) / SGL_DESCRIPTOR_BYTES as u64;
-        if is(Status::INVALID_NUMBER_OF_SGL_DESCRIPTORS) || is(Status::INVALID_SGL_SEGMENT_DESCRIPTOR) {
-            return most("SGL descriptors", descriptors, self.options.data_blocks.into());
-        }
-        let range = match command {
-            Ok(Command::Read(range) | Command::Write(range) | Command::Compare(range)) => Some(range),
-            _ => None,
-        };
-        let storage = range.and_then(|range| self.usable(association?.controller, range.namespace).ok());
-        let bytes = range
-            .zip(storage)
-            .map(|(range, (_, storage))| u64::from(range.blocks) * u64::from(storage.geometry().block_bytes()));
-        if is(Status::DATA_SGL_LENGTH_INVALID) {
-            let value = u64::from(descriptor.length);
-            let what = "bytes of data";
-            return Some(match bytes {
-                Some(bytes) if bytes != value => Breach::Range { what, value, least: bytes, most: bytes },
-                _ if descriptor.in_capsule && value > behind => Breach::Range { what, value, least: 0, most: behind },
-                _ => Breach::Amount { what, value },
-            });
-        }
-        let limit = u64::from(self.options.buffer_bytes);
-        bytes
-            .filter(|bytes| is(Status::INVALID_FIELD) && *bytes > limit)
-            .and_then(|bytes| most("bytes of data", bytes, limit))
-    }
-
-    /// Notes a Connect that is refused: of a host by the name that it claims, which nobody has looked at but for lists of names.
-    #[cold]
-    pub(super) fn note_connect_refused(&mut self, connection: ConnectionId, names: Names, refusal: Refusal) {
-        let Names { host, subsystem } = names;
-        let offered = subsystem.filter(|_| refusal == Refusal::NoSubsystem).and_then(|name| self.offered(&name));
-        let Some(queue) = self.queue_mut(connection) else { return };
-        let (peer, queue_id, fault) = (queue.ends.peer, Some(queue.asked.queue_id), Fault::ConnectRefused(refusal));
-        self.note_incident(Incident { peer, host, subsystem, offered, queue_id, fault });
-    }
-
-    /// Names are compared byte by byte (Base 4.5): one that differs in case is most likely what was meant.
-    fn offered(&self, name: &Nqn) -> Option<Offered> {
-        let alike = self.subsystems.iter().find(|served| served.name.as_str().eq_ignore_ascii_case(name.as_str()));
-        let name = alike.or(self.subsystems.first())?.name;
-        // At most MAX_SUBSYSTEMS.
-        Some(Offered { name, others: self.subsystems.len() as u16 - 1 })
-    }
-
-    /// Notes how a connection ended, where that was not by common consent.
-    pub(super) fn note_end(&mut self, connection: ConnectionId, cause: DisconnectCause) {
-        let fault = match cause {
-            DisconnectCause::Local => return,
-            DisconnectCause::Peer => match self.unanswered(connection) {
-                0 => return,
-                commands => Fault::Vanished { commands },
-            },
-            cause => Fault::Connection { cause },
-        };
-        self.note_fault(connection, fault);
-    }
-
-    /// Commands without an answer, but for event requests: those wait for ever.
-    fn unanswered(&mut self, connection: ConnectionId) -> u16 {
-        let Some(queue) = self.queue_mut(connection) else { return 0 };
-        let (outstanding, association) = (queue.outstanding, queue.association);
-        let controller = association.and_then(|association| self.controllers.get(association.controller)?.as_ref());
-        let of_admin = controller.filter(|controller| controller.admin == Some(connection));
-        outstanding.saturating_sub(of_admin.map_or(0, |controller| controller.events.waiting()))
-    }
-}
-
-/// What a command's data pointer says, whatever it is.
-struct Descriptor {
-    identifier: u8,
-    /// It points into the capsule, at data or at a list of data blocks.
-    in_capsule: bool,
-    offset: u64,
-    length: u32,
-}
-
-impl Descriptor {
-    fn of(entry: &SubmissionQueueEntry) -> Self {
-        let identifier = entry.data[15];
-        if let Some((offset, length)) = wire::last_segment(entry.data) {
-            return Self { identifier, in_capsule: true, offset, length };
-        }
-        match DataPointer::decode(entry.data) {
-            Ok(DataPointer::Keyed(KeyedDataBlock { length, .. })) => {
-                Self { identifier, in_capsule: false, offset: 0, length }
-            }
-            Ok(DataPointer::InCapsule { offset, length }) => Self { identifier, in_capsule: true, offset, length },
-            Err(_) => Self { identifier, in_capsule: false, offset: 0, length: 0 },
-        }
+    /// All that were noted, and those of them that nobody took in time.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.noted, self.dropped)
     }
 }

@@ -4,30 +4,22 @@
 //! no more than what its queues could have in flight: whoever brings a queue, or a session, back again and again beside such a disk
 //! uses up what is its own. Who waits for them is who could be harmed by them, and nobody else.
 
-use super::Target;
-use super::controllers::Purpose;
+use super::commands::Commands;
+use super::controllers::{Controllers, Purpose};
 use super::refusal::Refusal;
-use super::session::{Connecting, Queue};
-use crate::storage::Storage;
+use super::session::{Connecting, Queue, Sessions};
+use super::spread::Spread;
 use crate::wire::{ConnectData, Nqn};
 use frwr_engine::ConnectionId;
-use frwr_engine::provider::Port;
 use frwr_mempool::mutant;
 
 /// A place in the table of controllers, as the sessions that had it left it.
 #[derive(Debug, Default)]
-pub(super) struct Place {
+struct Place {
     /// Whose controller it is, or was last; only the home core knows.
     owner: Option<Owner>,
     /// Commands of its queues that this core's storages have, and whose connections are gone.
     orphans: u32,
-}
-
-impl Place {
-    /// This core's storages have nothing of it whose connection is gone.
-    pub(super) fn is_empty(&self) -> bool {
-        self.orphans == 0
-    }
 }
 
 /// HOSTID of a host that says not who it is (Base 5.27.1.25).
@@ -51,7 +43,32 @@ impl Owner {
     }
 }
 
-impl<P: Port, S: Storage> Target<P, S> {
+/// What storages still have of sessions that are over, by places in the table of controllers.
+#[derive(Debug)]
+pub(super) struct Late {
+    places: Vec<Place>,
+    /// Commands of all ended connections that this core's storages have.
+    orphans: u32,
+}
+
+/// Where late commands may be: lent for one question.
+#[derive(Clone, Copy)]
+pub(super) struct Whereabouts<'a> {
+    pub(super) sessions: &'a Sessions,
+    pub(super) commands: &'a Commands,
+    pub(super) spread: &'a Spread,
+}
+
+impl Late {
+    pub(super) fn new(places: u16) -> Self {
+        Self { places: (0..places).map(|_| Place::default()).collect(), orphans: 0 }
+    }
+
+    /// Commands of ended connections that this core's storages have.
+    pub(super) fn orphans(&self) -> u32 {
+        self.orphans
+    }
+
     /// A host gets a controller in a place.
     pub(super) fn own_place(&mut self, place: usize, data: &ConnectData, purpose: Purpose) {
         if let Some(found) = self.places.get_mut(place) {
@@ -60,20 +77,19 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// A connection is gone: what the storages still have of it belongs to the place of its controller from now on.
-    pub(super) fn leave_orphans(&mut self, connection: ConnectionId, place: Option<usize>) {
-        let orphans = self.slots.orphan(connection, place);
+    pub(super) fn leave_orphans(&mut self, connection: ConnectionId, place: Option<usize>, commands: &mut Commands) {
+        let orphans = commands.orphan(connection, place);
         self.orphans += orphans;
         if let Some(found) = place.and_then(|place| self.places.get_mut(place)) {
             found.orphans += orphans;
         }
     }
 
-    /// A storage has done a command whose connection is gone.
+    /// A storage has done a command whose connection is gone, and which belongs to this place.
     #[cold]
-    pub(super) fn orphan_is_done(&mut self, index: u32) {
+    pub(super) fn orphan_is_done(&mut self, place: Option<usize>) {
         self.orphans = self.orphans.saturating_sub(1);
-        let place = self.slots.get_mut(index).and_then(|slot| slot.left_to);
-        if let Some(found) = place.and_then(|place| self.places.get_mut(usize::from(place)))
+        if let Some(found) = place.and_then(|place| self.places.get_mut(place))
             && !mutant!(S10_target_orphan)
         {
             found.orphans = found.orphans.saturating_sub(1);
@@ -86,47 +102,33 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// A storage has commands of ended queues of this place, here or on a member, or may have.
-    pub(super) fn has_late_commands(&self, place: usize) -> bool {
-        let is_quiet = self.spread.peers().iter().all(|peer| peer.is_quiet(place));
+    pub(super) fn has_late_commands(&self, place: usize, of: Whereabouts<'_>) -> bool {
         // Mutant: commands of queues that still end, or of those that have, or of other cores, are not waited for.
         let has_orphans = self.orphans_of(place) > 0 && !mutant!(target_late_orphans);
-        let has_members = !is_quiet && !mutant!(target_late_members);
-        has_orphans || has_members || (self.is_storing_for(place) && !mutant!(target_late_ending))
-    }
-
-    /// The storages have commands of queues that ended with the controller of a place, or before it, and whose connections still
-    /// end. Looks at every slot.
-    fn is_storing_for(&self, place: usize) -> bool {
-        let ending = |queue: &Queue| queue.ended_with == Some(place);
-        if !self.queues.iter().flatten().any(ending) {
-            return false;
-        }
-        self.slots.has_storing(|connection| {
-            let queue = self.queues.get(usize::from(connection.index)).and_then(Option::as_ref);
-            queue.is_some_and(|queue| queue.connection == connection && ending(queue))
-        })
+        let has_members = !of.spread.is_quiet(place) && !mutant!(target_late_members);
+        has_orphans || has_members || (of.is_storing_for(place) && !mutant!(target_late_ending))
     }
 
     /// Where the storages have, or may have, commands of a session that is over of the same host with the same subsystem: a write
     /// among them could undo what the host writes in its next session.
-    pub(super) fn late_place(&self, data: &ConnectData, purpose: Purpose) -> Option<usize> {
+    pub(super) fn late_place(&self, data: &ConnectData, purpose: Purpose, of: Whereabouts<'_>) -> Option<usize> {
         if purpose == Purpose::Discovery {
             return None;
         }
         let is_owned = |place: &Place| place.owner.is_some_and(|owner| owner.is(data, purpose));
         let mut owned = self.places.iter().enumerate().filter(|(_, place)| is_owned(place)).map(|(at, _)| at);
-        owned.find(|place| self.has_late_commands(*place))
+        owned.find(|place| self.has_late_commands(*place, of))
     }
 
     /// A host has a controller for this already, which may be a former one that it left.
-    pub(super) fn comes_back(&self, data: &ConnectData, purpose: Purpose) -> bool {
-        let owned = self.places.iter().zip(&self.controllers).filter(|(_, controller)| controller.is_some());
-        owned.filter_map(|(place, _)| place.owner).any(|owner| owner.is(data, purpose))
+    pub(super) fn comes_back(&self, data: &ConnectData, purpose: Purpose, controllers: &Controllers) -> bool {
+        let mut owned = controllers.iter().filter_map(|(place, _)| self.places.get(place)?.owner);
+        owned.any(|owner| owner.is(data, purpose))
     }
 
     /// A Connect of an admin queue waits on for the commands of this place, for which it was held back.
-    pub(super) fn still_waits(&self, connecting: Connecting) -> bool {
-        matches!(connecting, Connecting::Held(Some(place)) if self.has_late_commands(place))
+    pub(super) fn still_waits(&self, connecting: Connecting, of: Whereabouts<'_>) -> bool {
+        matches!(connecting, Connecting::Held(Some(place)) if self.has_late_commands(place, of))
     }
 
     /// A controller gets no new queue on a core whose storages have commands of one that is gone: each round would leave more of
@@ -140,9 +142,21 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// There are slots for all commands of another connection, whatever becomes of those that there are: of a queue that ends
     /// all commands may stay with a storage. A connection that no Connect made a queue, and queues that many controllers had here in turn,
-    /// are all that this ever refuses.
-    pub(super) fn has_room_for(&self, entries: u16) -> bool {
-        let open: u32 = self.queues.iter().flatten().map(|queue| u32::from(queue.asked.entries)).sum();
-        self.orphans == 0 || self.orphans + open + u32::from(entries) <= self.options.command_entries()
+    /// are all that this ever refuses. `most`: commands that there may be.
+    pub(super) fn has_room_for(&self, entries: u16, sessions: &Sessions, most: u32) -> bool {
+        let open: u32 = sessions.iter().map(|queue| u32::from(queue.asked_entries())).sum();
+        self.orphans == 0 || self.orphans + open + u32::from(entries) <= most
+    }
+}
+
+impl Whereabouts<'_> {
+    /// The storages have commands of queues that ended with the controller of a place, or before it, and whose connections still
+    /// end. Looks at every slot.
+    fn is_storing_for(self, place: usize) -> bool {
+        let ending = |queue: &Queue| queue.ended_with() == Some(place);
+        if !self.sessions.iter().any(ending) {
+            return false;
+        }
+        self.commands.has_storing(|connection| self.sessions.get(connection).is_some_and(ending))
     }
 }

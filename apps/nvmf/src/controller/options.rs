@@ -1,12 +1,15 @@
 //! What a target can be told, and the engine that it needs.
 
-use super::spread::{HOME_CORE, MAX_CORES};
 use crate::wire::{COMMAND_CAPSULE_BYTES, Nqn, SGL_DESCRIPTOR_BYTES};
 use core::num::NonZeroU64;
 use core::time::Duration;
 use frwr_engine::{EngineOptions, ReceiveQueues, SLOTS_PER_REQUEST, provider::ConnectionParameters};
 use std::net::SocketAddr;
 
+/// Cores of one target: what knows of each member has a bit for it in a word.
+pub const MAX_CORES: u16 = 64;
+/// The core that owns the controllers.
+pub const HOME_CORE: u16 = 0;
 /// Smallest admin queue that a controller has to take, and what Linux asks for.
 pub const ADMIN_QUEUE_ENTRIES: u16 = 32;
 /// Largest queue: well below the 65536 that MQES can say, and each entry costs receives and transfer slots.

@@ -1,22 +1,21 @@
 //! Command capsules: from received bytes to a command's slot.
 
 use super::Target;
-use super::command::{Data, Phase, Reply, Slot, Work};
+use super::breach::RefusedCommand;
+use super::commands::{Data, Slot, listed};
 use super::incident::Fault;
-use super::session::find_queue;
-use super::table::{Accepted, Arrival};
+use super::opcodes::{self, Accepted, Arrival, Checks};
+use super::options::MAX_DATA_BLOCKS;
+use super::session::Queue;
+use super::work::{Phase, Reply, Work, refused};
 use crate::storage::Storage;
 use crate::wire::{
-    self, COMMAND_CAPSULE_BYTES, Command, DataPointer, KeyedDataBlock, QueueKind, SGL_DESCRIPTOR_BYTES, Status,
-    SubmissionQueueEntry, opcode,
+    self, BlockRange, COMMAND_CAPSULE_BYTES, Command, DataPointer, KeyedDataBlock, QueueKind, SGL_DESCRIPTOR_BYTES,
+    Status, SubmissionQueueEntry, opcode,
 };
 use frwr_engine::provider::{Port, RemoteRange};
-use frwr_engine::{ConnectionId, Engine, MAX_TRANSFER_OPERATIONS, Received, RemoteSegment};
+use frwr_engine::{ConnectionId, MAX_TRANSFER_OPERATIONS, Received, RemoteSegment};
 use zerocopy::{FromZeros, IntoBytes};
-
-pub(super) fn refused(status: Status) -> Reply {
-    Reply::of(status.do_not_retry())
-}
 
 /// A list of keyed data blocks in a capsule.
 #[derive(Clone, Copy, Debug)]
@@ -28,36 +27,26 @@ struct Scattered {
     invalidate: Option<u32>,
 }
 
-/// A data block of a list in a capsule; `None` where it is something else, or the connection has ended.
-pub(super) fn listed<P: Port>(engine: &Engine<P>, received: &Received, list: u32, at: u32) -> Option<KeyedDataBlock> {
-    let mut bytes = [0; SGL_DESCRIPTOR_BYTES];
-    let offset = list + at * SGL_DESCRIPTOR_BYTES as u32;
-    let copied = engine.message(received, offset, &mut bytes);
-    match DataPointer::decode(bytes) {
-        Ok(DataPointer::Keyed(block)) if copied == bytes.len() => Some(block),
-        _ => None,
-    }
-}
-
 impl<P: Port, S: Storage> Target<P, S> {
     /// A message arrived.
+    #[inline]
     pub(super) fn received(&mut self, connection: ConnectionId, received: Received) {
         let mut entry = SubmissionQueueEntry::new_zeroed();
         if self.engine.message(&received, 0, entry.as_mut_bytes()) < COMMAND_CAPSULE_BYTES {
             let bytes = received.length();
-            self.engine.release(received);
             // Nothing is copied where the connection has ended meanwhile: then it is no queue's.
-            return self.protocol_error(connection, Fault::ShortCapsule { bytes });
+            return self.breaks_protocol(connection, received, Fault::ShortCapsule { bytes });
         }
-        let Some(queue) = find_queue(&mut self.queues, connection).filter(|queue| !queue.doomed) else {
-            return self.engine.release(received);
+        let (controllers, command_id) = (&mut self.controllers, entry.command_id.get());
+        let forgets = || {
+            let is_event_request = entry.opcode == opcode::ASYNCHRONOUS_EVENT_REQUEST;
+            !is_event_request && controllers.forgets_event_request(connection, command_id)
         };
-        let (is_admin, association) = (queue.asked.queue_id == wire::ADMIN_QUEUE, queue.association);
-        self.statistics.commands += 1;
-        if let Err(fault) = self.admit_command(connection, &entry) {
-            self.engine.release(received);
-            return self.protocol_error(connection, fault);
-        }
+        let (is_admin, association) = match self.sessions.admit(connection, command_id, forgets) {
+            Ok(Some(of)) => of,
+            Ok(None) => return self.engine.release(received),
+            Err(fault) => return self.breaks_protocol(connection, received, fault),
+        };
         let mut arrival = Arrival { connection, entry: &entry, is_admin, association };
         let (whole, scattered);
         match self.gather_list(&arrival, &received) {
@@ -68,8 +57,24 @@ impl<P: Port, S: Storage> Target<P, S> {
             }
             Err(status) => return self.start(&arrival, Err(refused(status)), None, received),
         }
-        let accepted = self.check(&arrival);
+        let mut checks = Checks {
+            engine: &self.engine,
+            options: &self.options,
+            sessions: &mut self.sessions,
+            controllers: &mut self.controllers,
+            spread: &mut self.spread,
+            subsystems: &self.subsystems,
+            media: &self.media,
+            now: self.clock.watched(),
+        };
+        let accepted = opcodes::check(&mut checks, &arrival);
         self.start(&arrival, accepted, scattered, received);
+    }
+
+    #[cold]
+    fn breaks_protocol(&mut self, connection: ConnectionId, received: Received, fault: Fault) {
+        self.engine.release(received);
+        self.sessions.protocol_error(connection, fault, &mut self.engine);
     }
 
     /// Reads the list of a command whose data pointer is a last segment. The command is then one with a single data
@@ -129,17 +134,18 @@ impl<P: Port, S: Storage> Target<P, S> {
             return self.engine.release(received);
         }
         // There are slots for all entries of all queues, so none is missing unless a host overran its queue.
-        if self.slots.is_full() {
-            self.engine.release(received);
-            return self.overran(connection);
+        if self.commands.is_full() {
+            let entries = self.sessions.get(connection).map_or(0, Queue::entries);
+            return self.breaks_protocol(connection, received, Fault::Overrun { entries });
         }
+        let (invalidate, names_keys) = self.named_keys(entry, &accepted, scattered);
         let located =
             accepted.and_then(|(work, pointer)| Ok((work, self.locate(&work, pointer, scattered, &received)?)));
         let (work, data, phase) = match located {
             Err(reply) => {
                 // Some answers are known at once, and are no refusals.
                 if !reply.status.is_success() {
-                    self.note_refused(connection, entry, received.length(), reply.status);
+                    self.note_refused(arrival, received.length(), reply.status);
                 }
                 self.engine.release(received);
                 (Work::Nothing, Data::None, Phase::Reply(reply))
@@ -154,57 +160,71 @@ impl<P: Port, S: Storage> Target<P, S> {
             }
             Ok((work, located)) => (work, located.keeping(received), Phase::TakeBuffer),
         };
-        let (invalidate, names_keys) = self.named_keys(entry, scattered);
         let commit_first = entry.forces_unit_access() && self.reads_cached(&work);
         let durable = work.is_written() && self.is_durable(arrival);
-        let in_order = matches!(phase, Phase::TakeBuffer) && self.has_to_wait(&work);
-        let Some((index, place)) = self.slots.reserve() else { return self.overran(connection) };
-        *place = Some(Slot {
-            invalidate,
-            names_keys,
-            namespace: entry.namespace.get(),
-            durable,
-            commit_first,
-            phase,
-            ..Slot::new(connection, entry.command_id.get(), work, data)
-        });
+        let in_order = matches!(phase, Phase::TakeBuffer) && self.pool.has_to_wait(&work);
+        let slot = Slot::new(connection, entry.command_id.get(), work, data).at(phase);
+        let slot = slot.naming(invalidate, names_keys, entry.namespace.get()).hardened(durable, commit_first);
+        let Some(index) = self.commands.insert(slot) else { return };
         if in_order {
-            self.wait_for_buffer(index);
+            self.commands.wait_for_buffer(index, &mut self.pool);
         } else {
             self.advance(index);
         }
     }
 
+    /// Notes a command that was refused, where no correct host has it refused for this.
     #[cold]
-    fn overran(&mut self, connection: ConnectionId) {
-        let entries = self.queue_mut(connection).map_or(0, |queue| queue.entries());
-        self.protocol_error(connection, Fault::Overrun { entries });
+    fn note_refused(&mut self, arrival: &Arrival<'_>, length: u32, status: Status) {
+        let Arrival { connection, entry, is_admin, .. } = *arrival;
+        let place = arrival.place();
+        let refused = RefusedCommand { entry, length, status, is_admin, is_of_queue: place.is_some() };
+        let subsystem = place.and_then(|place| self.controllers.get(place)?.subsystem());
+        let subsystem = subsystem.and_then(|index| self.subsystems.get(index));
+        let bytes_of = |range: &BlockRange| {
+            let (_, storage) = opcodes::usable(&self.subsystems, &self.media, subsystem, range.namespace).ok()?;
+            Some(u64::from(range.blocks) * u64::from(storage.geometry().block_bytes()))
+        };
+        if let Some(breach) = refused.breach(&self.options, bytes_of) {
+            self.sessions.note(connection, Fault::Refused { opcode: entry.opcode, status, breach });
+        }
     }
 
     /// The key that the response invalidates, because the host asked for it (RDMA 3.2), and whether the command names any: a host
     /// kills the others itself, whatever becomes of the command.
-    fn named_keys(&self, entry: &SubmissionQueueEntry, scattered: Option<Scattered>) -> (Option<u32>, bool) {
-        let (invited, named) = match scattered {
-            Some(list) => (list.invalidate, true),
-            None => match DataPointer::decode(entry.data) {
-                Ok(DataPointer::Keyed(block)) if block.length > 0 => (block.invalidate.then_some(block.key), true),
-                _ => (None, false),
-            },
+    #[inline]
+    fn named_keys(
+        &self,
+        entry: &SubmissionQueueEntry,
+        accepted: &Accepted,
+        scattered: Option<Scattered>,
+    ) -> (Option<u32>, bool) {
+        let pointer = match accepted {
+            // It was read already.
+            Ok((work, pointer)) if !work.is_without_data() => Some(*pointer),
+            _ => DataPointer::decode(entry.data).ok(),
+        };
+        let (invited, named) = match (scattered, pointer) {
+            (Some(list), _) => (list.invalidate, true),
+            (None, Some(DataPointer::Keyed(block))) if block.length > 0 => {
+                (block.invalidate.then_some(block.key), true)
+            }
+            _ => (None, false),
         };
         (invited.filter(|_| self.options.remote_invalidation), named)
     }
 
     /// The host wants a write on the medium before it is answered: FUA, or no write cache.
     fn is_durable(&self, arrival: &Arrival<'_>) -> bool {
-        let controller = arrival.association.and_then(|of| self.controllers.get(of.controller)?.as_ref());
-        arrival.entry.forces_unit_access() || controller.is_some_and(|controller| !controller.features.write_cache)
+        let controller = arrival.place().and_then(|place| self.controllers.get(place));
+        arrival.entry.forces_unit_access() || controller.is_some_and(|found| !found.features().has_write_cache())
     }
 
     /// It reads blocks of which a volatile cache may hold what is not on the medium. With FUA that is committed first (NVM 3.2.4),
     /// whichever host has written it.
     fn reads_cached(&self, work: &Work) -> bool {
         let (Work::Read { namespace, .. } | Work::Compare { namespace, .. }) = *work else { return false };
-        self.namespaces.get(namespace).is_some_and(|namespace| namespace.storage.features().is_cached())
+        self.media.is_cached(namespace)
     }
 
     /// Where a command's data lies, checked against what the peer sent.
@@ -243,20 +263,17 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     fn keep_event_request(&mut self, arrival: &Arrival<'_>) -> bool {
-        let (Some(association), entry) = (arrival.association, arrival.entry) else { return false };
+        let (Some(place), entry) = (arrival.place(), arrival.entry) else { return false };
         if wire::decode(entry, QueueKind::Admin) != Ok(Command::AsynchronousEventRequest) {
             return false;
         }
-        let Some(Some(controller)) = self.controllers.get_mut(association.controller) else { return false };
-        if !controller.is_ready() || !controller.events.keep(entry.command_id.get()) {
-            return false;
-        }
-        self.tell(association.controller);
-        true
+        let kept = self.controllers.keep_event_request(place, entry.command_id.get(), &mut self.commands);
+        self.go_on();
+        kept
     }
 }
 
-const _: () = assert!(super::MAX_DATA_BLOCKS as usize <= MAX_TRANSFER_OPERATIONS);
+const _: () = assert!(MAX_DATA_BLOCKS as usize <= MAX_TRANSFER_OPERATIONS);
 
 /// Where data lies, before the receive's ownership is settled.
 #[derive(Clone, Copy)]

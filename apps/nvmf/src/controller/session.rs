@@ -1,19 +1,16 @@
-//! Queues from the connect request to the end of their connection.
+//! Connections from their acceptance to their end, and the queues that they carry.
 
-use super::Target;
-use super::admission::Request;
-use super::command::{Phase, Slot};
-use super::connect::Seating;
-use super::incident::Fault;
-use super::refusal::Rejection;
-use crate::storage::Storage;
-use crate::wire::{ADMIN_QUEUE, AcceptPrivateData, Nqn, QueueRequest, SubmissionQueueEntry};
+use super::identifiers::IdentifiersInUse;
+use super::incident::{Fault, Incident, Incidents};
+use super::refusal::{Offered, Refusal, Rejection};
+use super::statistics::TargetStatistics;
+use super::work::Seating;
+use crate::wire::{ADMIN_QUEUE, ConnectData, Nqn, QueueRequest};
 use core::time::Duration;
 use frwr_engine::provider::Port;
-use frwr_engine::{ConnectionId, ConnectionOptions, OpenError};
+use frwr_engine::{ConnectionId, Engine};
 use frwr_mempool::mutant;
 use std::net::{IpAddr, SocketAddr};
-use zerocopy::IntoBytes;
 
 /// A queue's place in its controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +18,7 @@ pub(super) struct Association {
     /// Index in the target's table of controllers.
     pub(super) controller: usize,
     /// Entries, as Connect said.
-    pub(super) entries: u16,
+    entries: u16,
 }
 
 /// How far a connection's Connect command is.
@@ -43,35 +40,6 @@ pub(super) struct Ends {
     pub(super) local: Option<SocketAddr>,
 }
 
-/// A connection, and the queue that it carries once Connect has succeeded.
-#[derive(Debug)]
-pub(super) struct Queue {
-    pub(super) connection: ConnectionId,
-    pub(super) ends: Ends,
-    /// The name that its host connected with: it outlives the controller, which may end first.
-    pub(super) host: Option<Nqn>,
-    /// What the connect request asked for.
-    pub(super) asked: QueueRequest,
-    pub(super) association: Option<Association>,
-    /// The place of the controller that ended it, or was reset; it is no queue any more.
-    pub(super) ended_with: Option<usize>,
-    /// Its end waits for a device that refuses to destroy its queue pair, perhaps for ever.
-    pub(super) kept: bool,
-    pub(super) connecting: Connecting,
-    /// SQHD of the next response.
-    pub(super) head: u16,
-    /// Commands that were not answered yet.
-    pub(super) outstanding: u16,
-    /// The host broke the protocol, and the connection ends: what still comes is not looked at.
-    pub(super) doomed: bool,
-    /// When the connect request was accepted, in watched time.
-    pub(super) since: Duration,
-    /// The connection was ready: where it is not any more, it ends.
-    pub(super) established: bool,
-    /// When the connection ends unless Connect has succeeded, in watched time; `None` once that was decided.
-    pub(super) connect_by: Option<Duration>,
-}
-
 impl Ends {
     /// The peer's address, without the port, which is another one for each of its queues.
     pub(super) fn address(&self) -> Option<IpAddr> {
@@ -80,63 +48,263 @@ impl Ends {
     }
 }
 
+/// What a host says of itself and of what it connects to, as far as it could be read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Names {
+    pub(super) host: Option<Nqn>,
+    pub(super) subsystem: Option<Nqn>,
+}
+
+impl Names {
+    pub(super) fn of(data: &ConnectData) -> Self {
+        Self { host: data.host, subsystem: Some(data.subsystem) }
+    }
+}
+
+/// A connection, and the queue that it carries once Connect has succeeded.
+#[derive(Debug)]
+pub(super) struct Queue {
+    connection: ConnectionId,
+    ends: Ends,
+    /// The name that its host connected with: it outlives the controller, which may end first.
+    host: Option<Nqn>,
+    /// What the connect request asked for.
+    asked: QueueRequest,
+    association: Option<Association>,
+    /// The place of the controller that ended it, or was reset; it is no queue any more.
+    ended_with: Option<usize>,
+    /// Its end waits for a device that refuses to destroy its queue pair, perhaps for ever.
+    kept: bool,
+    connecting: Connecting,
+    /// SQHD of the next response.
+    head: u16,
+    /// Commands that were not answered yet.
+    outstanding: u16,
+    in_use: IdentifiersInUse,
+    /// The host broke the protocol, and the connection ends: what still comes is not looked at.
+    doomed: bool,
+    /// When the connect request was accepted, in watched time.
+    since: Duration,
+    /// The connection was ready: where it is not any more, it ends.
+    established: bool,
+    /// When the connection ends unless Connect has succeeded, in watched time; `None` once that was decided.
+    connect_by: Option<Duration>,
+}
+
 impl Queue {
+    pub(super) fn connection(&self) -> ConnectionId {
+        self.connection
+    }
+
+    pub(super) fn ends(&self) -> &Ends {
+        &self.ends
+    }
+
+    /// QID as the connect request said it.
+    pub(super) fn id(&self) -> u16 {
+        self.asked.queue_id
+    }
+
+    #[inline]
+    pub(super) fn is_admin(&self) -> bool {
+        self.asked.queue_id == ADMIN_QUEUE
+    }
+
+    /// Entries that the connect request asked for.
+    pub(super) fn asked_entries(&self) -> u16 {
+        self.asked.entries
+    }
+
+    /// Its place in a controller; `None` where it is no queue.
+    #[inline]
+    pub(super) fn association(&self) -> Option<Association> {
+        self.association
+    }
+
+    /// It is a queue of the controller in this place.
+    pub(super) fn is_of(&self, controller: usize) -> bool {
+        self.association.is_some_and(|association| association.controller == controller)
+    }
+
+    /// The place of the controller that it was a queue of.
+    pub(super) fn ended_with(&self) -> Option<usize> {
+        self.ended_with
+    }
+
+    /// The device refuses to destroy its queue pair.
+    pub(super) fn is_kept(&self) -> bool {
+        self.kept
+    }
+
+    pub(super) fn connecting(&self) -> Connecting {
+        self.connecting
+    }
+
+    /// When it was accepted, in watched time.
+    pub(super) fn since(&self) -> Duration {
+        self.since
+    }
+
+    /// Commands that were not answered.
+    pub(super) fn outstanding(&self) -> u16 {
+        self.outstanding
+    }
+
+    /// The host broke the protocol.
+    #[inline]
+    pub(super) fn is_doomed(&self) -> bool {
+        self.doomed
+    }
+
+    /// Its end is under way.
+    pub(super) fn ends_by<P: Port>(&self, engine: &Engine<P>) -> bool {
+        self.doomed || self.established && !engine.is_ready(self.connection)
+    }
+
     /// Entries: as Connect said, before that as the connect request did.
     pub(super) fn entries(&self) -> u16 {
         self.association.map_or(self.asked.entries, |association| association.entries).max(1)
     }
 
+    /// SQHD of the next response.
+    #[inline]
+    pub(super) fn head(&self) -> u16 {
+        self.head
+    }
+
+    /// How far its Connect is from now on; how far it was.
+    pub(super) fn connect(&mut self, connecting: Connecting) -> Connecting {
+        core::mem::replace(&mut self.connecting, connecting)
+    }
+
     /// Takes note of a command. False where the host has more outstanding than the queue has entries.
+    #[inline]
     fn count_command(&mut self) -> bool {
         let entries = self.entries();
         self.head = if self.head + 1 >= entries { 0 } else { self.head + 1 };
         self.outstanding += 1;
         self.outstanding <= entries
     }
-}
 
-/// The queue of a connection, of all of them by connection index.
-#[inline]
-pub(super) fn find_queue(queues: &mut [Option<Queue>], connection: ConnectionId) -> Option<&mut Queue> {
-    let queue = queues.get_mut(usize::from(connection.index))?.as_mut()?;
-    // S5: what is said of a former connection is said of this one.
-    (queue.connection == connection || mutant!(S5_target_queue)).then_some(queue)
-}
-
-impl<P: Port, S: Storage> Target<P, S> {
-    pub(super) fn queue_mut(&mut self, connection: ConnectionId) -> Option<&mut Queue> {
-        find_queue(&mut self.queues, connection)
+    /// A command is answered: its identifier may be used again.
+    #[inline]
+    pub(super) fn answered(&mut self, command_id: u16) {
+        if !mutant!(S10_target_identifier) {
+            self.in_use.remove(command_id);
+        }
+        self.outstanding = self.outstanding.saturating_sub(u16::from(!mutant!(S10_target_outstanding)));
     }
 
-    /// Accepts a connect request, where there is room.
-    pub(super) fn accept(&mut self, request: &Request) -> Result<(), Rejection> {
-        let Request { incoming, ends, asked, .. } = *request;
-        // Controllers live at home.
-        if asked.queue_id == ADMIN_QUEUE && self.spread.is_member() {
-            return Err(Rejection::NotHome);
+    /// It is no part of its controller any more.
+    fn leave(&mut self, controller: usize) {
+        (self.association, self.ended_with) = (None, Some(controller));
+    }
+
+    /// What its peer did.
+    fn incident(&self, fault: Fault) -> Incident {
+        let incident = Incident::new(self.ends.peer, fault);
+        Incident { host: self.host, queue_id: Some(self.asked.queue_id), ..incident }
+    }
+}
+
+/// A queue that is gone.
+#[derive(Debug)]
+pub(super) struct Closed {
+    /// It was a queue of the controller in this place to its end.
+    pub(super) controller: Option<usize>,
+    /// The place that what storages still have of it belongs to.
+    pub(super) left_to: Option<usize>,
+}
+
+/// The connections of one core, and what their peers did wrong.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    /// By connection index.
+    queues: Vec<Option<Queue>>,
+    /// Sets for queues that there are not.
+    spare: Vec<IdentifiersInUse>,
+    /// When a connection has to have become a queue, in watched time.
+    next_connect_check: Option<Duration>,
+    incidents: Incidents,
+    /// What came and what was ended here; the other fields are zero.
+    counted: TargetStatistics,
+}
+
+impl Sessions {
+    pub(super) fn new(connections: u16) -> Self {
+        Self {
+            queues: (0..connections).map(|_| None).collect(),
+            spare: (0..connections).map(|_| IdentifiersInUse::new()).collect(),
+            next_connect_check: None,
+            incidents: Incidents::default(),
+            counted: TargetStatistics::default(),
         }
-        if !self.has_room_for(asked.entries) {
-            return Err(Rejection::Orphans { commands: self.orphans });
+    }
+
+    /// Connections that there can be.
+    pub(super) fn places(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Those that there are.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Queue> {
+        self.queues.iter().flatten()
+    }
+
+    /// The queue of a connection.
+    #[inline]
+    pub(super) fn find(&mut self, connection: ConnectionId) -> Option<&mut Queue> {
+        let queue = self.queues.get_mut(usize::from(connection.index))?.as_mut()?;
+        // S5: what is said of a former connection is said of this one.
+        (queue.connection == connection || mutant!(S5_target_queue)).then_some(queue)
+    }
+
+    /// The same, to be looked at.
+    #[inline]
+    pub(super) fn get(&self, connection: ConnectionId) -> Option<&Queue> {
+        let queue = self.queues.get(usize::from(connection.index))?.as_ref()?;
+        (queue.connection == connection).then_some(queue)
+    }
+
+    /// The connection is a queue of a controller.
+    #[inline]
+    pub(super) fn is_queue(&mut self, connection: ConnectionId) -> bool {
+        self.find(connection).is_some_and(|queue| queue.association.is_some())
+    }
+
+    /// The address that a connection comes from, if the device knows.
+    pub(super) fn peer_of(&self, connection: ConnectionId) -> Option<IpAddr> {
+        self.get(connection)?.ends.address()
+    }
+
+    /// The controller in this place has I/O queues here.
+    pub(super) fn has_io_queues(&self, controller: usize) -> bool {
+        self.iter().any(|queue| !queue.is_admin() && queue.is_of(controller))
+    }
+
+    /// A controller's queue on this core.
+    pub(super) fn queue_of(&self, controller: usize, queue_id: u16) -> Option<&Queue> {
+        self.iter().find(|queue| queue.id() == queue_id && queue.is_of(controller))
+    }
+
+    /// A connection was accepted. It has to become a queue until then. False where there are more connections than places: somebody
+    /// else uses the engine as well.
+    pub(super) fn open(
+        &mut self,
+        connection: ConnectionId,
+        ends: Ends,
+        asked: QueueRequest,
+        now: Duration,
+        connect_by: Duration,
+    ) -> bool {
+        let Some(place) = self.queues.get_mut(usize::from(connection.index)) else { return false };
+        let former = place.take().map(|queue| queue.in_use);
+        let Some(mut in_use) = former.or_else(|| self.spare.pop()) else { return false };
+        // S5: identifiers of a former queue are in use on this one.
+        if !mutant!(S5_target_identifiers) {
+            in_use.clear();
         }
-        let granted = self.options.granted(asked.entries);
-        let private_data = AcceptPrivateData::new(granted);
-        let parameters = self.options.parameters;
-        let options = ConnectionOptions {
-            peer_receives: asked.receives.into(),
-            receives: granted.into(),
-            // It asks nothing of hosts, so that no receive is for a reply.
-            granted_receives: Some(granted.into()),
-            parameters,
-        };
-        let connection = match self.engine.accept(incoming, private_data.as_bytes(), &options) {
-            Ok(connection) => connection,
-            Err(OpenError::NoConnection) => return Err(self.no_connection()),
-            // They come back when another connection ends.
-            Err(OpenError::Receives { wanted, free }) => return Err(Rejection::Receives { wanted, free }),
-            Err(_) => return Err(Rejection::Busy),
-        };
-        let connect_by = Some(self.watched.saturating_add(self.options.connect_timeout));
-        let queue = Queue {
+        *place = Some(Queue {
             connection,
             ends,
             host: None,
@@ -147,56 +315,40 @@ impl<P: Port, S: Storage> Target<P, S> {
             connecting: Connecting::No,
             head: 0,
             outstanding: 0,
+            in_use,
             doomed: false,
-            since: self.watched,
+            since: now,
             established: false,
-            connect_by,
-        };
-        // The engine was made for as many connections as there are places; with more it is used by somebody else as well.
-        let Some(place) = self.queues.get_mut(usize::from(connection.index)) else {
-            self.engine.disconnect(connection);
-            return Ok(());
-        };
-        *place = Some(queue);
-        if let Some(in_use) = self.in_use.get_mut(usize::from(connection.index)) {
-            // S5: identifiers of a former queue are in use on this one.
-            if !mutant!(S5_target_identifiers) {
-                in_use.clear();
-            }
-        }
-        self.next_connect_check = [self.next_connect_check, connect_by].into_iter().flatten().min();
-        if let Some(at) = self.next_connect_check {
-            self.clock.look_by(at);
-        }
-        self.statistics.accepted += 1;
-        Ok(())
+            connect_by: Some(connect_by),
+        });
+        self.next_connect_check = Some(self.next_connect_check.map_or(connect_by, |other| other.min(connect_by)));
+        self.counted.accepted += 1;
+        true
     }
 
-    /// Takes the queues whose connections end from their controllers, as their last event will: that comes when the device has
-    /// destroyed the queue pair, and a host may have connected again long before.
-    pub(super) fn leave_ending_queues(&mut self) {
-        for at in 0..self.queues.len() {
-            let Some(Some(queue)) = self.queues.get_mut(at) else { continue };
-            let Some(Association { controller, .. }) = queue.association else { continue };
-            if self.engine.is_ready(queue.connection) {
-                continue;
-            }
-            if queue.asked.queue_id == ADMIN_QUEUE {
-                self.disconnect_io_queues(controller);
-            } else {
-                (queue.association, queue.ended_with) = (None, Some(controller));
-                if mutant!(target_ending_place_forgotten) {
-                    queue.ended_with = None;
-                }
-            }
+    /// When connections are to be looked at, in watched time.
+    pub(super) fn next_connect_check(&self) -> Option<Duration> {
+        self.next_connect_check
+    }
+
+    /// A connection is ready.
+    pub(super) fn established(&mut self, connection: ConnectionId) {
+        if let Some(queue) = self.find(connection) {
+            queue.established = true;
         }
     }
 
-    /// A connection is a queue from now on.
-    pub(super) fn seat(&mut self, connection: ConnectionId, controller: usize, connect: Seating) {
+    /// The device refuses to destroy the queue pair of a connection. Its end is told when it has complied.
+    pub(super) fn kept(&mut self, connection: ConnectionId) {
+        if let Some(queue) = self.find(connection) {
+            queue.kept = true;
+        }
+    }
+
+    /// A connection is a queue of the controller in this place from now on, of a host of that name.
+    pub(super) fn seat(&mut self, connection: ConnectionId, controller: usize, connect: Seating, host: Option<Nqn>) {
         let entries = connect.queue_size.saturating_add(1);
-        let host = self.controllers.get(controller).and_then(Option::as_ref).and_then(|controller| controller.host);
-        if let Some(queue) = self.queue_mut(connection) {
+        if let Some(queue) = self.find(connection) {
             queue.association = Some(Association { controller, entries });
             queue.host = host;
             queue.connect_by = None;
@@ -205,141 +357,171 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
-    /// A connection is gone. With an admin queue ends its controller, and with that all its I/O queues.
-    pub(super) fn close_queue(&mut self, connection: ConnectionId) {
-        let Some(place) = self.queues.get_mut(usize::from(connection.index)) else { return };
-        if place.as_ref().is_none_or(|queue| queue.connection != connection) {
-            return;
-        }
-        let Some(queue) = place.take() else { return };
-        let ended = queue.association;
-        // Mutant: what storages still have of a session that is over is forgotten.
-        if !mutant!(target_orphans_forgotten) {
-            self.leave_orphans(connection, ended.map(|association| association.controller).or(queue.ended_with));
-        }
-        if !mutant!(S10_target_waiting) {
-            self.drop_waiting(connection);
-        }
-        let Some(Association { controller, .. }) = ended else { return };
-        self.queue_ended(connection);
-        let is_admin = |controller: &super::Controller| controller.admin == Some(connection);
-        if self.controllers.get(controller).and_then(Option::as_ref).is_some_and(is_admin) {
-            if !mutant!(target_queues_outlive_admin) {
-                self.disconnect_io_queues(controller);
-            }
-            self.controllers[controller] = None;
-        }
+    /// A connection is gone; `None` where that was no connection of these.
+    pub(super) fn close(&mut self, connection: ConnectionId) -> Option<Closed> {
+        let place = self.queues.get_mut(usize::from(connection.index))?;
+        let queue = place.take_if(|queue| queue.connection == connection)?;
+        self.spare.push(queue.in_use);
+        let controller = queue.association.map(|association| association.controller);
+        Some(Closed { controller, left_to: controller.or(queue.ended_with) })
     }
 
     /// Ends the connections of a controller's I/O queues. They are no part of the controller any more, nor of one that takes
     /// its place while they drain.
-    pub(super) fn disconnect_io_queues(&mut self, controller: usize) {
-        for at in 0..self.queues.len() {
-            let Some(Some(queue)) = self.queues.get_mut(at) else { continue };
-            let belongs = queue.association.is_some_and(|association| association.controller == controller);
-            if belongs && queue.asked.queue_id != ADMIN_QUEUE {
-                (queue.association, queue.ended_with) = (None, Some(controller));
-                let connection = queue.connection;
-                self.engine.disconnect(connection);
-                self.unseat(connection);
-            }
-        }
-        self.end_queues_on_members(controller);
-    }
-
-    /// A connection is gone, and none of its commands waits any more for a buffer, or for what another core says.
-    fn drop_waiting(&mut self, connection: ConnectionId) {
-        let waits = |slot: &mut Slot| {
-            slot.connection == connection && matches!(slot.phase, Phase::Elsewhere | Phase::TakeBuffer)
-        };
-        for index in 0..self.slots.count() {
-            if self.slots.get_mut(index).is_some_and(waits) {
-                self.leave_waiting(index);
-                self.drop_command(index);
-            }
+    pub(super) fn end_io_queues(&mut self, controller: usize, mut ended: impl FnMut(ConnectionId)) {
+        for queue in self.queues.iter_mut().flatten().filter(|queue| !queue.is_admin() && queue.is_of(controller)) {
+            queue.leave(controller);
+            ended(queue.connection);
         }
     }
 
-    /// Takes note of a command of a queue: of its identifier, and of how many are outstanding.
-    pub(super) fn admit_command(
+    /// Takes a queue whose connection ends from its controller, as its last event will: that comes when the device has destroyed the
+    /// queue pair, and a host may have connected again long before. `at`: below [`Sessions::places`]. Of an admin queue the
+    /// place of its controller, whose I/O queues end with it.
+    pub(super) fn leave_if_ending<P: Port>(&mut self, at: usize, engine: &Engine<P>) -> Option<usize> {
+        let queue = self.queues.get_mut(at)?.as_mut()?;
+        let Association { controller, .. } = queue.association.filter(|_| !engine.is_ready(queue.connection))?;
+        if queue.is_admin() {
+            return Some(controller);
+        }
+        queue.leave(controller);
+        if mutant!(target_ending_place_forgotten) {
+            queue.ended_with = None;
+        }
+        None
+    }
+
+    /// A connection that had not become a queue of a host ends, for another one to have its place. The place of its controller, which
+    /// ends as well.
+    pub(super) fn end_unproven<P: Port>(&mut self, index: u16, now: Duration, engine: &mut Engine<P>) -> Option<usize> {
+        let queue = self.queues.get_mut(usize::from(index))?.as_mut()?;
+        queue.connect_by = None;
+        queue.doomed = true;
+        let association = queue.association.take();
+        let after = now.saturating_sub(queue.since);
+        self.counted.made_room += 1;
+        self.incidents.note(queue.incident(Fault::MadeRoom { after, is_queue: association.is_some() }));
+        engine.disconnect(queue.connection);
+        association.map(|association| association.controller)
+    }
+
+    /// Takes note of a command of a queue: of its identifier, and of how many are outstanding. `forgets`: the command that had the
+    /// identifier is answered never, because its host has forgotten it.
+    #[inline]
+    pub(super) fn admit(
         &mut self,
         connection: ConnectionId,
-        entry: &SubmissionQueueEntry,
-    ) -> Result<(), Fault> {
-        let command_id = entry.command_id.get();
-        let in_use = self.in_use.get_mut(usize::from(connection.index));
-        let is_new = in_use.is_none_or(|in_use| in_use.insert(command_id));
+        command_id: u16,
+        forgets: impl FnOnce() -> bool,
+    ) -> Result<Option<(bool, Option<Association>)>, Fault> {
+        let Some(queue) = self.find(connection).filter(|queue| !queue.doomed) else { return Ok(None) };
+        let of = (queue.is_admin(), queue.association);
         // Mutant: two commands in flight may have one identifier.
-        if !is_new && !self.forgets_event_request(connection, entry) && !mutant!(target_identifier_twice) {
-            return Err(Fault::CommandIdentifier { command_id });
+        if !queue.in_use.insert(command_id) && !mutant!(target_identifier_twice) {
+            if !forgets() {
+                self.counted.commands += 1;
+                return Err(Fault::CommandIdentifier { command_id });
+            }
+            queue.outstanding = queue.outstanding.saturating_sub(1);
         }
-        let Some(queue) = self.queue_mut(connection) else { return Ok(()) };
-        match queue.count_command() {
-            true => Ok(()),
-            // S4: a host may have more in flight than its queue has entries.
-            false if mutant!(S4_target_overrun) => Ok(()),
-            false => Err(Fault::Overrun { entries: queue.entries() }),
-        }
+        // S4: a host may have more in flight than its queue has entries.
+        let fits = queue.count_command() || mutant!(S4_target_overrun);
+        let admitted = if fits { Ok(Some(of)) } else { Err(Fault::Overrun { entries: queue.entries() }) };
+        self.counted.commands += 1;
+        admitted
     }
 
-    /// A command is answered, or ended without an answer: its identifier may be used again.
-    pub(super) fn release_identifier(&mut self, connection: ConnectionId, command_id: u16) {
-        if self.queue_mut(connection).is_some()
-            && let Some(in_use) = self.in_use.get_mut(usize::from(connection.index))
-        {
-            in_use.remove(command_id);
+    /// A command ended without an answer: its identifier and its entry may be used again.
+    pub(super) fn forget_command(&mut self, connection: ConnectionId, command_id: u16) {
+        if let Some(queue) = self.find(connection) {
+            queue.in_use.remove(command_id);
+            queue.outstanding = queue.outstanding.saturating_sub(1);
         }
     }
 
     /// Ends connections that never became a queue: their host may be gone without a word, and they keep a place. Those whose
     /// Connect is held back here have another time-out from now.
-    pub(super) fn expire_connections(&mut self) {
-        if self.next_connect_check.is_none_or(|at| self.watched < at) {
+    pub(super) fn expire<P: Port>(&mut self, now: Duration, limit: Duration, engine: &mut Engine<P>) {
+        if self.next_connect_check.is_none_or(|at| now < at) {
             return;
         }
         self.next_connect_check = None;
-        for index in 0..self.queues.len() {
-            let Some(Some(queue)) = self.queues.get_mut(index) else { continue };
-            if let (Connecting::Held(_), Some(by)) = (queue.connecting, queue.connect_by)
-                && by <= self.watched
-            {
-                queue.connect_by = Some(self.watched.saturating_add(self.options.connect_timeout));
-                self.note_held(index);
+        for queue in self.queues.iter_mut().flatten() {
+            let Some(by) = queue.connect_by else { continue };
+            if let (Connecting::Held(held), true) = (queue.connecting, by <= now) {
+                queue.connect_by = Some(now.saturating_add(limit));
+                // It waits for a storage, and for nothing else.
+                if held.is_some() {
+                    self.incidents.note(queue.incident(Fault::Held { limit }));
+                }
             }
-            let Some(Some(queue)) = self.queues.get_mut(index) else { continue };
             match queue.connect_by {
-                Some(at) if at <= self.watched => {
-                    let connection = queue.connection;
+                Some(at) if at <= now => {
                     queue.connect_by = None;
-                    self.statistics.connect_timeouts += 1;
-                    self.note_fault(connection, Fault::Silent { limit: self.options.connect_timeout });
-                    self.engine.disconnect(connection);
+                    self.counted.connect_timeouts += 1;
+                    self.incidents.note(queue.incident(Fault::Silent { limit }));
+                    engine.disconnect(queue.connection);
                 }
                 later => self.next_connect_check = [self.next_connect_check, later].into_iter().flatten().min(),
             }
         }
-        if let Some(at) = self.next_connect_check {
-            self.clock.look_by(at);
+    }
+
+    /// Notes what the peer of a connection did.
+    #[cold]
+    pub(super) fn note(&mut self, connection: ConnectionId, fault: Fault) {
+        if let Some(incident) = self.find(connection).map(|queue| queue.incident(fault)) {
+            self.incidents.note(incident);
         }
     }
 
-    /// Ends controllers whose hosts have not been heard of for too long.
-    pub(super) fn expire_controllers(&mut self) {
-        for index in 0..self.controllers.len() {
-            let Some(Some(controller)) = self.controllers.get_mut(index) else { continue };
-            if controller.is_expired(self.watched) {
-                let (admin, limit) = (controller.admin, controller.silence_limit());
-                let stood_still = self.clock.stood_still().saturating_sub(controller.stood_still);
-                controller.expire();
-                self.statistics.keep_alive_expirations += 1;
-                // Its host may go on elsewhere from now on, and the end of the admin queue, with which the others end, may be long
-                // in coming.
-                self.disconnect_io_queues(index);
-                if let Some(admin) = admin {
-                    self.note_fault(admin, Fault::KeepAlive { limit, stood_still });
-                    self.engine.disconnect(admin);
-                }
-            }
+    /// The host broke the protocol: the queue cannot go on.
+    #[cold]
+    pub(super) fn protocol_error<P: Port>(&mut self, connection: ConnectionId, fault: Fault, engine: &mut Engine<P>) {
+        // Of messages that came in one batch the first that is wrong decides.
+        let Some(queue) = self.find(connection).filter(|queue| !queue.doomed) else { return };
+        queue.doomed = true;
+        self.counted.protocol_errors += 1;
+        self.note(connection, fault);
+        engine.disconnect(connection);
+    }
+
+    /// Notes a connect request that is rejected.
+    #[cold]
+    pub(super) fn rejected(&mut self, peer: Option<SocketAddr>, queue_id: Option<u16>, rejection: Rejection) {
+        self.counted.rejected += 1;
+        let queue_id = queue_id.filter(|_| rejection.is_of_nvme());
+        self.incidents.note(Incident { queue_id, ..Incident::new(peer, Fault::Rejected(rejection)) });
+    }
+
+    /// Notes a Connect that is refused: of a host by the name that it claims, which nobody has looked at but for lists of names.
+    #[cold]
+    pub(super) fn connect_refused(
+        &mut self,
+        connection: ConnectionId,
+        names: Names,
+        refusal: Refusal,
+        offered: Option<Offered>,
+    ) {
+        let Names { host, subsystem } = names;
+        let Some(queue) = self.find(connection) else { return };
+        let (peer, queue_id, fault) = (queue.ends.peer, Some(queue.asked.queue_id), Fault::ConnectRefused(refusal));
+        self.incidents.note(Incident { peer, host, subsystem, offered, queue_id, fault });
+    }
+
+    /// The oldest incident that was not taken yet.
+    pub(super) fn next_incident(&mut self) -> Option<Incident> {
+        self.incidents.next()
+    }
+
+    pub(super) fn statistics(&self) -> TargetStatistics {
+        let (incidents, incidents_dropped) = self.incidents.counts();
+        TargetStatistics {
+            incidents,
+            incidents_dropped,
+            commands_in_flight: self.iter().map(|queue| u64::from(queue.outstanding)).sum(),
+            queues: self.iter().filter(|queue| queue.association.is_some()).count() as u64,
+            ..self.counted
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Counters of a target.
 
-use super::command::Work;
 use frwr_engine::{Listening, provider::CommandError};
 use frwr_mempool::statistics::Figure;
 
@@ -142,27 +141,6 @@ frwr_mempool::statistics! {
         pub buffers_free: u64 => Gauge,
         /// Queues that a host uses now.
         pub queues: u64 => Gauge,
-    }
-}
-
-impl TargetStatistics {
-    /// What a storage was asked for succeeded, and moved so many bytes. Whether a Compare did is known later.
-    #[inline]
-    pub(super) fn succeeded(&mut self, work: &Work, bytes: u64) {
-        match work {
-            Work::Read { .. } => {
-                self.reads += 1;
-                self.bytes_read += bytes;
-            }
-            Work::Write { .. } => {
-                self.writes += 1;
-                self.bytes_written += bytes;
-            }
-            Work::WriteZeroes { .. } => self.write_zeroes += 1,
-            Work::Deallocate { .. } => self.deallocations += 1,
-            Work::Flush { .. } => self.flushes += 1,
-            _ => {}
-        }
     }
 }
 

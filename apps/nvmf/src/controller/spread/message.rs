@@ -1,18 +1,19 @@
 //! What targets of several cores tell each other.
 
-use super::super::controllers::FailedCommand;
+use super::super::media::Counters;
 use super::super::refusal::Refusal;
-use crate::wire::{AnaState, ConnectData, Nqn};
-use core::ops::AddAssign;
+use super::super::subsystem::Untold;
+use super::super::work::FailedCommand;
+use crate::wire::{ConnectData, Nqn};
 use std::net::IpAddr;
 
 /// A message from one core's target to another's, to be carried as it is: in order, and each once.
 #[derive(Clone, Copy, Debug)]
-pub struct TargetMessage(pub(super) Direction);
+pub struct TargetMessage(pub(in super::super) Direction);
 
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::large_enum_variant, reason = "messages are copied, and a Connect is no hot path")]
-pub(super) enum Direction {
+pub(in super::super) enum Direction {
     ToHome(ToHome),
     ToMember(ToMember),
 }
@@ -20,9 +21,16 @@ pub(super) enum Direction {
 /// A controller on a core that is not its home: its place in the table of controllers, and its identifier, which tells it
 /// from the one that had the place before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ControllerName {
-    pub(super) place: u16,
-    pub(super) id: u16,
+pub(in super::super) struct ControllerName {
+    pub(in super::super) place: u16,
+    pub(in super::super) id: u16,
+}
+
+impl ControllerName {
+    pub(in super::super) fn new(place: usize, id: u16) -> Self {
+        // There are at most 4096 controllers.
+        Self { place: place as u16, id }
+    }
 }
 
 /// What an I/O queue's Connect says, as far as the member cannot judge it.
@@ -47,38 +55,16 @@ impl Claim {
 
 /// What commands of I/O queues need to know of their controller.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
-    pub(super) write_cache: bool,
+pub(in super::super) struct Settings {
+    pub(in super::super) write_cache: bool,
     /// Counts changes, so that the members' answers can be told apart.
-    pub(super) version: u32,
-}
-
-/// What log pages say of all cores.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Counters {
-    pub(in super::super) reads: u64,
-    pub(in super::super) compares: u64,
-    pub(in super::super) writes: u64,
-    pub(in super::super) bytes_read: u64,
-    pub(in super::super) bytes_written: u64,
-    pub(in super::super) media_errors: u64,
-}
-
-impl AddAssign for Counters {
-    fn add_assign(&mut self, other: Self) {
-        self.reads += other.reads;
-        self.compares += other.compares;
-        self.writes += other.writes;
-        self.bytes_read += other.bytes_read;
-        self.bytes_written += other.bytes_written;
-        self.media_errors += other.media_errors;
-    }
+    pub(in super::super) version: u32,
 }
 
 /// From a member to the home core. A seat is the number of a member's connection.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::large_enum_variant, reason = "messages are copied, and a Connect is no hot path")]
-pub(super) enum ToHome {
+pub(in super::super) enum ToHome {
     /// May this connection become that queue? Answered by `Admitted` or `Refused`.
     Judge { seat: u16, claim: Claim },
     /// A queue that was admitted is gone.
@@ -100,7 +86,7 @@ pub(super) enum ToHome {
 
 /// From the home core to a member.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum ToMember {
+pub(in super::super) enum ToMember {
     /// The connection is a queue of that controller now.
     Admitted { seat: u16, name: ControllerName, settings: Settings },
     /// It is none.
@@ -111,8 +97,6 @@ pub(super) enum ToMember {
     Settings { name: ControllerName, settings: Settings },
     /// Answered by `Aborted`.
     Abort { cookie: u64, place: u16, queue_id: u16, command_id: u16 },
-    /// Of a subsystem, by its index.
-    AnaState { subsystem: usize, state: AnaState },
-    /// Of a namespace, by its index among all of the target.
-    NamespaceActive { namespace: usize, active: bool },
+    /// Of a subsystem or a namespace.
+    State(Untold),
 }

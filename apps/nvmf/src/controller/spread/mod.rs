@@ -8,7 +8,12 @@
 //!
 //! Nothing that waits to be carried can grow without bound. A connection has one Connect at a time, which is answered before the
 //! next one is asked for, and Aborts are limited: these wait in line, in room that was made at the start. Everything else is a
-//! state that is told when the line is empty, in its newest form.
+//! state that is told when the line is empty, in its newest form. Here is what a core knows of the others; what it does with
+//! their messages is in [`carry`](super::carry).
+//!
+//! [`Target`]: super::Target
+//! [`Target::next_message`]: super::Target::next_message
+//! [`Target::deliver`]: super::Target::deliver
 
 mod home;
 mod member;
@@ -18,26 +23,19 @@ mod placement;
 pub use message::TargetMessage;
 pub use placement::place_queues;
 
-use super::Target;
-use super::options::TargetOptions;
-use crate::storage::Storage;
-use frwr_engine::provider::Port;
-pub(super) use home::{MAX_ABORTS, Peer};
+use super::media::Counters;
+use super::options::{HOME_CORE, TargetOptions};
+use super::work::FailedCommand;
+use frwr_engine::ConnectionId;
+pub(super) use home::{Guest, Home};
 pub(super) use member::Member;
-pub(super) use message::{Claim, Counters};
-use message::{ControllerName, Direction, Settings, ToHome, ToMember};
-
-/// Cores of one target: what knows of each member has a bit for it in a word.
-pub const MAX_CORES: u16 = 64;
-
-/// The core that owns the controllers.
-pub const HOME_CORE: u16 = 0;
+pub(super) use message::{Claim, ControllerName, Direction, Settings, ToHome, ToMember};
 
 /// A core's part.
 #[derive(Debug)]
 pub(super) enum Spread {
-    /// It owns the controllers; the members, of which there may be none.
-    Home(Vec<Peer>),
+    /// It owns the controllers.
+    Home(Home),
     /// It owns I/O queues only.
     Member(Box<Member>),
 }
@@ -45,7 +43,7 @@ pub(super) enum Spread {
 impl Spread {
     pub(super) fn new(options: &TargetOptions) -> Self {
         if options.core == HOME_CORE {
-            Self::Home((1..options.cores).map(|core| Peer::new(&options.on_core(core))).collect())
+            Self::Home(Home::new(options))
         } else {
             Self::Member(Box::new(Member::new(options)))
         }
@@ -55,50 +53,84 @@ impl Spread {
         matches!(self, Self::Member(_))
     }
 
-    /// The members; none on a member.
-    pub(super) fn peers(&self) -> &[Peer] {
-        if let Self::Home(peers) = self { peers } else { &[] }
+    /// What the home core knows of its members.
+    pub(super) fn home(&self) -> Option<&Home> {
+        if let Self::Home(home) = self { Some(home) } else { None }
     }
 
-    fn peers_mut(&mut self) -> &mut [Peer] {
-        if let Self::Home(peers) = self { peers } else { &mut [] }
+    pub(super) fn home_mut(&mut self) -> Option<&mut Home> {
+        if let Self::Home(home) = self { Some(home) } else { None }
     }
 
-    fn member_mut(&mut self) -> Option<&mut Member> {
+    pub(super) fn member_mut(&mut self) -> Option<&mut Member> {
         if let Self::Member(member) = self { Some(member) } else { None }
     }
 
     /// A bit for each member.
     pub(super) fn all_members(&self) -> u64 {
-        // At most MAX_CORES - 1 of them.
-        (1 << self.peers().len()) - 1
+        self.home().map_or(0, Home::all_members)
     }
-}
 
-impl<P: Port, S: Storage> Target<P, S> {
-    /// The next message for the target of another core, and that core's number. To be asked after every poll until there is
-    /// none; a message that cannot be carried at once has to be kept, and no further one taken for that core.
-    pub fn next_message(&mut self) -> Option<(u16, TargetMessage)> {
-        match &self.spread {
-            Spread::Home(peers) if peers.is_empty() => None,
-            Spread::Home(_) => {
-                let (core, message) = self.next_to_member()?;
-                Some((core, TargetMessage(Direction::ToMember(message))))
-            }
-            Spread::Member(_) => Some((HOME_CORE, TargetMessage(Direction::ToHome(self.next_to_home()?)))),
+    /// Something changed that members have to know; what, is noted where it lies.
+    pub(super) fn tell_members(&mut self) {
+        if let Some(home) = self.home_mut() {
+            home.tell_members();
         }
     }
 
-    /// Takes a message that the target of core `from` gave for this one. Others than those change nothing.
-    pub fn deliver(&mut self, from: u16, message: TargetMessage) {
-        match (message.0, &self.spread) {
-            (Direction::ToHome(message), Spread::Home(peers)) => {
-                if let Some(member) = usize::from(from).checked_sub(1).filter(|member| *member < peers.len()) {
-                    self.deliver_to_home(member, message);
-                }
-            }
-            (Direction::ToMember(message), Spread::Member(_)) if from == HOME_CORE => self.deliver_to_member(message),
-            _ => {}
+    /// Nothing of the controller that had this place before is left on a member.
+    pub(super) fn is_quiet(&self, place: usize) -> bool {
+        self.home().is_none_or(|home| home.is_quiet(place))
+    }
+
+    /// A controller has I/O queues on members.
+    pub(super) fn has_queues(&self, place: usize) -> bool {
+        self.home().is_some_and(|home| home.has_queues(place))
+    }
+
+    /// The member that has a queue of a controller.
+    pub(super) fn member_of(&self, place: usize, queue_id: u16) -> Option<usize> {
+        self.home()?.member_of(place, queue_id)
+    }
+
+    /// Commands of the controller may be executed somewhere by settings older than this version.
+    pub(super) fn is_any_behind(&self, place: usize, version: u32) -> bool {
+        self.home().is_some_and(|home| home.is_any_behind(place, version))
+    }
+
+    /// A controller has ended or was reset: so have its queues on members.
+    pub(super) fn end_queues(&mut self, name: ControllerName) {
+        if let Some(home) = self.home_mut() {
+            home.end_queues(name);
         }
+    }
+
+    /// A queue is no part of its controller any more; the home core knows.
+    pub(super) fn unseat(&mut self, connection: ConnectionId) {
+        if let Some(member) = self.member_mut() {
+            member.unseat(connection);
+        }
+    }
+
+    /// A queue has ended here; the home core is told.
+    pub(super) fn queue_ended(&mut self, connection: ConnectionId) {
+        if let Some(member) = self.member_mut() {
+            member.queue_ended(connection);
+        }
+    }
+
+    /// A command failed: where the controller lives elsewhere, its error log does as well. False where it lives here.
+    pub(super) fn note_elsewhere(&mut self, place: usize, failed: &FailedCommand) -> bool {
+        let member = self.member_mut();
+        let is_elsewhere = member.is_some();
+        if let Some(member) = member {
+            member.note(place, failed);
+        }
+        is_elsewhere
+    }
+
+    /// What all cores have done for hosts, of which this one has done `own`.
+    pub(super) fn counted(&self, own: Counters) -> Counters {
+        self.home().map_or(own, |home| home.counted(own))
     }
 }

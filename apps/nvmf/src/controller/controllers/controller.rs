@@ -1,11 +1,12 @@
-//! Controllers: what Connect makes, and what properties and keep alive act on.
+//! A controller: what Connect makes, and what properties and keep alive act on.
 
-use super::MAX_NAMESPACES;
+use super::super::subsystem::MAX_NAMESPACES;
+use super::super::work::FailedCommand;
 use super::event::Events;
 use super::features::Features;
 use crate::wire::{
-    ConnectData, ControllerConfiguration, ControllerStatus, DiscoveryEntry, ErrorLogEntry, Nqn, ShutdownNotification,
-    ShutdownStatus,
+    ConnectData, ControllerConfiguration, ControllerStatus, DiscoveryEntry, ErrorLogEntry, Nqn, SetFeatures,
+    ShutdownNotification, ShutdownStatus, Status, log_page,
 };
 use arrayvec::ArrayVec;
 use core::time::Duration;
@@ -15,7 +16,7 @@ use frwr_engine::ConnectionId;
 const FIRST_RESERVED_ID: u16 = 0xfff0;
 
 /// KAS counts in units of 100 ms; Keep Alive Timeouts are rounded up to 1 s.
-pub(super) const KEEP_ALIVE_UNITS: u16 = 10;
+pub(in super::super) const KEEP_ALIVE_UNITS: u16 = 10;
 const KEEP_ALIVE_STEP_MS: u64 = 100 * KEEP_ALIVE_UNITS as u64;
 
 /// How long a host of a discovery controller may be silent where it asked for no keep alive: two minutes, as the standard suggests and
@@ -23,11 +24,11 @@ const KEEP_ALIVE_STEP_MS: u64 = 100 * KEEP_ALIVE_UNITS as u64;
 const DISCOVERY_SILENCE: Duration = Duration::from_secs(120);
 
 /// Entries of the Error Information log: what a person reads, and few enough for every controller to have its own.
-pub(super) const ERROR_LOG_ENTRIES: usize = 16;
+pub(in super::super) const ERROR_LOG_ENTRIES: usize = 16;
 
 /// What a controller is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(in super::super) enum Purpose {
     /// To say which subsystems there are.
     Discovery,
     /// To serve the subsystem of this index.
@@ -36,22 +37,22 @@ pub(super) enum Purpose {
 
 /// Namespaces that became active or inactive since the host last read the list, a bit each.
 #[derive(Debug, Default)]
-pub(super) struct ChangedNamespaces([u64; MAX_NAMESPACES.div_ceil(64)]);
+pub(in super::super) struct ChangedNamespaces([u64; MAX_NAMESPACES.div_ceil(64)]);
 
 impl ChangedNamespaces {
-    pub(super) fn add(&mut self, identifier: u32) {
+    pub(in super::super) fn add(&mut self, identifier: u32) {
         let bit = identifier.saturating_sub(1);
         if let Some(word) = self.0.get_mut(bit as usize / 64) {
             *word |= 1 << (bit % 64);
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(in super::super) fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// Identifiers in ascending order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
+    pub(in super::super) fn iter(&self) -> impl Iterator<Item = u32> {
         // MAX_NAMESPACES bits.
         let all = 0..MAX_NAMESPACES as u32;
         all.filter(|bit| self.0.get(*bit as usize / 64).is_some_and(|word| word >> (bit % 64) & 1 != 0))
@@ -59,31 +60,20 @@ impl ChangedNamespaces {
     }
 }
 
-/// A command that failed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FailedCommand {
-    pub(super) queue_id: u16,
-    pub(super) command_id: u16,
-    /// As in the completion.
-    pub(super) status: u16,
-    pub(super) lba: u64,
-    pub(super) namespace: u32,
-}
-
 /// What a host set up by Connect on its admin queue.
 #[derive(Debug)]
-pub(super) struct Controller {
-    pub(super) id: u16,
+pub(in super::super) struct Controller {
+    id: u16,
     /// Its admin queue; `None` in a member's copy.
-    pub(super) admin: Option<ConnectionId>,
-    pub(super) host: Option<Nqn>,
-    pub(super) host_id: [u8; 16],
+    admin: Option<ConnectionId>,
+    host: Option<Nqn>,
+    host_id: [u8; 16],
     purpose: Purpose,
-    pub(super) events: Events,
-    pub(super) features: Features,
+    events: Events,
+    features: Features,
     /// Counts changes of features that commands of I/O queues are executed by.
-    pub(super) settings_version: u32,
-    pub(super) changed: ChangedNamespaces,
+    settings_version: u32,
+    changed: ChangedNamespaces,
     /// The newest is the last.
     errors: ArrayVec<ErrorLogEntry, ERROR_LOG_ENTRIES>,
     error_count: u64,
@@ -100,7 +90,7 @@ pub(super) struct Controller {
     /// When a command arrived last, in watched time.
     seen: Duration,
     /// How long its core had stood still when it was made.
-    pub(super) stood_still: Duration,
+    stood_still: Duration,
     expired: bool,
     /// It was enabled once: its host is one.
     proven: bool,
@@ -122,7 +112,7 @@ enum Readiness {
 
 /// What a change of CC asks of the queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ConfigurationEffect {
+pub(in super::super) enum ConfigurationEffect {
     /// Nothing.
     None,
     /// The controller was reset: its I/O queues are gone (Base 3.7.2).
@@ -130,8 +120,14 @@ pub(super) enum ConfigurationEffect {
 }
 
 impl Controller {
-    /// `now`: watched time, as everywhere here.
-    pub(super) fn new(id: u16, admin: ConnectionId, data: &ConnectData, purpose: Purpose, now: Duration) -> Self {
+    /// `now`: watched time, as everywhere here. `stood_still`: for how long its core has, until then.
+    pub(in super::super) fn new(
+        id: u16,
+        admin: ConnectionId,
+        data: &ConnectData,
+        purpose: Purpose,
+        (now, stood_still): (Duration, Duration),
+    ) -> Self {
         Self {
             id,
             admin: Some(admin),
@@ -152,7 +148,7 @@ impl Controller {
             lost: false,
             keep_alive: Duration::ZERO,
             seen: now,
-            stood_still: Duration::ZERO,
+            stood_still,
             expired: false,
             proven: false,
             probed: None,
@@ -160,13 +156,84 @@ impl Controller {
     }
 
     /// What a core that is not its home keeps of it: its I/O queues are executed by it, as it is enabled.
-    pub(super) fn copy(id: u16, data: &ConnectData, purpose: Purpose, now: Duration) -> Self {
+    pub(in super::super) fn copy(id: u16, data: &ConnectData, purpose: Purpose, now: Duration) -> Self {
         let admin = ConnectionId::default();
-        Self { admin: None, readiness: Readiness::Ready, ..Self::new(id, admin, data, purpose, now) }
+        Self { admin: None, readiness: Readiness::Ready, ..Self::new(id, admin, data, purpose, (now, Duration::ZERO)) }
+    }
+
+    pub(in super::super) fn id(&self) -> u16 {
+        self.id
+    }
+
+    /// Its admin queue's connection; `None` in a member's copy.
+    pub(in super::super) fn admin(&self) -> Option<ConnectionId> {
+        self.admin
+    }
+
+    /// HOSTNQN.
+    pub(in super::super) fn host(&self) -> Option<Nqn> {
+        self.host
+    }
+
+    /// HOSTID.
+    pub(in super::super) fn host_id(&self) -> [u8; 16] {
+        self.host_id
+    }
+
+    pub(in super::super) fn events(&mut self) -> &mut Events {
+        &mut self.events
+    }
+
+    /// Event requests that wait.
+    pub(in super::super) fn event_requests(&self) -> u16 {
+        self.events.waiting()
+    }
+
+    pub(in super::super) fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// Set Features of what commands of no other queue are executed by; true where it is the write cache that changed, which is
+    /// counted as another version of the settings.
+    pub(in super::super) fn set_feature(&mut self, set: &SetFeatures) -> Result<bool, Status> {
+        let before = self.features.has_write_cache();
+        self.features.set(set)?;
+        let changed = self.features.has_write_cache() != before;
+        if changed {
+            self.settings_version = self.settings_version.wrapping_add(1);
+        }
+        Ok(changed)
+    }
+
+    /// What commands of its I/O queues are executed by on another core than this one: whether there is a write cache.
+    pub(in super::super) fn follow(&mut self, write_cache: bool) {
+        self.features.set_write_cache(write_cache);
+    }
+
+    /// Counts changes of features that commands of I/O queues are executed by.
+    pub(in super::super) fn settings_version(&self) -> u32 {
+        self.settings_version
+    }
+
+    pub(super) fn changed(&mut self) -> &mut ChangedNamespaces {
+        &mut self.changed
+    }
+
+    /// A log page was read, and its event not retained.
+    pub(super) fn page_read(&mut self, page: u8) {
+        if page == log_page::CHANGED_NAMESPACES {
+            self.changed.clear();
+        }
+        self.events.read(page);
+    }
+
+    /// Namespaces that changed since the host last read the list, in ascending order.
+    pub(in super::super) fn changed_namespaces(&self) -> impl Iterator<Item = u32> {
+        self.changed.iter()
     }
 
     /// Index of its subsystem; `None` for a discovery controller.
-    pub(super) fn subsystem(&self) -> Option<usize> {
+    pub(in super::super) fn subsystem(&self) -> Option<usize> {
         match self.purpose {
             Purpose::Discovery => None,
             Purpose::Io(subsystem) => Some(subsystem),
@@ -174,17 +241,17 @@ impl Controller {
     }
 
     /// Its host enabled it, now or before.
-    pub(super) fn is_proven(&self) -> bool {
+    pub(in super::super) fn is_proven(&self) -> bool {
         self.proven
     }
 
     /// It has a place that one for this purpose might have had.
-    pub(super) fn has_places_of(&self, purpose: Purpose) -> bool {
+    pub(in super::super) fn has_places_of(&self, purpose: Purpose) -> bool {
         (self.purpose == Purpose::Discovery) == (purpose == Purpose::Discovery)
     }
 
     /// Notes a failed command in the Error Information log (Base 5.16.1.2).
-    pub(super) fn note(&mut self, failed: &FailedCommand) {
+    pub(in super::super) fn note(&mut self, failed: &FailedCommand) {
         self.error_count += 1;
         if self.errors.is_full() {
             self.errors.remove(0);
@@ -202,51 +269,51 @@ impl Controller {
     }
 
     /// Counts failed commands of which nothing else is known.
-    pub(super) fn note_skipped(&mut self, count: u64) {
+    pub(in super::super) fn note_skipped(&mut self, count: u64) {
         self.error_count += count;
     }
 
     /// Failed commands, the newest first.
-    pub(super) fn errors(&self) -> impl Iterator<Item = &ErrorLogEntry> {
+    pub(in super::super) fn errors(&self) -> impl Iterator<Item = &ErrorLogEntry> {
         self.errors.iter().rev()
     }
 
-    pub(super) fn error_count(&self) -> u64 {
+    pub(in super::super) fn error_count(&self) -> u64 {
         self.error_count
     }
 
-    pub(super) fn keep_alive_milliseconds(&self) -> u64 {
+    pub(in super::super) fn keep_alive_milliseconds(&self) -> u64 {
         // It was made of 32 bits of milliseconds, rounded up.
         self.keep_alive.as_millis() as u64
     }
 
-    pub(super) fn is_ready(&self) -> bool {
+    pub(in super::super) fn is_ready(&self) -> bool {
         self.readiness == Readiness::Ready
     }
 
     /// CSTS.RDY waits for commands that were there before the reset.
-    pub(super) fn is_resetting(&self) -> bool {
+    pub(in super::super) fn is_resetting(&self) -> bool {
         self.readiness == Readiness::Resetting
     }
 
     /// Storage has no command from before the reset any more.
-    pub(super) fn reset_is_complete(&mut self) {
+    pub(in super::super) fn reset_is_complete(&mut self) {
         if self.is_resetting() {
             self.readiness = Readiness::Disabled;
         }
     }
 
-    pub(super) fn configuration(&self) -> ControllerConfiguration {
+    pub(in super::super) fn configuration(&self) -> ControllerConfiguration {
         self.configuration
     }
 
-    pub(super) fn status(&self) -> ControllerStatus {
+    pub(in super::super) fn status(&self) -> ControllerStatus {
         let status = ControllerStatus::new(self.readiness != Readiness::Disabled, self.shutdown);
         if self.fatal { ControllerStatus(status.0 | ControllerStatus::FATAL_STATUS.0) } else { status }
     }
 
     /// Property Set of CC (Base 3.1.3.5, 3.5.3, 3.6.1).
-    pub(super) fn configure(&mut self, wanted: ControllerConfiguration) -> ConfigurationEffect {
+    pub(in super::super) fn configure(&mut self, wanted: ControllerConfiguration) -> ConfigurationEffect {
         let before = core::mem::replace(&mut self.configuration, wanted);
         let mut effect = ConfigurationEffect::None;
         match (before.is_enabled(), wanted.is_enabled()) {
@@ -276,50 +343,50 @@ impl Controller {
 
     /// A normal shutdown was announced, and nothing was done for it. What failed is not tried again: a second flush says nothing
     /// of what the first one could not keep.
-    pub(super) fn begins_shutdown(&self) -> bool {
+    pub(in super::super) fn begins_shutdown(&self) -> bool {
         self.shutdown == ShutdownStatus::Occurring && self.commit.is_none() && !self.lost
     }
 
     /// The shutdown is complete when that commit is, or now.
-    pub(super) fn await_commit(&mut self, number: Option<u64>) {
+    pub(in super::super) fn await_commit(&mut self, number: Option<u64>) {
         match number {
             Some(_) => self.commit = number,
             None => self.shutdown_is_complete(),
         }
     }
 
-    pub(super) fn awaited_commit(&self) -> Option<u64> {
+    pub(in super::super) fn awaited_commit(&self) -> Option<u64> {
         self.commit
     }
 
-    pub(super) fn shutdown_is_complete(&mut self) {
+    pub(in super::super) fn shutdown_is_complete(&mut self) {
         (self.shutdown, self.commit) = (ShutdownStatus::Complete, None);
     }
 
     /// Something could not be brought to its medium. There is no command that could say so: CSTS.CFS does, and SHST never says
     /// that the shutdown is complete, which is all that some hosts look at.
-    pub(super) fn shutdown_failed(&mut self) {
+    pub(in super::super) fn shutdown_failed(&mut self) {
         (self.fatal, self.lost, self.commit) = (true, true, None);
     }
 
     /// A command arrived on any of its queues.
-    pub(super) fn touch(&mut self, now: Duration) {
+    pub(in super::super) fn touch(&mut self, now: Duration) {
         self.seen = now;
     }
 
     /// When the last one did.
-    pub(super) fn seen(&self) -> Duration {
+    pub(in super::super) fn seen(&self) -> Duration {
         self.seen
     }
 
     /// KATO; 0 switches keep alive off.
-    pub(super) fn set_keep_alive(&mut self, milliseconds: u32) {
+    pub(in super::super) fn set_keep_alive(&mut self, milliseconds: u32) {
         self.keep_alive = Duration::from_millis(u64::from(milliseconds).next_multiple_of(KEEP_ALIVE_STEP_MS));
     }
 
     /// How long nothing need be heard of the host; zero for ever. A host that asks for no keep alive of a discovery controller would
     /// otherwise keep its place for ever, once it is gone without a word.
-    pub(super) fn silence_limit(&self) -> Duration {
+    pub(in super::super) fn silence_limit(&self) -> Duration {
         if self.keep_alive.is_zero() && self.purpose == Purpose::Discovery {
             DISCOVERY_SILENCE
         } else {
@@ -328,37 +395,42 @@ impl Controller {
     }
 
     /// Nothing bounds its host's silence but that there is a host ([`super::silence`]).
-    pub(super) fn may_be_silent(&self) -> bool {
+    pub(in super::super) fn may_be_silent(&self) -> bool {
         !self.expired && self.silence_limit().is_zero()
     }
 
     /// Its host was silent for so long, and is not being asked already.
-    pub(super) fn wants_probe(&self, now: Duration, silence: Duration) -> bool {
+    pub(in super::super) fn wants_probe(&self, now: Duration, silence: Duration) -> bool {
         self.probed.is_none() && now.saturating_sub(self.seen) >= silence
     }
 
-    pub(super) fn is_probed(&mut self, now: Duration) {
+    pub(in super::super) fn is_probed(&mut self, now: Duration) {
         self.probed = Some(now);
     }
 
     /// The host's device has answered.
-    pub(super) fn answered_probe(&mut self, now: Duration) {
+    pub(in super::super) fn answered_probe(&mut self, now: Duration) {
         self.probed = None;
         self.touch(now);
     }
 
     /// Neither the host nor its device said anything for so long behind the probe.
-    pub(super) fn leaves_probe_unanswered(&self, now: Duration, limit: Duration) -> bool {
+    pub(in super::super) fn leaves_probe_unanswered(&self, now: Duration, limit: Duration) -> bool {
         self.probed.is_some_and(|at| self.seen <= at && now.saturating_sub(at) >= limit)
     }
 
+    /// How long its core had stood still when it was made.
+    pub(super) fn stood_still(&self) -> Duration {
+        self.stood_still
+    }
+
     /// It ends by that. Once is enough to be told: it may take a while.
-    pub(super) fn expire(&mut self) {
+    pub(in super::super) fn expire(&mut self) {
         self.expired = true;
     }
 
     /// Nothing was heard of the host for so long (Base 3.9).
-    pub(super) fn is_expired(&self, now: Duration) -> bool {
+    pub(in super::super) fn is_expired(&self, now: Duration) -> bool {
         let limit = self.silence_limit();
         !self.expired && !limit.is_zero() && now.saturating_sub(self.seen) > limit
     }
@@ -366,10 +438,10 @@ impl Controller {
 
 /// The next controller identifier: none is used again before all others were.
 #[derive(Debug, Default)]
-pub(super) struct Identifiers(u16);
+pub(in super::super) struct Identifiers(u16);
 
 impl Identifiers {
-    pub(super) fn next(&mut self, is_used: impl Fn(u16) -> bool) -> u16 {
+    pub(in super::super) fn next(&mut self, is_used: impl Fn(u16) -> bool) -> u16 {
         loop {
             self.0 = if self.0 >= FIRST_RESERVED_ID - 1 { 1 } else { self.0 + 1 };
             // There are far fewer controllers than identifiers.

@@ -24,7 +24,7 @@ struct Line {
 
 /// All lines. Nothing grows after it was made.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(in super::super) struct Waiting {
     links: Vec<Link>,
     lines: Vec<Line>,
     /// Parts whose turn comes, each once.
@@ -32,28 +32,28 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn new(slots: u32, parts: usize) -> Self {
+    pub(in super::super) fn new(slots: u32, parts: usize) -> Self {
         let (link, line) = (Link { before: NONE, behind: NONE }, Line { first: NONE, last: NONE, has_turn: false });
         Self { links: vec![link; slots as usize], lines: vec![line; parts], turns: VecDeque::with_capacity(parts) }
     }
 
     /// Nobody waits; where this is false there may be nobody either.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in super::super) fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }
 
     /// Parts that may have somebody who waits.
-    pub(super) fn turns(&self) -> usize {
+    pub(in super::super) fn turns(&self) -> usize {
         self.turns.len()
     }
 
     /// Who waits longest for a part.
-    pub(super) fn first(&self, part: u32) -> Option<u32> {
+    pub(in super::super) fn first(&self, part: u32) -> Option<u32> {
         self.lines.get(part as usize).map(|line| line.first).filter(|slot| *slot != NONE)
     }
 
     /// The part whose turn it is; it has none any more.
-    pub(super) fn next_turn(&mut self) -> Option<u32> {
+    pub(in super::super) fn next_turn(&mut self) -> Option<u32> {
         let part = self.turns.pop_front()?;
         if let Some(line) = self.lines.get_mut(part as usize) {
             line.has_turn = false;
@@ -62,7 +62,7 @@ impl Waiting {
     }
 
     /// A part has a turn behind all others, if somebody waits for it.
-    pub(super) fn queue_turn(&mut self, part: u32) {
+    pub(in super::super) fn queue_turn(&mut self, part: u32) {
         if let Some(line) = self.lines.get_mut(part as usize)
             && line.first != NONE
             && !core::mem::replace(&mut line.has_turn, true)
@@ -72,7 +72,7 @@ impl Waiting {
     }
 
     /// A slot that waits nowhere waits behind all others of a part.
-    pub(super) fn push(&mut self, part: u32, slot: u32) {
+    pub(in super::super) fn push(&mut self, part: u32, slot: u32) {
         let Some(line) = self.lines.get_mut(part as usize) else { return };
         let before = core::mem::replace(&mut line.last, slot);
         if before == NONE {
@@ -84,7 +84,7 @@ impl Waiting {
     }
 
     /// A slot waits for its part no longer.
-    pub(super) fn remove(&mut self, part: u32, slot: u32) {
+    pub(in super::super) fn remove(&mut self, part: u32, slot: u32) {
         let Some(Link { before, behind }) = self.links.get(slot as usize).copied() else { return };
         let Some(line) = self.lines.get_mut(part as usize) else { return };
         if before == NONE {

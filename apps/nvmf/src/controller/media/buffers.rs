@@ -12,8 +12,11 @@ use frwr_mempool::device_memory::OutOfBounds;
 const KEPT_SHARE: u32 = 4;
 /// The same where there are so many namespaces that their parts would be too small. Where they still are, several share one.
 const MOST_KEPT_SHARE: u32 = 2;
-/// The smallest part: what one command may need ([`super::command::Work::buffers`]).
+/// The smallest part: what one command may need ([`super::super::work::Work::buffers`]).
 const LEAST_PART: u32 = 2;
+
+/// Bytes compared at a time.
+const COMPARE_BYTES: usize = 1024;
 
 /// The part of what belongs to no namespace.
 const ADMIN_PART: u32 = 0;
@@ -21,7 +24,7 @@ const ADMIN_PART: u32 = 0;
 /// One data buffer in use. Whoever holds it gives it back by [`Buffers::put`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the buffer is lost to the pool until it is put back"]
-pub(super) struct Buffer {
+pub(in super::super) struct Buffer {
     index: u32,
     /// For whom it was taken.
     part: u32,
@@ -49,7 +52,7 @@ impl Part {
 
 /// Equal buffers in one memory, the last used first.
 #[derive(Debug)]
-pub(super) struct Buffers {
+pub(in super::super) struct Buffers {
     memory: DeviceMemory,
     id: MemoryId,
     bytes: u32,
@@ -63,7 +66,7 @@ pub(super) struct Buffers {
 
 impl Buffers {
     /// As many buffers as fit, of which so many are kept for admin queues.
-    pub(super) fn new(memory: DeviceMemory, id: MemoryId, bytes: u32, admin: u32, namespaces: usize) -> Self {
+    pub(in super::super) fn new(memory: DeviceMemory, id: MemoryId, bytes: u32, admin: u32, namespaces: usize) -> Self {
         // An index times the size lies in the memory, so it fits; more than u32::MAX buffers are not used.
         let count = u32::try_from(memory.len() / bytes.max(1) as usize).unwrap_or(u32::MAX);
         let others = count.saturating_sub(admin);
@@ -78,7 +81,8 @@ impl Buffers {
     }
 
     /// The part of a command that is about a namespace, or about none.
-    pub(super) fn part(&self, namespace: Option<usize>) -> u32 {
+    #[inline(always)]
+    pub(in super::super) fn part(&self, namespace: Option<usize>) -> u32 {
         let Some(namespace) = namespace else { return ADMIN_PART };
         let parts = self.parts.len() - 1;
         // A division is not for every command, and there are fewer parts than buffers.
@@ -86,31 +90,32 @@ impl Buffers {
     }
 
     /// Parts that there are.
-    pub(super) fn parts(&self) -> usize {
+    pub(in super::super) fn parts(&self) -> usize {
         self.parts.len()
     }
 
     /// So many can be taken for a part.
-    pub(super) fn has(&self, part: u32, wanted: usize) -> bool {
+    pub(in super::super) fn has(&self, part: u32, wanted: usize) -> bool {
         // One command wants two at most.
         self.parts.get(part as usize).is_some_and(|part| part.beyond(wanted as u32) <= self.common)
     }
 
     /// The same without what is for all.
-    pub(super) fn has_kept(&self, part: u32, wanted: usize) -> bool {
+    pub(in super::super) fn has_kept(&self, part: u32, wanted: usize) -> bool {
         self.parts.get(part as usize).is_some_and(|part| part.beyond(wanted as u32) == 0)
     }
 
     /// All of them.
-    pub(super) fn count(&self) -> u32 {
+    pub(in super::super) fn count(&self) -> u32 {
         self.count
     }
 
-    pub(super) fn available(&self) -> usize {
+    pub(in super::super) fn available(&self) -> usize {
         self.free.len()
     }
 
-    pub(super) fn take(&mut self, part: u32) -> Option<Buffer> {
+    #[inline(always)]
+    pub(in super::super) fn take(&mut self, part: u32) -> Option<Buffer> {
         let of = self.parts.get_mut(part as usize)?;
         if !of.has_own() {
             self.common = self.common.checked_sub(1)?;
@@ -120,7 +125,8 @@ impl Buffers {
         self.free.pop().map(|index| Buffer { index, part })
     }
 
-    pub(super) fn put(&mut self, buffer: Buffer) {
+    #[inline(always)]
+    pub(in super::super) fn put(&mut self, buffer: Buffer) {
         self.free.push(buffer.index);
         if let Some(part) = self.parts.get_mut(buffer.part as usize) {
             part.held -= 1;
@@ -129,26 +135,43 @@ impl Buffers {
     }
 
     /// Where the buffer lies in the memory that storage knows.
-    pub(super) fn offset(&self, buffer: &Buffer) -> usize {
+    pub(in super::super) fn offset(&self, buffer: &Buffer) -> usize {
         buffer.index as usize * self.bytes as usize
     }
 
     /// The first `length` bytes for the engine.
-    pub(super) fn segment(&self, buffer: &Buffer, length: u32) -> Segment {
+    pub(in super::super) fn segment(&self, buffer: &Buffer, length: u32) -> Segment {
         Segment { memory: self.id, offset: self.offset(buffer) as u64, length: length.min(self.bytes) }
     }
 
     /// Makes the first `length` bytes zeros.
-    pub(super) fn clear(&self, buffer: &Buffer, length: usize) -> Result<(), OutOfBounds> {
+    pub(in super::super) fn clear(&self, buffer: &Buffer, length: usize) -> Result<(), OutOfBounds> {
         self.memory.fill(self.offset(buffer), length, 0)
     }
 
-    pub(super) fn read(&self, buffer: &Buffer, from: usize, into: &mut [u8]) -> Result<(), OutOfBounds> {
+    pub(in super::super) fn read(&self, buffer: &Buffer, from: usize, into: &mut [u8]) -> Result<(), OutOfBounds> {
         self.memory.read(self.offset(buffer) + from, into)
     }
 
-    pub(super) fn write(&self, buffer: &Buffer, to: usize, bytes: &[u8]) -> Result<(), OutOfBounds> {
+    pub(in super::super) fn write(&self, buffer: &Buffer, to: usize, bytes: &[u8]) -> Result<(), OutOfBounds> {
         self.memory.write(self.offset(buffer) + to, bytes)
+    }
+}
+
+impl Buffers {
+    /// The first `bytes` of both are equal.
+    pub(in super::super) fn are_equal(&self, one: &Buffer, other: &Buffer, bytes: usize) -> Result<bool, OutOfBounds> {
+        let (mut left, mut right) = ([0; COMPARE_BYTES], [0; COMPARE_BYTES]);
+        for at in (0..bytes).step_by(COMPARE_BYTES) {
+            let length = COMPARE_BYTES.min(bytes - at);
+            let (left, right) = (&mut left[..length], &mut right[..length]);
+            self.read(one, at, left)?;
+            self.read(other, at, right)?;
+            if left != right {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 

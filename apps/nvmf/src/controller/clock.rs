@@ -1,0 +1,56 @@
+//! A target's time: what its caller says, and what of it counts against peers.
+
+use core::time::Duration;
+use frwr_engine::WatchedClock;
+
+/// Two times: the caller's, and by which peers' deadlines pass, which stands still while nobody polls.
+#[derive(Debug)]
+pub(super) struct Clock {
+    now: Duration,
+    clock: WatchedClock,
+    watched: Duration,
+}
+
+impl Clock {
+    pub(super) fn new() -> Self {
+        Self { now: Duration::ZERO, clock: WatchedClock::new(WatchedClock::STANDSTILL), watched: Duration::ZERO }
+    }
+
+    /// A poll begins. True where it has to look at deadlines.
+    #[inline]
+    pub(super) fn begin(&mut self, now: Duration) -> bool {
+        self.now = now.max(self.now);
+        let looks = self.clock.is_due(self.now);
+        self.watched = self.clock.watched(self.now);
+        looks
+    }
+
+    /// That of this poll.
+    #[inline]
+    pub(super) fn now(&self) -> Duration {
+        self.now
+    }
+
+    /// By which peers' deadlines pass, in this poll.
+    #[inline]
+    pub(super) fn watched(&self) -> Duration {
+        self.watched
+    }
+
+    /// For how long nobody polled, all in all.
+    pub(super) fn stood_still(&self) -> Duration {
+        self.clock.stood_still()
+    }
+
+    /// Some deadline passes then, in watched time.
+    pub(super) fn look_by(&mut self, at: Option<Duration>) {
+        if let Some(at) = at {
+            self.clock.look_by(at);
+        }
+    }
+
+    /// Deadlines may pass now ([`WatchedClock::judges`]).
+    pub(super) fn judges(&mut self, may_have_unread: bool, polls_of_full_queues: u32) -> bool {
+        self.clock.judges(may_have_unread, polls_of_full_queues)
+    }
+}

@@ -1,0 +1,232 @@
+//! The storages of all namespaces: what they are given, what they have done, and what of it is on its medium.
+
+mod buffers;
+mod commit;
+mod pool;
+mod waiting;
+
+use super::statistics::TargetStatistics;
+use super::work::Work;
+use crate::storage::{AttachError, Completion, CompletionBatch, Cookie, Features, Operation, QueueFull};
+use crate::storage::{Storage, StorageError};
+pub(super) use buffers::{Buffer, Buffers};
+pub(super) use commit::Committed;
+use commit::{Commit, Commits};
+use core::num::NonZeroU64;
+use core::ops::{AddAssign, Range};
+use core::time::Duration;
+use frwr_mempool::DeviceMemory;
+pub(super) use pool::Pool;
+
+/// The storage of one namespace.
+#[derive(Debug)]
+struct Medium<S> {
+    storage: S,
+    commit: Commit,
+}
+
+/// `--inject corrupt-data`: a byte of every n-th read is spoiled.
+#[derive(Clone, Copy, Debug)]
+struct Corruption {
+    every: NonZeroU64,
+    /// Reads until the next one.
+    left: u64,
+}
+
+/// What log pages say of all cores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counters {
+    pub(super) reads: u64,
+    pub(super) compares: u64,
+    pub(super) writes: u64,
+    pub(super) bytes_read: u64,
+    pub(super) bytes_written: u64,
+    pub(super) media_errors: u64,
+}
+
+impl AddAssign for Counters {
+    fn add_assign(&mut self, other: Self) {
+        self.reads += other.reads;
+        self.compares += other.compares;
+        self.writes += other.writes;
+        self.bytes_read += other.bytes_read;
+        self.bytes_written += other.bytes_written;
+        self.media_errors += other.media_errors;
+    }
+}
+
+/// The storages of one core, of all its subsystems, one behind the other.
+pub(super) struct Media<S> {
+    media: Vec<Medium<S>>,
+    commits: Commits,
+    corruption: Option<Corruption>,
+    /// What storages did and failed to do; the other fields are zero.
+    counted: TargetStatistics,
+    /// Room for the completions of one storage.
+    completions: CompletionBatch,
+}
+
+impl<S: Storage> Media<S> {
+    pub(super) fn new(corrupt_reads: Option<NonZeroU64>) -> Self {
+        Self {
+            media: Vec::new(),
+            commits: Commits::default(),
+            corruption: corrupt_reads.map(|every| Corruption { every, left: every.get() }),
+            counted: TargetStatistics::default(),
+            completions: CompletionBatch::new(),
+        }
+    }
+
+    /// One more storage, whose operations have their data in these buffers.
+    pub(super) fn attach(&mut self, mut storage: S, buffers: DeviceMemory) -> Result<(), AttachError> {
+        storage.attach(buffers)?;
+        self.media.push(Medium { storage, commit: Commit::default() });
+        Ok(())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.media.len()
+    }
+
+    /// Of all namespaces, in the order of subsystems and identifiers.
+    pub(super) fn storages(&self) -> impl Iterator<Item = &S> {
+        self.media.iter().map(|medium| &medium.storage)
+    }
+
+    #[inline]
+    pub(super) fn storage(&self, namespace: usize) -> Option<&S> {
+        self.media.get(namespace).map(|medium| &medium.storage)
+    }
+
+    /// What it holds may be lost with the power: nothing flushes by itself.
+    pub(super) fn is_cached(&self, namespace: usize) -> bool {
+        self.storage(namespace).is_some_and(|storage| storage.features().is_cached())
+    }
+
+    /// All of these namespaces are able to do this.
+    pub(super) fn are_able(&self, namespaces: Range<usize>, needs: fn(&Features) -> bool) -> bool {
+        self.media.get(namespaces).is_some_and(|all| all.iter().all(|medium| needs(&medium.storage.features())))
+    }
+
+    /// Gives a storage something to do; `None` where there is none.
+    #[inline]
+    pub(super) fn submit(
+        &mut self,
+        namespace: usize,
+        cookie: u64,
+        operation: Operation,
+    ) -> Option<Result<(), QueueFull>> {
+        Some(self.media.get_mut(namespace)?.storage.submit(Cookie(cookie), operation))
+    }
+
+    /// Takes it back, where that can be done.
+    pub(super) fn cancel(&mut self, namespace: usize, cookie: u64) -> bool {
+        self.media.get_mut(namespace).is_some_and(|medium| medium.storage.cancel(Cookie(cookie)))
+    }
+
+    /// Starts all that was submitted.
+    pub(super) fn start(&mut self) {
+        for medium in &mut self.media {
+            medium.storage.flush();
+        }
+    }
+
+    /// Takes completions of one storage: how many, each to be asked for by [`Media::completion`] until the next call.
+    #[inline]
+    pub(super) fn poll(&mut self, namespace: usize, now: Duration) -> usize {
+        self.completions.clear();
+        if let Some(medium) = self.media.get_mut(namespace) {
+            medium.storage.poll(now, &mut self.completions);
+        }
+        self.completions.len()
+    }
+
+    #[inline]
+    pub(super) fn completion(&self, at: usize) -> Completion {
+        self.completions[at]
+    }
+
+    /// A storage did what a command asked for; the bytes that it moved. Whether a Compare succeeded is known later.
+    #[inline]
+    pub(super) fn succeeded(&mut self, work: &Work) -> u64 {
+        let bytes = self.bytes(work);
+        match work {
+            Work::Read { .. } => {
+                self.counted.reads += 1;
+                self.counted.bytes_read += bytes;
+            }
+            Work::Write { .. } => {
+                self.counted.writes += 1;
+                self.counted.bytes_written += bytes;
+            }
+            Work::WriteZeroes { .. } => self.counted.write_zeroes += 1,
+            Work::Deallocate { .. } => self.counted.deallocations += 1,
+            Work::Flush { .. } => self.counted.flushes += 1,
+            _ => {}
+        }
+        bytes
+    }
+
+    /// Bytes that a command moves; where its data came in the capsule, that is gone by now.
+    fn bytes(&self, work: &Work) -> u64 {
+        let (Work::Read { namespace, blocks, .. }
+        | Work::Write { namespace, blocks, .. }
+        | Work::Compare { namespace, blocks, .. }) = *work
+        else {
+            return 0;
+        };
+        let geometry = self.storage(namespace).map(Storage::geometry);
+        u64::from(blocks) * u64::from(geometry.map_or(0, |geometry| geometry.block_bytes()))
+    }
+
+    /// A Compare found equal blocks.
+    pub(super) fn compared(&mut self) {
+        self.counted.compares += 1;
+    }
+
+    /// A storage failed.
+    #[cold]
+    pub(super) fn failed(&mut self, error: StorageError) {
+        self.counted.media_errors += u64::from(error.is_of_medium());
+        self.counted.broken_operations += u64::from(error == StorageError::Broken);
+    }
+
+    /// Spoils what was read, if that is this read's turn.
+    #[inline]
+    pub(super) fn corrupt(&mut self, buffers: &Buffers, buffer: Option<&Buffer>) {
+        if self.corruption.is_some() {
+            self.corrupt_some(buffers, buffer);
+        }
+    }
+
+    #[cold]
+    fn corrupt_some(&mut self, buffers: &Buffers, buffer: Option<&Buffer>) {
+        let (Some(corruption), Some(buffer)) = (&mut self.corruption, buffer) else { return };
+        corruption.left = corruption.left.saturating_sub(1);
+        if corruption.left > 0 {
+            return;
+        }
+        corruption.left = corruption.every.get();
+        let mut byte = [0];
+        if buffers.read(buffer, 0, &mut byte).is_ok() && buffers.write(buffer, 0, &[!byte[0]]).is_ok() {
+            self.counted.corrupted_reads += 1;
+        }
+    }
+
+    pub(super) fn statistics(&self) -> TargetStatistics {
+        self.counted
+    }
+
+    /// Of this core.
+    pub(super) fn counters(&self) -> Counters {
+        let counted = &self.counted;
+        Counters {
+            reads: counted.reads,
+            compares: counted.compares,
+            writes: counted.writes,
+            bytes_read: counted.bytes_read,
+            bytes_written: counted.bytes_written,
+            media_errors: counted.media_errors,
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! One iteration of a target: what the engine has for it, what storages have done, and who waited.
+
+use super::Target;
+use super::session::Ends;
+use crate::storage::Storage;
+use core::time::Duration;
+use frwr_engine::provider::Port;
+use frwr_engine::{AnnounceError, Announcement, ConnectionId, Event, Message, Protocol, TransferStatus};
+
+/// Events handled by one poll: each costs at most one more transfer, so that an iteration stays bounded.
+const MAX_EVENTS_PER_POLL: usize = 256;
+
+/// The target's half of the protocol: it sends no requests, so everything that arrives is a command.
+#[derive(Debug)]
+struct Arrivals;
+
+impl Protocol for Arrivals {
+    fn announce(&mut self, _message: &mut [u8], _: &Announcement<'_>) -> Result<(), AnnounceError> {
+        Err(AnnounceError)
+    }
+
+    const CLASSIFIED_BYTES: usize = 0;
+
+    fn classify(&mut self, _connection: ConnectionId, _prefix: &[u8], _length: u32) -> Message {
+        Message::Command
+    }
+}
+
+impl<P: Port, S: Storage> Target<P, S> {
+    /// One iteration: completions, commands, storage. Returns the work done; 0 for an empty poll. `now` must not go back; time in which
+    /// nobody polled counts against no peer ([`frwr_engine::WatchedClock`]).
+    pub fn poll(&mut self, now: Duration) -> u32 {
+        let looks = self.clock.begin(now);
+        self.commands.begin();
+        let read = self.engine.poll(self.clock.now(), &mut Arrivals);
+        let mut work = read;
+        for _ in 0..MAX_EVENTS_PER_POLL {
+            match self.engine.next_event() {
+                // What every command has. The others are larger, and not moved for them.
+                Some(Event::Received { connection, received }) => self.received(connection, received),
+                Some(Event::Responded { cookie, .. }) => {
+                    self.commands.responded(cookie, &mut self.engine, &mut self.pool)
+                }
+                Some(event) => self.event(event),
+                None => break,
+            }
+            work += 1;
+        }
+        if !self.media.has_nothing_to_commit() {
+            let busy = !self.engine.is_disconnected() || !self.commands.is_empty();
+            self.media.advance_commits(busy);
+        }
+        // What this poll found starts now, so that storage without delay answers in the same iteration.
+        self.media.start();
+        work += self.poll_storage();
+        self.serve_waiting();
+        if looks {
+            self.expire(read);
+        }
+        if !self.lobby.is_empty() {
+            self.serve_lobby();
+        }
+        if self.ending.is_ending() {
+            self.advance_end(work);
+        }
+        work
+    }
+
+    /// Starts the iteration's storage operations and posts its transfers; to be called at the end of every iteration.
+    pub fn flush(&mut self) {
+        self.media.start();
+        self.engine.flush();
+    }
+
+    /// An event that is not of every command.
+    #[inline(never)]
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Listening { state, .. } => self.lobby.heard(state),
+            Event::Incoming { incoming, peer, local, private_data } => {
+                self.incoming(incoming, Ends { peer, local }, &private_data);
+            }
+            Event::Connected { connection, .. } => self.sessions.established(connection),
+            // Its end is told when the device has complied.
+            Event::QueuePairKept { connection } => self.sessions.kept(connection),
+            Event::OpenFailed { connection, .. } => self.close_queue(connection),
+            Event::Disconnected { connection, cause, .. } => {
+                self.note_end(connection, cause);
+                self.close_queue(connection);
+            }
+            Event::Fetched { cookie, status } => {
+                let done = status == TransferStatus::Done;
+                if let Some(index) = self.commands.fetched(cookie, done, &mut self.engine, &mut self.pool) {
+                    self.advance(index);
+                }
+            }
+            Event::Written { cookie, status } => self.controllers.probed(cookie, status, self.clock.watched()),
+            // It submits no requests, and shares its completion queues with nobody.
+            _ => {}
+        }
+    }
+}

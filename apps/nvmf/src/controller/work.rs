@@ -1,0 +1,231 @@
+//! What commands ask for, and what they are answered.
+
+use super::refusal::Refusal;
+use crate::wire::{self, Connect, Property, Status};
+
+/// Aborts of one controller that are under way on another core at a time (ACL, Base figure 275).
+pub(super) const MAX_ABORTS: u8 = 4;
+
+/// What of a Connect is needed once its data is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seating {
+    pub(super) queue_id: u16,
+    /// 0-based, and below the entries that the connect request asked for.
+    pub(super) queue_size: u16,
+    pub(super) keep_alive_timeout: u32,
+}
+
+impl Seating {
+    pub(super) fn of(connect: &Connect) -> Self {
+        let &Connect { queue_id, queue_size, keep_alive_timeout, .. } = connect;
+        Self { queue_id, queue_size, keep_alive_timeout }
+    }
+}
+
+/// What a host wants of a log page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) page: u8,
+    pub(super) specific: u8,
+    pub(super) retain_event: bool,
+    pub(super) offset: u32,
+    pub(super) length: u32,
+}
+
+/// What a command does once its data is there, or to have its data.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    /// Everything was said when it arrived.
+    Nothing,
+    /// Data in: [`wire::ConnectData`].
+    Connect(Seating),
+    /// Data out: a structure of 4096 bytes.
+    Identify { structure: u8, namespace: u32 },
+    /// Data out.
+    Read { namespace: usize, lba: u64, blocks: u32 },
+    /// Data in.
+    Write { namespace: usize, lba: u64, blocks: u32 },
+    /// Data in, and the blocks in a second buffer.
+    Compare { namespace: usize, lba: u64, blocks: u32 },
+    /// No data.
+    WriteZeroes { namespace: usize, lba: u64, blocks: u32, deallocate: bool },
+    /// Data in: [`wire::DatasetRange`]s, of which `next` is the next one to be deallocated.
+    Deallocate { namespace: usize, ranges: u32, next: u32 },
+    /// No data.
+    Flush { namespace: usize },
+    /// No data: the flush behind a write that has to be on the medium before it is answered.
+    Harden { namespace: usize },
+    /// Data out: a part of a page.
+    LogPage(Part),
+    /// Data out: 16 bytes.
+    HostIdentifier,
+    /// No data: a command of any core's queue.
+    Abort { controller: usize, abort: wire::Abort },
+    /// No data.
+    PropertyGet { controller: usize, property: Property },
+    /// No data: CC is set.
+    Configure { controller: usize, configuration: u32 },
+    /// No data: a feature was changed, and other cores have to go by it before the host is answered.
+    SettingsEverywhere { controller: usize, version: u32 },
+}
+
+impl Work {
+    /// The step behind taking a buffer, and the first one for commands without data.
+    pub(super) fn first_phase(&self) -> Phase {
+        match self {
+            Self::Connect(_) | Self::Write { .. } | Self::Compare { .. } | Self::Deallocate { .. } => Phase::Fetch,
+            Self::Identify { .. }
+            | Self::LogPage(_)
+            | Self::HostIdentifier
+            | Self::Abort { .. }
+            | Self::PropertyGet { .. }
+            | Self::Configure { .. }
+            | Self::SettingsEverywhere { .. } => Phase::Execute,
+            Self::Read { .. } | Self::Flush { .. } | Self::WriteZeroes { .. } | Self::Harden { .. } => Phase::Submit,
+            Self::Nothing => Phase::Reply(Reply::of(Status::INTERNAL_ERROR)),
+        }
+    }
+
+    /// The step behind the arrival of its data.
+    pub(super) fn arrived(&self) -> Phase {
+        match self {
+            Self::Write { .. } | Self::Compare { .. } => Phase::Submit,
+            _ => Phase::Execute,
+        }
+    }
+
+    /// Its data may follow the command in the capsule.
+    pub(super) fn takes_in_capsule_data(&self) -> bool {
+        // Linux sends the data of an I/O queue's Connect so, where there is room.
+        matches!(self, Self::Connect(_) | Self::Write { .. } | Self::Compare { .. } | Self::Deallocate { .. })
+    }
+
+    /// A part of it was executed already.
+    pub(super) fn is_half_done(&self) -> bool {
+        matches!(self, Self::Harden { .. } | Self::Deallocate { next: 1.., .. })
+    }
+
+    /// It leaves something to be written, which may have to be on the medium before it is answered.
+    pub(super) fn is_written(&self) -> bool {
+        matches!(self, Self::Write { .. } | Self::WriteZeroes { .. })
+    }
+
+    /// It needs no buffer.
+    pub(super) fn is_without_data(&self) -> bool {
+        matches!(
+            self,
+            Self::Flush { .. }
+                | Self::WriteZeroes { .. }
+                | Self::Abort { .. }
+                | Self::PropertyGet { .. }
+                | Self::Configure { .. }
+                | Self::SettingsEverywhere { .. }
+        )
+    }
+
+    /// Buffers that it takes, all of them at once.
+    pub(super) fn buffers(&self) -> usize {
+        if matches!(self, Self::Compare { .. }) { 2 } else { 1 }
+    }
+
+    /// The index of the namespace that it is about.
+    pub(super) fn namespace(&self) -> Option<usize> {
+        match self {
+            Self::Read { namespace, .. }
+            | Self::Write { namespace, .. }
+            | Self::Compare { namespace, .. }
+            | Self::WriteZeroes { namespace, .. }
+            | Self::Deallocate { namespace, .. }
+            | Self::Flush { namespace }
+            | Self::Harden { namespace } => Some(*namespace),
+            Self::Nothing
+            | Self::Connect(_)
+            | Self::Identify { .. }
+            | Self::LogPage(_)
+            | Self::HostIdentifier
+            | Self::Abort { .. }
+            | Self::PropertyGet { .. }
+            | Self::Configure { .. }
+            | Self::SettingsEverywhere { .. } => None,
+        }
+    }
+
+    /// The first block, for the error log.
+    pub(super) fn lba(&self) -> u64 {
+        match self {
+            Self::Read { lba, .. }
+            | Self::Write { lba, .. }
+            | Self::Compare { lba, .. }
+            | Self::WriteZeroes { lba, .. } => *lba,
+            _ => 0,
+        }
+    }
+}
+
+/// What the response says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reply {
+    pub(super) status: Status,
+    pub(super) result: u64,
+    /// The buffer's data goes in front of it.
+    pub(super) with_data: bool,
+}
+
+impl Reply {
+    pub(super) fn of(status: Status) -> Self {
+        Self { status, result: 0, with_data: false }
+    }
+
+    pub(super) fn result(result: u64) -> Self {
+        Self { status: Status::SUCCESS, result, with_data: false }
+    }
+
+    pub(super) fn data() -> Self {
+        Self { status: Status::SUCCESS, result: 0, with_data: true }
+    }
+}
+
+/// The answer to a Connect that is refused.
+pub(super) fn refused_connect(refusal: Refusal) -> Reply {
+    let (status, result) = refusal.answer();
+    Reply { result, ..Reply::of(status) }
+}
+
+/// The answer to a command that is refused for what it says.
+pub(super) fn refused(status: Status) -> Reply {
+    Reply::of(status.do_not_retry())
+}
+
+/// The next step of a command, or whom it waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Phase {
+    /// To take a buffer.
+    TakeBuffer,
+    /// To fetch its data from the host, or from its capsule.
+    Fetch,
+    /// Waits for RDMA READs.
+    Fetching,
+    /// To be executed here: its data has arrived, or is made now.
+    Execute,
+    /// To be submitted to storage.
+    Submit,
+    /// Waits for storage.
+    Storing,
+    /// Waits for what another core says.
+    Elsewhere,
+    /// To be answered.
+    Reply(Reply),
+    /// Waits for the device to be done with the response.
+    Replying,
+}
+
+/// A command that failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FailedCommand {
+    pub(super) queue_id: u16,
+    pub(super) command_id: u16,
+    /// As in the completion.
+    pub(super) status: u16,
+    pub(super) lba: u64,
+    pub(super) namespace: u32,
+}
