@@ -1,5 +1,5 @@
 # shellcheck shell=dash
-# No row of its own: where the time of rows A14, A15, A17, A18 and A19 goes. Each program runs on one processor, is sampled there by a timer,
+# No row of its own: where the time of rows A14, A15 and A17 goes. Each program runs on one processor, is sampled there by a timer,
 # and its time per request without samples, the median, is split by what the samples stood in. docs/performance.md reads it:
 #   tests/vm/run --programs target/vm/benches.list benches/guest/profile.sh
 # The timer interrupts nothing that has interrupts off: such a stretch counts where it turns them on again.
@@ -13,8 +13,6 @@ FROM=0.45
 TO=0.9
 # What `latency` has its reactor on; its main thread is elsewhere.
 PROCESSOR=1
-export UCX_MODULE_DIR=/h/lib/ucx UCX_TLS=rc_verbs UCX_NET_DEVICES=rxe0:1 UCX_IB_GID_INDEX=1
-export UCX_RCACHE_ENABLE=n UCX_IB_REG_METHODS=direct UCX_ZCOPY_THRESH=0
 
 # Splits samples (`perf script`: a line with program, process and time, a line for each frame, an empty one) into parts of one
 # request's time. Parts of the kernel go by the innermost function that is a part of soft RoCE.
@@ -22,7 +20,7 @@ split_samples() { # name us_per_request
     awk -v name="$1" -v us="$2" -v from=$FROM -v to=$TO -v symbols="$LOGS/$1.symbols" '
         function part(  i, where, task, soft) {
             if (process == 0) return "idle"
-            if (dso[1] !~ /^\[/ || dso[1] == "[vdso]") return dso[1] ~ /^(frwr|verbs_|ucx_rma)/ ? "program" : "libraries"
+            if (dso[1] !~ /^\[/ || dso[1] == "[vdso]") return dso[1] ~ /^(frwr|verbs_)/ ? "program" : "libraries"
             for (i = 1; i <= frames; i++) {
                 if (task == "" && symbol[i] ~ /^rxe_(requester|responder|completer)$/) task = substr(symbol[i], 5)
                 if (symbol[i] ~ /do_softirq/) soft = 1
@@ -119,9 +117,5 @@ done
 run_test loop_static peer loop_static 9000 verbs_request rxe0 static 4096 1
 run_test loop_reg_mr peer loop_reg_mr 6000 verbs_request rxe0 reg_mr 4096 1
 run_test ours_write ours ours_write one_at_a_time --op write --key static --size 4096 --depth 1
-run_test loop_write peer loop_write 18000 verbs_write rxe0 single 4096
-run_test ours_write_8 ours ours_write_8 us_per_request --op write --key static --size 8 --depth 32 --rounds one
-run_test loop_write_8 peer loop_write_8 2000 verbs_write rxe0 batched 8
+run_test loop_write peer loop_write 18000 verbs_write rxe0 4096
 run_test ours_read ours ours_read one_at_a_time --op request --key request --peer read --size 4096 --depth 1
-run_test ucx_get peer ucx_get 5000 ucx_rma 10.9.0.1 get 4096
-run_test ucx_put peer ucx_put 6000 ucx_rma 10.9.0.1 put 4096

@@ -1,6 +1,7 @@
 //! Side-by-side measurements, and what they need.
 
 pub mod arguments;
+pub mod connected;
 pub mod cores;
 pub mod detached;
 pub mod freelist;
@@ -15,3 +16,4 @@ pub mod requester;
 pub mod scaling;
 pub mod storm;
 pub mod turns;
+pub mod writes;

@@ -152,7 +152,8 @@ impl<D: Device, U: Protocol + Default> Requester<D, U> {
         let capabilities = *control.device().capabilities();
         let bytes = Engine::<D::Port>::region_bytes(options, &capabilities)? + 2 * MEMORY_BYTES;
         let mut region = Region::map(&RegionOptions::new(bytes).pages(PagePolicy::Ladder { allow_plain: true }))?;
-        let (port, link) = control.open_core(0, 0)?;
+        let (send, receive) = Engine::<D::Port>::completion_entries(options, &capabilities)?;
+        let (port, link) = control.open_core(send, receive)?;
         let mut engine = Engine::new(port, link, &mut region, options.clone(), &capabilities)?;
         let memory = engine.add_memory(region.carve(MEMORY_BYTES, PAGE as usize)?.into_device_memory())?;
         let connection = connect(&mut engine, options)?;

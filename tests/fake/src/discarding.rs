@@ -1,8 +1,11 @@
-//! A library that takes whatever is posted and forgets it at once, and whose completion queues are always full of replies that
-//! invalidated a key: what is left to be counted is the provider's own.
+//! Libraries that take whatever is posted and forget it at once: what is left to be counted is the provider's own. One has
+//! completion queues that are always full of replies that invalidated a key. The other completes what is posted.
 
 use crate::{queue_pairs, raw::WorkCompletion, verbs};
-use core::ffi::{c_int, c_void};
+use core::{
+    ffi::{c_int, c_void},
+    ptr::{null_mut, without_provenance_mut},
+};
 use frwr_engine::provider::verbs::VerbsFunctions;
 use ibverbs_sys::{
     ibv_context, ibv_cq, ibv_device, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_recv_wr, ibv_send_wr, ibv_sge,
@@ -13,17 +16,66 @@ use ibverbs_sys::{
 pub(crate) const FUNCTIONS: VerbsFunctions =
     VerbsFunctions { ibv_open_device: open_device, ibv_qp_to_qp_ex: qp_to_qp_ex, ..verbs::FUNCTIONS };
 
+/// The same, but each list that is posted is completed by the first poll of its queue: by one completion, of its last work
+/// request. benches/peers/null_write.c has the same two functions.
+pub(crate) const COMPLETING_FUNCTIONS: VerbsFunctions =
+    VerbsFunctions { ibv_open_device: open_completing_device, ..verbs::FUNCTIONS };
+
 unsafe extern "C" fn open_device(device: *mut ibv_device) -> *mut ibv_context {
     // SAFETY: the caller's device, whose promises are those of the function that is called.
     let raw = unsafe { (verbs::FUNCTIONS.ibv_open_device)(device) };
-    if !raw.is_null() {
-        // SAFETY: just opened; nobody else has it yet.
-        let operations = unsafe { &mut (*raw).ops };
-        operations.post_send = Some(post_send);
-        operations.post_recv = Some(post_recv);
-        operations.poll_cq = Some(poll_cq);
+    // SAFETY: null, or just opened; nobody else has it yet.
+    if let Some(context) = unsafe { raw.as_mut() } {
+        context.ops.post_send = Some(post_send);
+        context.ops.post_recv = Some(post_recv);
+        context.ops.poll_cq = Some(poll_cq);
     }
     raw
+}
+
+unsafe extern "C" fn open_completing_device(device: *mut ibv_device) -> *mut ibv_context {
+    // SAFETY: as above, here and below.
+    let raw = unsafe { open_device(device) };
+    // SAFETY: as above.
+    if let Some(context) = unsafe { raw.as_mut() } {
+        context.ops.post_send = Some(post_to_complete);
+        context.ops.poll_cq = Some(poll_completed);
+    }
+    raw
+}
+
+/// What waits for its poll: the queue's context names the queue pair, whose context is the number of its work request.
+unsafe extern "C" fn post_to_complete(raw: *mut ibv_qp, list: *mut ibv_send_wr, _: *mut *mut ibv_send_wr) -> c_int {
+    // SAFETY: the caller's queue pair and its queue, which this thread alone uses, and a list that ends with a null pointer.
+    unsafe {
+        let mut last = list;
+        while !(*last).next.is_null() {
+            last = (*last).next;
+        }
+        (*raw).qp_context = without_provenance_mut((*last).wr_id as usize);
+        (*(*raw).send_cq).cq_context = raw.cast();
+    }
+    0
+}
+
+unsafe extern "C" fn poll_completed(raw: *mut ibv_cq, _: c_int, completions: *mut ibv_wc) -> c_int {
+    // SAFETY: the caller's queue, and room for one completion at least; the queue pair is there as long as it is posted to.
+    unsafe {
+        let queue_pair: *mut ibv_qp = (*raw).cq_context.cast();
+        if queue_pair.is_null() {
+            return 0;
+        }
+        (*raw).cq_context = null_mut();
+        let (wr_id, qp_num) = ((*queue_pair).qp_context.addr() as u64, (*queue_pair).qp_num);
+        let opcode = ibv_wc_opcode::IBV_WC_RDMA_WRITE;
+        completions.cast::<WorkCompletion>().write(WorkCompletion {
+            wr_id,
+            qp_num,
+            opcode,
+            ..WorkCompletion::default()
+        });
+    }
+    1
 }
 
 unsafe extern "C" fn qp_to_qp_ex(raw: *mut ibv_qp) -> *mut ibv_qp_ex {

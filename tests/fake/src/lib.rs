@@ -283,6 +283,14 @@ pub fn discarding_library() -> &'static Library {
     &LIBRARY
 }
 
+/// The same, but each list of work requests that is posted is completed at once, by one completion of the last of them, and no
+/// message arrives.
+#[must_use]
+pub fn completing_library() -> &'static Library {
+    static LIBRARY: LazyLock<Library> = LazyLock::new(|| given(discarding::COMPLETING_FUNCTIONS));
+    &LIBRARY
+}
+
 fn given(verbs: VerbsFunctions) -> Library {
     let tables = FunctionTables {
         verbs,

@@ -76,6 +76,7 @@ impl World {
         block.lists.wr_mr_list = wanted.lists;
         let base = &mut block.extended.qp_base;
         (base.context, base.pd) = (core::ptr::with_exposed_provenance_mut(context), protection);
+        base.send_cq = core::ptr::with_exposed_provenance_mut(wanted.send_queue);
         (base.qp_num, base.handle, base.qp_type) = (number, number, wanted.kind);
         if wanted.operations != 0 {
             set_builders(&mut block.extended);

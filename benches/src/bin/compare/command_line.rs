@@ -5,7 +5,7 @@ use super::guard;
 use super::machine::Machine;
 use super::measuring::{self, needed};
 use super::programs::Places;
-use super::quantity::{Group, Quantity, Source, VERBS_PROGRAM};
+use super::quantity::{Group, Quantity, Source, VERBS_PROGRAM, VERBS_WRITE_PROGRAM};
 use super::report::{Outcome, json, reasons, summary, table};
 use super::result_files;
 use super::rows::{self, Row};
@@ -153,7 +153,8 @@ fn select(wanted: &[String]) -> Result<Selection, String> {
 /// What `benches/run` has to bring about.
 fn needs(selection: &Selection) -> Vec<&'static str> {
     let counted = selection.groups.contains(&Group::Count).then(|| needed(&selection.rows, Group::Count));
-    let is_verbs = |quantity: &Quantity| matches!(quantity, Quantity::Instructions(program) if program.source == Source::Ours(VERBS_PROGRAM));
+    let with_verbs = [VERBS_PROGRAM, VERBS_WRITE_PROGRAM].map(Source::Ours);
+    let is_verbs = |quantity: &Quantity| matches!(quantity, Quantity::Instructions(program) if with_verbs.contains(&program.source));
     let verbs = counted.is_some_and(|counted| counted.iter().any(is_verbs)).then_some("verbs");
     groups_that_run(selection).into_iter().chain(verbs).collect()
 }

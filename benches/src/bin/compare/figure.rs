@@ -45,8 +45,8 @@ impl Figure {
         Some(Self { value, spread, turns })
     }
 
-    /// This one by a peer's, where that is above 0: a peer's difference that is no gain (A18 on a noisy machine) is nothing to compare
-    /// with, and two losses would pass for a gain that is kept. Of two medians it is the median of the ratios of each turn: the host may
+    /// This one by a peer's, where that is above 0 and this one is not below: a difference of times that comes out below nothing (A15 on a
+    /// machine that others use) says that they were disturbed, and would pass for a price of less than nothing. Of two medians it is the median of the ratios of each turn: the host may
     /// have the processors near each other in one turn and far apart in the next, and a ratio of two turns of different kinds says
     /// nothing.
     pub(super) fn by(&self, peer: &Self) -> Option<f64> {
@@ -54,7 +54,7 @@ impl Figure {
         if of_turns && peer.turns.iter().all(|turn| *turn > 0.0) {
             return median(self.turns.iter().zip(&peer.turns).map(|(ours, peer)| ours / peer).collect());
         }
-        (peer.value > 0.0).then_some(self.value / peer.value)
+        (peer.value > 0.0 && self.value >= 0.0).then_some(self.value / peer.value)
     }
 }
 
@@ -136,6 +136,7 @@ mod tests {
         assert_eq!(ours.by(&middle(&[200.0])), Some(95.0 / 200.0));
         assert_eq!(Figure::exact(3.0).by(&Figure::exact(0.0)), None);
         assert_eq!(Figure::exact(-3.0).by(&Figure::exact(-2.0)), None);
+        assert_eq!(Figure::exact(-3.0).by(&Figure::exact(2.0)), None);
     }
 
     #[test]

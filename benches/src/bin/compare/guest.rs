@@ -17,13 +17,13 @@ const PEERS: &[(&str, &[&str])] = &[
     ("verbs_write", &["libibverbs"]),
     ("verbs_keys", &["libibverbs"]),
     ("verbs_request", &["libibverbs"]),
-    ("ucx_rma", &["ucx"]),
+    ("ucx_keys", &["ucx"]),
 ];
 /// Modules of UCX that it loads by itself, with the folder that they must lie in.
-const UCX_MODULES: &[&str] = &["libuct_ib.so.0", "libuct_rdmacm.so.0"];
+const UCX_MODULES: &[&str] = &["libuct_ib.so.0"];
 const UCX_FOLDER: &str = "/usr/lib/x86_64-linux-gnu/ucx";
 /// The peer that needs them.
-const UCX_PEER: &str = "ucx_rma";
+const UCX_PEER: &str = "ucx_keys";
 /// What the rig cannot do without, as a job would declare it.
 const EMULATOR: &str = "# tools: qemu-system-x86_64:qemu-system-x86";
 /// Begins the line of a job that names the tools which it needs from this machine, each as COMMAND:PACKAGE.

@@ -20,8 +20,9 @@ impl Source {
     }
 }
 
-/// The program of ours that is built with the feature `verbs`, in `benches/run` and `tests/run`.
+/// The programs of ours that are built with the feature `verbs`, in `benches/run` and `tests/run`: the port alone, and below an engine.
 pub(super) const VERBS_PROGRAM: &str = "verbs-cost";
+pub(super) const VERBS_WRITE_PROGRAM: &str = "verbs-write-cost";
 
 /// A program and what it is told; the number of iterations is one more argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -76,6 +76,11 @@ const fn dpdk(name: &'static str, arguments: &'static [&'static str]) -> Program
     Program { source: Source::Peer(name, &["libdpdk"]), arguments, iterations: ITERATIONS }
 }
 
+/// A program in C that is told nothing but the number of iterations.
+const fn peer(name: &'static str, packages: &'static [&'static str]) -> Program {
+    Program { source: Source::Peer(name, packages), arguments: &[], iterations: ITERATIONS }
+}
+
 const fn instructions(program: Program) -> Quantity {
     Quantity::Instructions(program)
 }
