@@ -26,6 +26,10 @@ pub struct CommandLine {
     /// What is done, if not the whole job.
     #[command(subcommand)]
     pub task: Option<Task>,
+    /// Tells more while it runs, on standard error, each line with its time and level. Without it RUST_LOG says what is told
+    /// (error, warn, info, debug, off), and where that is not set it is info.
+    #[arg(long, short, global = true)]
+    pub verbose: bool,
     /// Arguments of the whole job.
     #[command(flatten)]
     pub arguments: Arguments,

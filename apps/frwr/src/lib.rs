@@ -5,6 +5,7 @@
 mod address;
 pub mod check;
 mod command_line;
+pub mod diagnostics;
 pub mod error;
 mod failures;
 pub mod job;

@@ -4,6 +4,7 @@ use clap::Parser as _;
 use frwr::{
     CommandLine, Error, Task,
     check::{self, Machine, self_test},
+    diagnostics::{LEVELS, say, subscribe},
     latency::{self, LatencyConfig},
     mistaken,
     output::{Output, on_own_stack, success},
@@ -12,7 +13,7 @@ use frwr::{
     runner::{discover_on_rdma, discovered_json, discovered_table, load_on_rdma, run, serve_on_rdma},
     signals::{Signals, catch_harmless},
 };
-use std::{ffi::OsString, io::Write as _, process::ExitCode};
+use std::{ffi::OsString, process::ExitCode};
 
 fn main() -> ExitCode {
     on_own_stack(program)
@@ -30,7 +31,15 @@ fn program() -> ExitCode {
     output.print()
 }
 
-fn done(CommandLine { task, arguments }: CommandLine, json: bool) -> Output {
+fn done(command_line: CommandLine, json: bool) -> Output {
+    // What is no text is none of its levels either.
+    let levels = std::env::var_os(LEVELS).map(|levels| levels.to_string_lossy().into_owned());
+    let _subscribed = match subscribe(command_line.verbose, levels.as_deref()) {
+        Ok(subscribed) => subscribed,
+        Err(error) => return error.output(json),
+    };
+    tracing::debug!("understood: {command_line:?}");
+    let CommandLine { task, arguments, .. } = command_line;
     let done = match task {
         None => Config::new(arguments).and_then(|config| Ok(moved(json, &run(&config, &Signals::catch()?, &mut say)?))),
         Some(Task::Serve(arguments)) => ServeConfig::new(arguments).and_then(|config| served(json, &config)),
@@ -72,9 +81,4 @@ fn checked(arguments: &check::Arguments) -> Result<Output, Error> {
 fn moved(json: bool, report: &RunReport) -> Output {
     let stderr = report.caught.as_ref().map_or_else(String::new, |caught| format!("caught: {caught}\n"));
     Output { stderr, ..report.output(json) }
-}
-
-/// Progress goes to standard error.
-fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
 }

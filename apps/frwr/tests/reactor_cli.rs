@@ -543,6 +543,44 @@ fn help_and_version_are_results() {
     }
 }
 
+/// What is said beside the report, by the level that is asked for; a report says the same at any.
+#[test]
+fn what_is_said_goes_by_levels() {
+    let file = Temporary::data("levels");
+    let run = |levels: &str, more: &[&str]| {
+        let arguments = [&[file.text(), "--json", "--cores", "unpinned", "--runtime", "0"], more].concat();
+        let output = Command::new(FRWR).env("RUST_LOG", levels).args(arguments).output().unwrap();
+        (output.status.code(), one_line(&output), texts(&output).1)
+    };
+    let understood = "understood: CommandLine { task: None";
+    for (levels, more, begins) in [
+        ("off", &[][..], ""),
+        ("error", &[], ""),
+        ("", &[], ""),
+        ("frwr=debug", &[], understood),
+        ("other=debug", &[], ""),
+    ] {
+        let (code, report, said) = run(levels, more);
+        assert_eq!((code, said.starts_with(begins), said.is_empty()), (Some(0), true, begins.is_empty()), "{said}");
+        keys_are_accounted(&report);
+    }
+    // Also where the variable says otherwise; each line begins with its time and level.
+    for flag in ["-v", "--verbose"] {
+        let (code, _, said) = run("off", &[flag]);
+        let first = said.lines().next().unwrap();
+        let (time, line) = first.split_once(' ').unwrap();
+        assert_eq!((code, time.ends_with('Z')), (Some(0), true), "{said}");
+        assert_eq!(
+            line.trim_start().strip_prefix("DEBUG ").map(|line| line.starts_with(understood)),
+            Some(true),
+            "{line}"
+        );
+    }
+    let (code, object, _) = run("loud=louder", &[]);
+    assert_eq!((code, &object["error"]), (Some(2), &Value::from("levels")), "{object}");
+    assert!(object["message"].as_str().unwrap().contains("name error, warn, info, debug, trace or off"), "{object}");
+}
+
 fn check(line: &str) -> (Option<i32>, Value) {
     let output = Command::new(FRWR).arg("check").args(line.split_whitespace()).arg("--json").output().unwrap();
     (output.status.code(), one_line(&output))

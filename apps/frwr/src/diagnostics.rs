@@ -1,0 +1,73 @@
+//! What the program says while it runs: events of `tracing`, which a subscriber of the main thread writes to standard error,
+//! a line each. Reactor threads have no subscriber and say nothing: what happens on them comes to the main thread as values.
+
+use crate::Error;
+use std::io;
+use tracing::{Level, subscriber::DefaultGuard};
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    fmt,
+    layer::{Layer as _, SubscriberExt as _},
+};
+
+/// The variable that says which levels are told, as programs with `tracing` or `log` have it.
+pub const LEVELS: &str = "RUST_LOG";
+
+/// How a line of what falls short begins.
+const WARNING: &str = "warning: ";
+
+/// From here on, and as long as the result lives, this thread's events go to standard error: plain lines from INFO on, or what `levels`
+/// says; when `verbose`, from DEBUG on, each with its time and level.
+///
+/// # Errors
+/// `levels` is nothing that it can be.
+pub fn subscribe(verbose: bool, levels: Option<&str>) -> Result<DefaultGuard, Error> {
+    let told = match levels.filter(|levels| !verbose && !levels.is_empty()) {
+        None if verbose => Targets::new().with_default(LevelFilter::DEBUG),
+        None => Targets::new().with_default(LevelFilter::INFO),
+        Some(levels) => levels.parse().map_err(|_| wrong(levels))?,
+    };
+    // Whoever closed standard error wants no lines, and no complaint about them.
+    let lines = fmt::layer().with_writer(io::stderr).with_ansi(false).with_target(false).log_internal_errors(false);
+    let lines = if verbose { lines.boxed() } else { lines.with_level(false).without_time().boxed() };
+    Ok(tracing::subscriber::set_default(tracing_subscriber::registry().with(lines.with_filter(told))))
+}
+
+fn wrong(levels: &str) -> Error {
+    let remedy = "name error, warn, info, debug, trace or off, or leave it out";
+    Error::usage("levels", format!("{LEVELS} is {levels:?}: no level has this name; {remedy}"))
+}
+
+/// Says a line: a warning where it begins as one, and progress or news otherwise.
+pub fn say(line: &str) {
+    match level(line) {
+        Level::WARN => tracing::warn!("{line}"),
+        _ => tracing::info!("{line}"),
+    }
+}
+
+fn level(line: &str) -> Level {
+    if line.starts_with(WARNING) { Level::WARN } else { Level::INFO }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_falls_short_is_a_warning() {
+        assert_eq!((level("warning: few pages; reserve more"), level("  12 s  ...")), (Level::WARN, Level::INFO));
+    }
+
+    #[test]
+    fn levels_that_there_are_not_are_told_with_those_that_there_are() {
+        for levels in ["warn", "frwr=debug", "info,other=trace", "off", ""] {
+            assert!(subscribe(false, Some(levels)).is_ok(), "{levels:?}");
+        }
+        let error = subscribe(false, Some("frwr=loud")).err().map(|error| (error.to_string(), error.exit_code()));
+        let said = "RUST_LOG is \"frwr=loud\": no level has this name; \
+                    name error, warn, info, debug, trace or off, or leave it out";
+        assert_eq!(error, Some((said.to_owned(), 2)));
+        assert!(subscribe(true, Some("frwr=loud")).is_ok(), "the command line wins");
+    }
+}
