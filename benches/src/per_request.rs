@@ -2,11 +2,10 @@
 
 use crate::{
     null_device::{NullDevice, NullPort},
-    requester::{MESSAGE_BYTES, Requester, usual_options},
+    requester::{self, InOrder, Load, MESSAGE_BYTES, Requester, usual_options},
 };
-use core::time::Duration;
 use frwr_engine::{
-    Chunk, EngineOptions, Event, RequestStatus, Submission,
+    Chunk, Engine, EngineOptions, Submission,
     provider::{
         Access,
         record::{Counters, Recorded},
@@ -33,29 +32,21 @@ pub fn run(remote: bool, mrs: u32, depth: u32, requests: u64) -> Result<Counters
     let (connection, engine, protocol) = (requester.connection, &mut requester.engine, &mut requester.protocol);
     let before = engine.port().counters();
     let message = [0u8; MESSAGE_BYTES];
-    let (mut done, mut submitted) = (0, 0);
-    while done < requests {
-        engine.poll(Duration::from_nanos(done), protocol);
-        while let Some(Event::Completed { status: RequestStatus::Replied(received), .. }) = engine.next_event() {
-            engine.release(received);
-            done += 1;
-        }
-        while submitted < requests && submitted - done < u64::from(depth) {
-            let chunk = [Chunk { access: Access::RemoteWrite, segments: &segments }];
-            let submission = Submission {
-                message: &message,
-                inline: &[],
-                chunks: &chunk,
-                invite_invalidation: remote,
-                iova_cookie: 0,
-                cookie: submitted,
-            };
-            let handle = engine.submit(connection, &submission, protocol)?;
-            protocol.sent(handle);
-            submitted += 1;
-        }
-        engine.flush();
-    }
+    let submit = |engine: &mut Engine<_>, protocol: &mut InOrder, at: u64| {
+        let chunk = [Chunk { access: Access::RemoteWrite, segments: &segments }];
+        let submission = Submission {
+            message: &message,
+            inline: &[],
+            chunks: &chunk,
+            invite_invalidation: remote,
+            iova_cookie: 0,
+            cookie: at,
+        };
+        let handle = engine.submit(connection, &submission, protocol)?;
+        protocol.sent(handle);
+        Ok(())
+    };
+    requester::run(engine, protocol, Load { requests, batch: depth.into() }, submit, || {})?;
     Ok(less(engine.port().counters(), before))
 }
 

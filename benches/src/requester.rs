@@ -3,7 +3,7 @@
 use core::time::Duration;
 use frwr_engine::{
     AnnounceError, Announcement, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message,
-    Protocol, RequestHandle, Statistics,
+    Protocol, RequestHandle, RequestStatus, Statistics, SubmitError,
     control::Control,
     gather::Segment,
     mr::Grant,
@@ -211,6 +211,47 @@ impl<D: Device, U: Protocol + Default> Requester<D, U> {
             }
         }
     }
+}
+
+/// How much a program does.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Requests in all.
+    pub requests: u64,
+    /// Under way at most.
+    pub batch: u64,
+}
+
+/// Submits what fits, flushes, and takes what ended, until all requests have. `submit` is told which it is, from 0; what `polled` does
+/// comes behind the events of each poll. Returns how many ended.
+///
+/// # Errors
+/// What the engine refuses.
+#[inline(always)]
+pub fn run<P: Port, U: Protocol>(
+    engine: &mut Engine<P>,
+    protocol: &mut U,
+    load: Load,
+    mut submit: impl FnMut(&mut Engine<P>, &mut U, u64) -> Result<(), SubmitError>,
+    mut polled: impl FnMut(),
+) -> Result<u64, SubmitError> {
+    let Load { requests, batch } = load;
+    let (mut done, mut submitted) = (0, 0);
+    while done < requests {
+        engine.poll(Duration::from_nanos(done), protocol);
+        // Anything else than a reply ends the run: `done` would never get there.
+        while let Some(Event::Completed { status: RequestStatus::Replied(received), .. }) = engine.next_event() {
+            engine.release(received);
+            done += 1;
+        }
+        polled();
+        while submitted < requests && submitted - done < batch {
+            submit(engine, protocol, submitted)?;
+            submitted += 1;
+        }
+        engine.flush();
+    }
+    Ok(done)
 }
 
 fn connect<P: Port>(engine: &mut Engine<P>, options: &EngineOptions) -> Result<ConnectionId, Box<dyn Error>> {

@@ -1,13 +1,12 @@
 //! Row A21: requests per second of one core, and of two with an engine, a device and a queue pair each.
 
 use core::hint::black_box;
-use core::time::Duration;
 use std::error::Error;
 use std::sync::Barrier;
 use std::time::Instant;
 
 use frwr_engine::{
-    Chunk, Event, RequestStatus, Submission,
+    Chunk, Engine, Submission,
     gather::Segment,
     provider::{Access, soft::SoftProfile},
 };
@@ -16,7 +15,7 @@ use crate::{
     arguments::unknown,
     cores::on_each,
     null_device::{NullDevice, NullPort},
-    requester::{MESSAGE_BYTES, Requester, usual_options},
+    requester::{self, InOrder, MESSAGE_BYTES, Requester, usual_options},
 };
 
 /// Requests per iteration of the engine.
@@ -112,33 +111,25 @@ impl Core {
     }
 
     fn requests(&mut self, requests: u64) -> Result<(), Box<dyn Error>> {
-        let Requester { engine, connection, protocol, .. } = &mut self.requester;
-        let (message, mut done, mut submitted) = ([0u8; MESSAGE_BYTES], 0, 0);
-        while done < requests {
-            engine.poll(Duration::from_nanos(done), protocol);
-            // Anything else than a reply ends the run: `done` would never get there.
-            while let Some(Event::Completed { status: RequestStatus::Replied(received), .. }) = engine.next_event() {
-                engine.release(received);
-                done += 1;
-            }
-            while submitted < requests && submitted - done < BATCH {
-                let at = (submitted % BATCH) as usize;
-                let segments = &self.segments[at..=at];
-                let chunk = [Chunk { access: Access::RemoteWrite, segments }];
-                let submission = Submission {
-                    message: &message,
-                    inline: &[],
-                    chunks: &chunk,
-                    invite_invalidation: true,
-                    iova_cookie: 0,
-                    cookie: submitted,
-                };
-                let handle = engine.submit(*connection, &submission, protocol)?;
-                protocol.sent(handle);
-                submitted += 1;
-            }
-            engine.flush();
-        }
+        let Self { requester, segments } = self;
+        let Requester { engine, connection, protocol, .. } = requester;
+        let message = [0u8; MESSAGE_BYTES];
+        let submit = |engine: &mut Engine<NullPort>, protocol: &mut InOrder, of_all: u64| {
+            let at = (of_all % BATCH) as usize;
+            let chunk = [Chunk { access: Access::RemoteWrite, segments: &segments[at..=at] }];
+            let submission = Submission {
+                message: &message,
+                inline: &[],
+                chunks: &chunk,
+                invite_invalidation: true,
+                iova_cookie: 0,
+                cookie: of_all,
+            };
+            let handle = engine.submit(*connection, &submission, protocol)?;
+            protocol.sent(handle);
+            Ok(())
+        };
+        requester::run(engine, protocol, requester::Load { requests, batch: BATCH }, submit, || {})?;
         Ok(())
     }
 }

@@ -192,3 +192,21 @@ fn rows_are_refused_where_all_are_counted_anyhow() {
         assert!(said.contains(flag) && said.contains("leave ROW out"), "{said}");
     }
 }
+
+/// A number that is too large is told its limit; `bytes` makes 64 more than it is told, and both fit in 16 bits.
+#[test]
+fn connections_beyond_what_there_can_be_are_told_the_limit() {
+    for (mode, connections, most) in [
+        ("bytes", "65472", "65471"),
+        ("bytes", "65536", "65471"),
+        ("one", "65536", "65535"),
+        ("one", "0", "65535"),
+        ("turns", "many", "65535"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_connections-cost")).args([mode, connections, "1"]).output();
+        let output = output.expect("it is built");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let told = format!("CONNECTIONS is {connections}, but must be 1 to {most}");
+        assert!(!output.status.success() && said.contains(&told), "{mode} {connections}: {said}");
+    }
+}

@@ -10,15 +10,14 @@
 //! * `bytes`: none; prints what a connection has of memory at a depth of 32, its receives apart.
 #![allow(clippy::print_stdout, reason = "a program that prints what it did")]
 
-use core::time::Duration;
 use frwr_benches::{
     null_device::NullDevice,
     null_queue_pairs::NullQueuePairs,
-    requester::{InOrder, MESSAGE_BYTES, Requester, posted, usual_options, write_grant},
+    requester::{self, InOrder, Load, MESSAGE_BYTES, Requester, posted, usual_options, write_grant},
 };
 use frwr_engine::{
     AnnounceError, Announcement, Chunk, ConnectionId, Engine, EngineOptions, Event, Message, Protocol, RequestHandle,
-    RequestStatus, Submission,
+    Submission,
     provider::{Access, Capabilities, soft::SoftProfile},
 };
 use std::{collections::VecDeque, error::Error};
@@ -40,10 +39,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [_, mode, connections, requests] = &arguments[..] else {
         return Err("usage: connections-cost one|turns|end|bytes CONNECTIONS REQUESTS".into());
     };
-    let (connections, requests): (u16, u64) = (connections.parse()?, requests.parse()?);
-    if connections == 0 {
-        return Err("CONNECTIONS is 0, but must be 1 to 65535".into());
-    }
+    let most = if mode == "bytes" { u16::MAX - MORE } else { u16::MAX };
+    let connections = connections.parse().ok().filter(|asked| (1..=most).contains(asked)).ok_or_else(|| {
+        format!("CONNECTIONS is {connections}, but must be 1 to {most} for `{mode}`; name a number inside")
+    })?;
+    let requests: u64 = requests.parse()?;
     match mode.as_str() {
         "one" => Core::open(connections, BATCH as u32)?.run(1, requests),
         "turns" => Core::open(connections, BATCH as u32)?.run(connections.into(), requests),
@@ -122,32 +122,25 @@ impl Core {
         let (engine, protocol) = (&mut self.requester.engine, &mut self.requester.protocol);
         let before = engine.statistics();
         let message = [0u8; MESSAGE_BYTES];
-        let (mut done, mut submitted, mut turn) = (0, 0, 0);
-        while done < requests {
-            engine.poll(Duration::from_nanos(done), protocol);
-            // Anything else than a reply ends the run: `done` would never get there.
-            while let Some(Event::Completed { status: RequestStatus::Replied(received), .. }) = engine.next_event() {
-                engine.release(received);
-                done += 1;
-            }
-            while submitted < requests && submitted - done < BATCH {
-                let at = (submitted % BATCH) as usize;
-                let chunk = [Chunk { access: Access::RemoteWrite, segments: &segments[at..=at] }];
-                let submission = Submission {
-                    message: &message,
-                    inline: &[],
-                    chunks: &chunk,
-                    invite_invalidation: true,
-                    iova_cookie: 0,
-                    cookie: submitted,
-                };
-                let handle = engine.submit(self.connections[turn], &submission, protocol)?;
-                protocol.sent(self.connections[turn], handle);
-                submitted += 1;
-                turn = if turn + 1 == active { 0 } else { turn + 1 };
-            }
-            engine.flush();
-        }
+        let mut turn = 0;
+        let submit = |engine: &mut Engine<NullQueuePairs>, protocol: &mut InOrderOfEach, of_all: u64| {
+            let at = (of_all % BATCH) as usize;
+            let chunk = [Chunk { access: Access::RemoteWrite, segments: &segments[at..=at] }];
+            let submission = Submission {
+                message: &message,
+                inline: &[],
+                chunks: &chunk,
+                invite_invalidation: true,
+                iova_cookie: 0,
+                cookie: of_all,
+            };
+            let connection = self.connections[turn];
+            let handle = engine.submit(connection, &submission, protocol)?;
+            protocol.sent(connection, handle);
+            turn = if turn + 1 == active { 0 } else { turn + 1 };
+            Ok(())
+        };
+        let done = requester::run(engine, protocol, Load { requests, batch: BATCH }, submit, || {})?;
         println!("{done} iterations of 1 request, {}", posted(&before, &engine.statistics()));
         Ok(())
     }

@@ -15,13 +15,12 @@
 #![allow(clippy::print_stdout, reason = "a program that prints what it did")]
 
 use core::hint::black_box;
-use core::time::Duration;
 use frwr_benches::{
     null_device::{NullDevice, NullPort},
-    requester::{MESSAGE_BYTES, PAGE, Requester, posted, prepared, usual_options, write_grant},
+    requester::{self, InOrder, Load, MESSAGE_BYTES, PAGE, Requester, posted, prepared, usual_options, write_grant},
 };
 use frwr_engine::{
-    Chunk, EngineOptions, Event, Message, Protocol, ReceiveQueues, RequestStatus, Submission,
+    Chunk, Engine, EngineOptions, Message, Protocol, ReceiveQueues, Submission,
     mr::{ConnectionKey, Grant},
     provider::{
         Access, Chain, CompletionBatch, CompletionQueue, Port, QueuePairId, ReceiveRequest, ScatterElement, Token,
@@ -39,8 +38,8 @@ struct Shape {
     invited: bool,
     /// Its message names a key of the whole run.
     names_static_key: bool,
-    /// Pages that are sent behind the message.
-    inline: usize,
+    /// A page is sent behind the message.
+    inline: bool,
     /// Receives come from a queue that connections share.
     shares_receives: bool,
     /// The engine records what happens to keys.
@@ -48,8 +47,14 @@ struct Shape {
 }
 
 /// A message alone.
-const NONE: Shape =
-    Shape { chunks: &[], invited: false, names_static_key: false, inline: 0, shares_receives: false, traced: false };
+const NONE: Shape = Shape {
+    chunks: &[],
+    invited: false,
+    names_static_key: false,
+    inline: false,
+    shares_receives: false,
+    traced: false,
+};
 
 const REMOTE: Shape = Shape { chunks: &[Access::RemoteWrite], invited: true, ..NONE };
 
@@ -61,7 +66,7 @@ const SHAPES: [(&str, Shape, Run); 8] = [
     ("local", Shape { invited: false, ..REMOTE }, engine::<1>),
     ("static", Shape { names_static_key: true, ..NONE }, engine::<2>),
     ("none", NONE, engine::<3>),
-    ("inline", Shape { inline: 1, ..NONE }, engine::<4>),
+    ("inline", Shape { inline: true, ..NONE }, engine::<4>),
     ("two-keys", Shape { chunks: &[Access::RemoteRead, Access::RemoteWrite], ..NONE }, engine::<5>),
     ("shared", Shape { shares_receives: true, ..REMOTE }, engine::<6>),
     ("traced", Shape { traced: true, ..REMOTE }, engine::<7>),
@@ -114,49 +119,40 @@ fn engine<const AT: usize>(requests: u64, batch: u64) -> Result<(), Box<dyn Erro
     let (connection, engine, protocol) = (requester.connection, &mut requester.engine, &mut requester.protocol);
     let mut traces = engine.trace();
     let before = engine.statistics();
-    let (mut done, mut submitted) = (0, 0);
-    while done < requests {
-        engine.poll(Duration::from_nanos(done), protocol);
-        // Anything else than a reply ends the run: `done` would never get there.
-        while let Some(Event::Completed { status: RequestStatus::Replied(received), .. }) = engine.next_event() {
-            engine.release(received);
-            done += 1;
+    let submit = |engine: &mut Engine<NullPort>, protocol: &mut InOrder, of_all: u64| {
+        let at = of_all as usize % 32;
+        if let Some(grant) = &whole_run {
+            write_grant(&mut message, &Grant { address: grant.address + of_all, ..*grant });
         }
-        while shape.traced && traces.as_mut().and_then(|traces| traces.pop()).is_some() {}
-        while submitted < requests && submitted - done < batch {
-            let at = submitted as usize % 32;
-            if let Some(grant) = &whole_run {
-                write_grant(&mut message, &Grant { address: grant.address + submitted, ..*grant });
-            }
-            let chunk = |which: usize| Chunk {
-                access: shape.chunks[which],
-                segments: &segments[at + 32 * which..=at + 32 * which],
-            };
-            let (one, two);
-            let submission = Submission {
-                message: &message,
-                inline: if shape.inline > 0 { &segments[at..at + shape.inline] } else { &[] },
-                chunks: match shape.chunks.len() {
-                    0 => &[],
-                    1 => {
-                        one = [chunk(0)];
-                        &one
-                    }
-                    _ => {
-                        two = [chunk(0), chunk(1)];
-                        &two
-                    }
-                },
-                invite_invalidation: shape.invited,
-                iova_cookie: 0,
-                cookie: submitted,
-            };
-            let handle = engine.submit(connection, &submission, protocol)?;
-            protocol.sent(handle);
-            submitted += 1;
-        }
-        engine.flush();
-    }
+        let chunk = |which: usize| Chunk {
+            access: shape.chunks[which],
+            segments: &segments[at + 32 * which..=at + 32 * which],
+        };
+        let (one, two);
+        let submission = Submission {
+            message: &message,
+            inline: if shape.inline { &segments[at..=at] } else { &[] },
+            chunks: match shape.chunks.len() {
+                0 => &[],
+                1 => {
+                    one = [chunk(0)];
+                    &one
+                }
+                _ => {
+                    two = [chunk(0), chunk(1)];
+                    &two
+                }
+            },
+            invite_invalidation: shape.invited,
+            iova_cookie: 0,
+            cookie: of_all,
+        };
+        let handle = engine.submit(connection, &submission, protocol)?;
+        protocol.sent(handle);
+        Ok(())
+    };
+    let polled = || while shape.traced && traces.as_mut().and_then(|traces| traces.pop()).is_some() {};
+    let done = requester::run(engine, protocol, Load { requests, batch }, submit, polled)?;
     println!("{done} iterations of 1 request, {}", posted(&before, &engine.statistics()));
     Ok(())
 }
@@ -167,7 +163,7 @@ fn engine<const AT: usize>(requests: u64, batch: u64) -> Result<(), Box<dyn Erro
 fn bare<const REGISTERS: bool>(requests: u64, batch: u64) {
     let per_request = 1 + usize::from(REGISTERS);
     let mut port = NullPort::new(REGISTERS);
-    let mut protocol = frwr_benches::requester::InOrder::default();
+    let mut protocol = InOrder::default();
     let handle = frwr_engine::RequestHandle::from_parts(1, 1);
     let key = ConnectionKey::default();
     let work: Vec<WorkRequest> =

@@ -9,13 +9,12 @@
 //! * `gaps`: the same on a device whose lists have gaps.
 #![allow(clippy::print_stdout, reason = "a program that prints what it did")]
 
-use core::time::Duration;
 use frwr_benches::{
     null_device::{NullDevice, NullPort},
-    requester::{MESSAGE_BYTES, PAGE, Requester, usual_options},
+    requester::{self, InOrder, Load, MESSAGE_BYTES, PAGE, Requester, usual_options},
 };
 use frwr_engine::{
-    Chunk, EngineOptions, Event, RequestStatus, Submission,
+    Chunk, Engine, EngineOptions, Submission,
     gather::Segment,
     provider::{Access, Capabilities, Contiguity, soft::SoftProfile},
 };
@@ -66,30 +65,21 @@ fn run(
     let (connection, engine, protocol) = (requester.connection, &mut requester.engine, &mut requester.protocol);
     let before = engine.statistics();
     let message = [0u8; MESSAGE_BYTES];
-    let (mut done, mut submitted) = (0, 0);
-    while done < requests {
-        engine.poll(Duration::from_nanos(done), protocol);
-        while let Some(Event::Completed { status: RequestStatus::Replied(received), .. }) = engine.next_event() {
-            engine.release(received);
-            done += 1;
-        }
-        while submitted < requests && submitted - done < BATCH {
-            let segments = &lists[submitted as usize % lists.len()];
-            let chunk = [Chunk { access: Access::RemoteWrite, segments }];
-            let submission = Submission {
-                message: &message,
-                inline: &[],
-                chunks: &chunk,
-                invite_invalidation: true,
-                iova_cookie: 0,
-                cookie: submitted,
-            };
-            let handle = engine.submit(connection, &submission, protocol)?;
-            protocol.sent(handle);
-            submitted += 1;
-        }
-        engine.flush();
-    }
+    let submit = |engine: &mut Engine<NullPort>, protocol: &mut InOrder, at: u64| {
+        let chunk = [Chunk { access: Access::RemoteWrite, segments: &lists[at as usize % lists.len()] }];
+        let submission = Submission {
+            message: &message,
+            inline: &[],
+            chunks: &chunk,
+            invite_invalidation: true,
+            iova_cookie: 0,
+            cookie: at,
+        };
+        let handle = engine.submit(connection, &submission, protocol)?;
+        protocol.sent(handle);
+        Ok(())
+    };
+    let done = requester::run(engine, protocol, Load { requests, batch: BATCH }, submit, || {})?;
     let registrations = engine.statistics().registrations - before.registrations;
     println!("{done} iterations of 1 request of {} segments, {registrations} registrations", lists[0].len());
     Ok(())
