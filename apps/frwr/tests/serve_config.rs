@@ -217,6 +217,10 @@ fn mistakes_are_refused_with_line_and_key() {
         ("listen = \"10.0.0.1:4420\"".to_owned(), 1, &["missing field `device`"]),
         (TOP.to_owned(), 1, &["subsystem: there are 0", "1 to 63", "add"]),
         (top("devices = 3"), 3, &["unknown field `devices`", "`device`"]),
+        (top("a.b = 1"), 3, &["a.b: unknown field `a.b`", "`device`"]),
+        (top("listening . port.of = 1"), 3, &["listening . port.of: unknown field"]),
+        (top("[limits]\nhosts = 3"), 3, &["limits: unknown field `limits`"]),
+        (SMALLEST.replace("memory", "size.most"), 6, &["size.most: unknown field `size`", "`memory`"]),
         (top("queue_depth = \"many\""), 3, &["queue_depth: invalid type", "a whole number from 0"]),
         (top("queue_depth = 1025"), 3, &["queue_depth is 1025", "1 to 1024", "choose"]),
         (top("hosts = 0"), 3, &["hosts is 0", "1 to 256"]),
@@ -299,6 +303,23 @@ fn mistakes_are_refused_with_line_and_key() {
     }
     let missing = serve(&["--config", "/nonexistent.toml"]).unwrap_err();
     assert_eq!((missing.exit_code(), missing.name()), (1, "config_file"));
+}
+
+/// What a file says no option says beside it, and options that no file has are looked at as without one (docs/config.md).
+#[test]
+fn options_beside_a_file_are_those_that_it_does_not_have() {
+    let written = Written::new(&SMALLEST.replacen("[[subsystem]]", "runtime = 60\n[[subsystem]]", 1));
+    let beside = |more: &[&'static str]| [&["frwr", "serve", "--config", written.text()], more].concat();
+    for more in [&["--hosts", "3"][..], &["--device", "rxe1"], &["--namespace", "f"], &["--no-remote-invalidate"]] {
+        let error = CommandLine::try_parse_from(beside(more)).unwrap_err().to_string();
+        assert!(error.contains("--config") && error.contains(more[0]) && error.contains("cannot be used"), "{error}");
+    }
+    let config = |more: &[&'static str]| serve(&beside(more)[2..]);
+    assert_eq!(config(&["--json", "-v"]).unwrap().arguments.target.runtime, Some(60));
+    assert_eq!(config(&["--runtime", "5"]).unwrap().arguments.target.runtime, Some(5));
+    let error = config(&["--registration", "lists"]).unwrap_err();
+    assert_eq!((error.name(), error.exit_code()), ("target_registration", 2), "{error}");
+    assert!(error.to_string().contains("leave it out, it is for load"), "{error}");
 }
 
 /// Namespaces as they stand in a file, each with a key of its own line.

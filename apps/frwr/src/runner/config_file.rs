@@ -209,7 +209,10 @@ impl Source<'_> {
         let (known, table) = (keys(), DeTable::parse(self.text).map_err(|error| self.wrong(&error))?);
         let unknown = table.get_ref().keys().find(|key| !known.iter().any(|known| known == key.get_ref()));
         let Some(unknown) = unknown else { return Ok(()) };
-        let (name, line) = (unknown.get_ref(), self.line(unknown.span().start));
+        let line = self.line(unknown.span().start);
+        // A dotted key as it stands there; of a table its name.
+        let dotted = self.key_in(line).filter(|key| key.contains('.') && !key.contains(['"', '\'']));
+        let name = dotted.unwrap_or(unknown.get_ref());
         let text = format!("{name}: unknown field `{name}`, expected one of `{}`", known.join("`, `"));
         Err(self.error(line, &for_people(&text)))
     }

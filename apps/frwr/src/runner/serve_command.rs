@@ -47,7 +47,9 @@ const DEFAULT_MAX_TRANSFER: &str = "128K";
 fn instead_of_a_file() -> impl Iterator<Item = Id> {
     let target = names::<TargetArguments>().filter(|name| name.as_str() != "runtime");
     let others = names::<SubsystemArguments>().chain(names::<BlockArguments>()).chain(names::<MemoryArguments>());
-    target.chain(names::<DeviceArguments>()).chain(others).chain(names::<InvalidationArguments>())
+    // No target registers anything, whether a file says the rest or not: that is told, and not that a file says it.
+    let device = names::<DeviceArguments>().filter(|name| name.as_str() != "registration");
+    target.chain(device).chain(others).chain(names::<InvalidationArguments>())
 }
 
 /// The target's half of the job.
@@ -327,6 +329,11 @@ impl ServeConfig {
     /// [`Error`] names limit, value and remedy.
     pub fn new(arguments: ServeArguments) -> Result<Self, Error> {
         RUNTIME.check_said(arguments.target.runtime)?;
+        if arguments.device.registration != RegistrationKind::Auto {
+            let text = "--registration: a target opens no memory to its hosts, so there is nothing that it would register by \
+                        windows or by lists; leave it out, it is for load";
+            return Err(Error::usage("target_registration", text));
+        }
         match arguments.config.clone() {
             Some(path) => config_file::read(&path, arguments),
             None => {
@@ -339,11 +346,6 @@ impl ServeConfig {
     /// The same of what a file says.
     pub(super) fn checked(mut arguments: ServeArguments, subsystems: Vec<SubsystemConfig>) -> Result<Self, Error> {
         let ServeArguments { device, target, .. } = &arguments;
-        if device.registration != RegistrationKind::Auto {
-            let text = "--registration: a target opens no memory to its hosts, so there is nothing that it would register by \
-                        windows or by lists; leave it out, it is for load";
-            return Err(Error::usage("target_registration", text));
-        }
         target.check()?;
         let placement = device.placement(MAX_CORES.into())?;
         target.check_shared_receives(placement.as_ref())?;

@@ -39,7 +39,7 @@ impl Temporary {
     }
 }
 
-fn reactor(arguments: &[&str]) -> Output {
+fn frwr(arguments: &[&str]) -> Output {
     Command::new(FRWR).args(arguments).output().unwrap()
 }
 
@@ -50,7 +50,7 @@ fn job(file: &Temporary, arguments: &[&str]) -> Output {
     if !arguments.contains(&"--runtime") {
         all.extend_from_slice(&["--runtime", "0"]);
     }
-    reactor(&all)
+    frwr(&all)
 }
 
 fn texts(output: &Output) -> (String, String) {
@@ -138,7 +138,7 @@ fn sizes_of_all_kinds_verify() {
 #[test]
 fn the_default_is_pinned_and_prints_a_table() {
     let file = Temporary::data("table");
-    let output = reactor(&[file.text(), "--runtime", "1"]);
+    let output = frwr(&[file.text(), "--runtime", "1"]);
     let (out, err) = texts(&output);
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
     for part in [
@@ -156,7 +156,7 @@ fn the_default_is_pinned_and_prints_a_table() {
     }
     // A line per second, and not among the results.
     assert!(err.lines().any(|line| line.trim_start().starts_with("1 s")), "{err}");
-    let report = one_line(&reactor(&[file.text(), "--runtime", "0", "--json"]));
+    let report = one_line(&frwr(&[file.text(), "--runtime", "0", "--json"]));
     for core in report["cores"].as_array().unwrap() {
         assert!(core["core"].is_u64(), "{core}");
     }
@@ -210,7 +210,7 @@ fn a_fault_that_does_not_strike_is_no_success() {
         assert_eq!(output.status.code(), Some(1), "{fault}: {report}");
         assert_eq!((&report["passed"], &report["caught"]), (&Value::Bool(false), &Value::Null), "{fault}: {report}");
         assert_eq!((report["injected"]["fault"].as_str(), &report["injected"]["struck"]), (Some(fault), &0.into()));
-        let out = texts(&reactor(&[file.text(), "--inject", fault, "--runtime", "0", "--cores", "unpinned"])).0;
+        let out = texts(&frwr(&[file.text(), "--inject", fault, "--runtime", "0", "--cores", "unpinned"])).0;
         assert!(out.contains(&format!("FAILED: the fault did not strike (--inject {fault}); ")), "{out}");
         assert!(!out.contains("verified:"), "{out}");
     }
@@ -236,11 +236,11 @@ fn the_trace_holds_every_post() {
 type Refusal<'a> = (&'a [&'a str], i32, &'a str, &'a [&'a str]);
 
 fn refused((arguments, exit_code, name, parts): Refusal<'_>) {
-    let output = reactor(&[arguments, &["--json"]].concat());
+    let output = frwr(&[arguments, &["--json"]].concat());
     let object = one_line(&output);
     assert_eq!(output.status.code(), Some(exit_code), "{arguments:?}: {object}");
     assert_eq!(object["error"], name, "{arguments:?}: {object}");
-    let plain = reactor(arguments);
+    let plain = frwr(arguments);
     assert_eq!(plain.status.code(), Some(exit_code), "{arguments:?}");
     let (out, err) = texts(&plain);
     assert_eq!(out, "", "results only on standard output");
