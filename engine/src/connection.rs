@@ -2,6 +2,7 @@
 
 use crate::{
     chain::{ChainBuffer, Registered, SendQueue, chain_buffer},
+    credits::Credits,
     event::{DisconnectCause, Received},
     fixed_list::FixedList,
     gather::MemoryId,
@@ -12,6 +13,7 @@ use crate::{
         BaseId, Operation, PrivateData, QueuePairId, ReceiveRequest, ScatterElement, SendQueueCost, Success, Token,
         WorkRequest,
     },
+    receive_queue::ReceiveQueue,
     request::Standing,
     signal::Signaller,
 };
@@ -27,8 +29,8 @@ use std::collections::VecDeque;
 /// How far opening has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
-    /// Control makes the queue pair.
-    QueuePair,
+    /// Control makes the queue pair. `doomed`: the caller gave it up before it had one.
+    QueuePair { doomed: bool },
     /// The receives are posted; once Control was told of them the connection manager is at work.
     Handshake { told: bool },
     /// Connected; the first MRs are being made (S22).
@@ -57,11 +59,14 @@ pub(crate) enum Phase {
     Vacant,
     Opening(Opening),
     Ready,
-    /// The deadline of the drain is of the engine's watched time.
     Ending {
         step: Ending,
         cause: DisconnectCause,
+        /// Of the drain, in the engine's watched time.
         deadline: Duration,
+        /// The queue pair is destroyed with work in flight, or with MRs that the device keeps: what it may reach is handed back only
+        /// behind that (Hold).
+        holds_back: bool,
     },
 }
 
@@ -140,48 +145,16 @@ pub(crate) struct Connection {
     /// Messages that overtook the news that the connection is up: the peer may send as soon as it is up on its side. Of one that ends
     /// before it is ready nobody is told what stands here.
     pub(crate) early: VecDeque<(Received, Success)>,
-    /// Receives posted to the device; of shared ones those that this connection's peer may use.
-    pub(crate) receives_posted: u32,
-    /// The queue pair is destroyed with work in flight, or with MRs that the device keeps: what it may reach is handed back only
-    /// behind that (Hold).
-    pub(crate) holds_back: bool,
+    /// What its queue pair receives into.
+    pub(crate) receive_queue: ReceiveQueue,
     /// Its end waits for a queue pair that the device refused to destroy.
     pub(crate) is_kept: bool,
     /// The caller was not told of its end yet, and may look for what it keeps of it by its index.
     pub(crate) end_is_untold: bool,
-    /// Receives that were posted for it, or granted to it, before its peer heard of it.
-    pub(crate) first_receives: u32,
-    /// Shared receives that are for its use: of its peer, and for replies.
-    pub(crate) shared_receives: u32,
-    /// The queue pair takes no more shared receives: known since the receive completion queue was found empty so often.
-    pub(crate) last_receive_at: Option<u64>,
-    /// It answers a connect request: its queue pair receives from the accept on.
-    pub(crate) accepts: bool,
-    /// It was accepted or established, so that its queue pair may have received.
-    pub(crate) may_have_received: bool,
-    /// The queue pair was given up before that was known.
-    pub(crate) gave_up_receives: bool,
     /// A signalled message is in flight: its completion will free the slots that those before it hold.
     pub(crate) relief_coming: bool,
-    /// Receives that the peer was granted for messages that it sends unasked; all others are for replies.
-    pub(crate) granted: u32,
-    /// What its caller asked to grant.
-    pub(crate) to_grant: Option<u32>,
-    /// Receives for replies.
-    pub(crate) all_reply_receives: u32,
-    /// Those of them in which no reply is awaited, and none is in the caller's hands: so many requests may be sent.
-    pub(crate) reply_receives: u32,
-    /// Replies that are awaited to requests that were cancelled: the peer may still send them, into receives that are kept for it.
-    pub(crate) abandoned_replies: u32,
-    /// Receives of the peer that we may still use; below 0 where more are in use than it still offers. Each message of the peer adds one,
-    /// answered or not: 64 bits do not overflow.
-    pub(crate) peer_receives: i64,
-    /// Those that it offers for what we send unasked, used or not.
-    pub(crate) offered: u32,
-    /// Those of them that messages without a reply took, and that the peer was not said to have posted again.
-    pub(crate) unreturned: u32,
-    /// The caller gave it up before it had a queue pair.
-    pub(crate) doomed: bool,
+    /// The receives that its messages go into, and those of its peer.
+    pub(crate) credits: Credits,
     /// On the list of connections with work for the next flush.
     pub(crate) dirty: bool,
 }
@@ -236,26 +209,11 @@ impl Connection {
             receives: FixedList::new_in(region, limits.receives as usize, vacant)?,
             was_ready: false,
             early: VecDeque::with_capacity(limits.receives as usize),
-            receives_posted: 0,
-            holds_back: false,
+            receive_queue: ReceiveQueue::default(),
             is_kept: false,
             end_is_untold: false,
-            first_receives: 0,
-            shared_receives: 0,
-            last_receive_at: None,
-            accepts: false,
-            may_have_received: false,
-            gave_up_receives: false,
             relief_coming: false,
-            granted: 0,
-            to_grant: None,
-            all_reply_receives: 0,
-            reply_receives: 0,
-            abandoned_replies: 0,
-            peer_receives: 0,
-            offered: 0,
-            unreturned: 0,
-            doomed: false,
+            credits: Credits::default(),
             dirty: false,
         })
     }
@@ -290,6 +248,18 @@ impl Connection {
 
     fn is_usual(&self) -> bool {
         self.is_ready() && !self.requests_wait() && self.invalidations.is_empty()
+    }
+
+    /// What the queue pair may reach is handed back only behind its destruction.
+    pub(crate) fn hold_back(&mut self, needed: bool) {
+        if let Phase::Ending { holds_back, .. } = &mut self.phase {
+            *holds_back |= needed;
+        }
+    }
+
+    /// Whether it is.
+    pub(crate) fn holds_back(&self) -> bool {
+        matches!(self.phase, Phase::Ending { holds_back: true, .. })
     }
 
     /// A request would find others in front of it that wait, of its kind, or a transfer for the entries that it needs.
@@ -335,40 +305,13 @@ impl Connection {
             self.phase,
             Phase::Vacant | Phase::Ending { step: Ending::Destroy | Ending::Close { .. } | Ending::Sweep, .. }
         );
-        self.receives_posted > 0 && !is_over
+        self.receive_queue.has_posted() && !is_over
     }
 
     /// Where a memory lies, and its base registration in this connection's domain; nothing lies in one that is not registered there.
     #[inline(always)]
     pub(crate) fn reach(&self, memory: MemoryId) -> Reach {
         self.reach.get(memory.0 as usize).copied().unwrap_or(Reach::NONE)
-    }
-
-    /// A message may be sent: the peer has a receive for it, and we have one for its reply, where it is answered.
-    #[inline]
-    pub(crate) fn may_send(&self, answered: bool) -> bool {
-        self.peer_receives > 0 && (!answered || self.reply_receives > 0)
-    }
-
-    /// Parts the receives that are posted: those that the peer is granted, and those for replies. `for_replies` of as many as may be are
-    /// kept for these, unless the caller said how many the peer is to have.
-    pub(crate) fn part_receives(&mut self, for_replies: u32, all: u32) {
-        let posted = self.first_receives;
-        self.granted = self.to_grant.unwrap_or(all.saturating_sub(for_replies)).min(posted);
-        self.all_reply_receives = posted - self.granted;
-        self.reply_receives = self.all_reply_receives;
-    }
-
-    /// One more receive for replies.
-    pub(crate) fn add_reply_receive(&mut self) {
-        self.all_reply_receives += 1;
-        self.reply_receives += 1;
-    }
-
-    /// Whether the peer has no receive for a message, and no reply is due that would bring one: only a message that the peer sends
-    /// unasked could.
-    pub(crate) fn lacks_peer_receives(&self) -> bool {
-        self.peer_receives <= 0 && self.reply_receives == self.all_reply_receives
     }
 
     /// On a device that lets messages overtake registrations: what is posted next waits for what is posted, if the chain does not begin

@@ -64,6 +64,7 @@ compile_error!("frwr runs on Linux only: pinned cores, hugepages and RDMA device
 mod chain;
 mod connection;
 pub mod control;
+mod credits;
 mod engine;
 mod event;
 mod events;
@@ -79,6 +80,7 @@ mod pool;
 mod protocol;
 pub mod provider;
 mod receive;
+mod receive_queue;
 mod request;
 mod shared_receives;
 pub mod signal;

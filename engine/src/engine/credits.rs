@@ -1,7 +1,7 @@
 //! Credits of a live connection: the receives that its peer offers, and those that the peer is granted.
 
 use super::Engine;
-use crate::{connection::Connection, event::ConnectionId, provider::Port};
+use crate::{credits::Credits, event::ConnectionId, provider::Port};
 
 /// Why the numbers of receives on a live connection stay as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,11 +41,8 @@ impl<P: Port> Engine<P> {
     /// # Errors
     /// [`CreditError`]; nothing has changed.
     pub fn return_peer_receives(&mut self, connection: ConnectionId, returned: u32) -> Result<(), CreditError> {
-        let entry = self.ready_connection(connection)?;
-        let taken = entry.unreturned;
-        entry.unreturned = taken.checked_sub(returned).ok_or(CreditError::NotTaken { returned, taken })?;
-        entry.peer_receives += i64::from(returned);
-        Ok(())
+        let credits = self.ready_credits(connection)?;
+        credits.returned(returned).map_err(|taken| CreditError::NotTaken { returned, taken })
     }
 
     /// The peer says, as the upper protocol has it say such things, that it offers so many receives for what we send unasked from now on,
@@ -58,9 +55,7 @@ impl<P: Port> Engine<P> {
     /// # Errors
     /// [`CreditError::NotConnected`].
     pub fn set_peer_receives(&mut self, connection: ConnectionId, offered: u32) -> Result<(), CreditError> {
-        let entry = self.ready_connection(connection)?;
-        let before = core::mem::replace(&mut entry.offered, offered);
-        entry.peer_receives += i64::from(offered) - i64::from(before);
+        self.ready_credits(connection)?.set_offered(offered);
         Ok(())
     }
 
@@ -76,21 +71,13 @@ impl<P: Port> Engine<P> {
     ///
     /// [`ConnectionOptions::granted_receives`]: crate::ConnectionOptions::granted_receives
     pub fn set_granted_receives(&mut self, connection: ConnectionId, granted: u32) -> Result<(), CreditError> {
-        let entry = self.ready_connection(connection)?;
-        let most = entry.granted + entry.reply_receives;
-        if granted > most {
-            return Err(CreditError::Granted { wanted: granted, most });
-        }
-        // What is granted and what is free for replies are parts of what is posted.
-        entry.all_reply_receives = entry.all_reply_receives + entry.granted - granted;
-        entry.reply_receives = most - granted;
-        entry.granted = granted;
-        Ok(())
+        let credits = self.ready_credits(connection)?;
+        credits.set_granted(granted).map_err(|most| CreditError::Granted { wanted: granted, most })
     }
 
-    fn ready_connection(&mut self, connection: ConnectionId) -> Result<&mut Connection, CreditError> {
+    fn ready_credits(&mut self, connection: ConnectionId) -> Result<&mut Credits, CreditError> {
         let index = self.index_of(connection).ok_or(CreditError::NotConnected)?;
         let entry = &mut self.connections[index];
-        if entry.is_ready() { Ok(entry) } else { Err(CreditError::NotConnected) }
+        if entry.is_ready() { Ok(&mut entry.credits) } else { Err(CreditError::NotConnected) }
     }
 }

@@ -162,9 +162,8 @@ impl<P: Port> Engine<P> {
         // S2: entries, receives or MRs of what was refused are not given back.
         connection.send_queue.release(if mutant!(S2_entries) { 0 } else { entries });
         if !standalone {
-            connection.reply_receives += u32::from(answered && !mutant!(S2_reply_receives));
-            connection.unreturned -= u32::from(one_way);
-            connection.peer_receives += i64::from(!mutant!(S2_peer_receives));
+            let (peers, ours) = (!mutant!(S2_peer_receives), answered && !mutant!(S2_reply_receives));
+            connection.credits.give_back(peers, ours, one_way);
         }
         for descriptor in unused {
             if mutant!(S2_registrations) {

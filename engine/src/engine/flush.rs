@@ -57,7 +57,7 @@ impl<P: Port> Engine<P> {
             self.receives.unpost(refused.token.index(), refused.token.generation());
         }
         connection.receives.clear();
-        connection.receives_posted += if mutant!(S2_receives_counted) { posts } else { accepted } as u32;
+        connection.receive_queue.posted(if mutant!(S2_receives_counted) { posts } else { accepted } as u32);
         self.statistics.receive_doorbells += 1;
         if let Some(error) = refusal.filter(|_| accepted < posts) {
             self.note_receives_refused(index, error);
@@ -82,7 +82,7 @@ impl<P: Port> Engine<P> {
         }
         for taken in &self.scratch.receives[..accepted] {
             if let Taker::Connection(index) = shared.posted(taken.token.index()) {
-                self.connections[usize::from(index)].receives_posted += 1;
+                self.connections[usize::from(index)].receive_queue.posted(1);
             }
         }
         shared.released.drain(..accepted);
@@ -102,7 +102,7 @@ impl<P: Port> Engine<P> {
         self.statistics.posts_refused += 1;
         self.last_errors.post = Some(error);
         for index in 0..self.connections.len() {
-            if self.connections[index].phase != Phase::Opening(Opening::QueuePair) {
+            if !matches!(self.connections[index].phase, Phase::Opening(Opening::QueuePair { .. })) {
                 self.record(TracePoint::PostReceivesRefused(error), index as u16, None, error.accepted as u32);
                 self.fail(index, DisconnectCause::PostRefused(error));
             }

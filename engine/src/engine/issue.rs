@@ -91,7 +91,7 @@ impl<P: Port> Engine<P> {
         // At most MAX_MRS_PER_REQUEST.
         let entries = making.entries(sends, memory.count() as u32);
         // S4: the peer's receives, or the queue's entries, are not looked at.
-        let may_send = !sends || connection.may_send(issue.answered) || mutant!(S4_receives);
+        let may_send = !sends || connection.credits.may_send(issue.answered) || mutant!(S4_receives);
         if !(may_send && (connection.send_queue.can_reserve(entries) || mutant!(S4_entries))) {
             connection.idle.put_back(memory.taken());
             return Err(Hindrance::Wait);
@@ -138,9 +138,7 @@ impl<P: Port> Engine<P> {
             send_queue,
             relief_coming,
             end_unsignalled,
-            peer_receives,
-            reply_receives,
-            unreturned,
+            credits,
             ..
         } = &mut *connection;
         let room = Room { reach, idle, pool: &self.pool, elements: &mut self.elements, limits: &self.gather };
@@ -150,10 +148,7 @@ impl<P: Port> Engine<P> {
         // What was just seen to be free bounds the chain.
         let Some(places) = chain.places(works) else { return Err(Hindrance::Gather) };
         send_queue.take(if mutant!(S4_taken) { making.entries(sends, 0) } else { entries });
-        // S4: the peer's receive, or ours, is used without being counted.
-        *peer_receives -= i64::from(sends && !mutant!(S4_peer_receive));
-        *reply_receives -= u32::from(sends && issue.answered && !mutant!(S4_reply_receive));
-        *unreturned += u32::from(sends && !issue.answered);
+        credits.take(sends, issue.answered);
         let last = send_queue.next_position() + works as u64 - 1;
         let made = || {
             let kind = Kind::of(sends, issue.answered, inline > 0);
@@ -273,9 +268,7 @@ impl<P: Port> Engine<P> {
         let connection = &mut self.connections[index];
         let entries = self.making.entries(sends, mrs.len() as u32);
         connection.send_queue.release(if mutant!(S2_marshal_entries) { 0 } else { entries });
-        connection.peer_receives += i64::from(sends);
-        connection.reply_receives += u32::from(answered);
-        connection.unreturned -= u32::from(one_way);
+        connection.credits.give_back(sends, answered, one_way);
         for descriptor in mrs {
             if !mutant!(K2_unannounced) {
                 self.give_back_unused(index, descriptor);

@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::{
     chain::{NO_OWNER, NOT_POSTED, Posted},
-    connection::{Connection, Ending, Opening, Phase},
+    connection::{Ending, Opening, Phase},
     event::{ConnectionId, DisconnectCause, Event, Received, RequestStatus},
     link::ToControl,
     mr::{Mr, State},
@@ -65,8 +65,8 @@ impl<P: Port> Engine<P> {
             Phase::Opening(Opening::Filling { .. }) => false,
             // The connection manager is at work; its answer decides, and finds the caller gone.
             Phase::Opening(Opening::Handshake { .. }) => false,
-            Phase::Opening(Opening::QueuePair) => {
-                entry.doomed = true;
+            Phase::Opening(Opening::QueuePair { .. }) => {
+                entry.phase = Phase::Opening(Opening::QueuePair { doomed: true });
                 return;
             }
             Phase::Vacant | Phase::Ending { .. } => return,
@@ -76,7 +76,7 @@ impl<P: Port> Engine<P> {
         }
         let entry = &mut self.connections[index];
         // The time of its drain begins with the error state.
-        entry.phase = Phase::Ending { step: Ending::Fail { told }, cause, deadline: Duration::MAX };
+        entry.phase = Phase::Ending { step: Ending::Fail { told }, cause, deadline: Duration::MAX, holds_back: false };
         entry.note_usual();
         // rxe does not flush a receive that comes behind the error state: the drain would wait for it.
         for receive in entry.receives.as_slice() {
@@ -128,7 +128,7 @@ impl<P: Port> Engine<P> {
     /// Nothing shows when the queue pair has come to rest: its destruction is what ends its work.
     fn give_up_drain(&mut self, index: usize) {
         // Mutant: nothing is held back for a queue pair that shows no end of its work.
-        self.connections[index].holds_back = !mutant!(hold_refused_fail);
+        self.connections[index].hold_back(!mutant!(hold_refused_fail));
         self.abandon_posted(index);
     }
 
@@ -183,7 +183,7 @@ impl<P: Port> Engine<P> {
                 }
                 if drained || overdue {
                     // Mutant: a drain that timed out is taken for one that ended.
-                    self.connections[index].holds_back |= !drained && !mutant!(hold_overdue);
+                    self.connections[index].hold_back(!drained && !mutant!(hold_overdue));
                     self.statistics.drain_timeouts += u64::from(!drained);
                     self.destroy_all(index);
                 }
@@ -191,7 +191,7 @@ impl<P: Port> Engine<P> {
             }
             Ending::Destroy => self.destroyed_all(index),
             Ending::Close { told: false } => {
-                let &Connection { key: connection, holds_back: may_work, .. } = &self.connections[index];
+                let (connection, may_work) = (self.connections[index].key, self.connections[index].holds_back());
                 let told = self.link.to_control.push(ToControl::Close { connection, may_work }).is_ok();
                 self.set_step(index, Ending::Close { told });
                 told
@@ -235,29 +235,28 @@ impl<P: Port> Engine<P> {
     fn receives_are_back(&mut self, index: usize, sent: bool) -> bool {
         let entry = &mut self.connections[index];
         if self.shared.is_none() {
-            return entry.receives_posted == 0;
+            return !entry.receive_queue.has_posted();
         }
         let is_said = self.capabilities.quirks.silent_about_last_receive && (sent || mutant!(S5_silent_unsent));
-        if entry.last_receive_at.is_none() && is_said {
-            entry.last_receive_at = Some(self.empty_receive_polls);
+        if !entry.receive_queue.has_ended() && is_said {
+            entry.receive_queue.ended(self.empty_receive_polls);
         }
-        // S5: its last completions are not waited for.
-        entry.last_receive_at.is_some_and(|at| mutant!(S5_last_completions) || self.empty_receive_polls > at)
+        entry.receive_queue.is_drained(self.empty_receive_polls)
     }
 
     /// The queue pair said that it takes no more shared receives.
     pub(super) fn last_receive_reached(&mut self, connection: ConnectionId) {
         if let Some(index) = self.index_of(connection) {
-            self.connections[index].last_receive_at = Some(self.empty_receive_polls);
+            self.connections[index].receive_queue.ended(self.empty_receive_polls);
         }
     }
 
     /// The queue pair is destroyed with what it may have taken of the shared receives. One that was never accepted or
     /// connected has taken none.
     fn give_up_receives(&mut self, index: usize) {
-        let entry = &mut self.connections[index];
-        let are_back = entry.last_receive_at.is_some_and(|at| self.empty_receive_polls > at);
-        entry.gave_up_receives = self.shared.is_some() && !are_back && entry.may_have_received;
+        if self.shared.is_some() {
+            self.connections[index].receive_queue.give_up(self.empty_receive_polls);
+        }
     }
 
     fn abandon_posted(&mut self, index: usize) {
@@ -272,7 +271,7 @@ impl<P: Port> Engine<P> {
             }
         }
         if self.shared.is_none() {
-            self.connections[index].receives_posted = 0;
+            self.connections[index].receive_queue.abandon();
         }
     }
 
@@ -316,8 +315,8 @@ impl<P: Port> Engine<P> {
             return false;
         }
         let entry = &mut self.connections[index];
-        entry.holds_back |= entry.objects.has_kept() && !mutant!(hold_kept_object);
-        if !entry.holds_back {
+        entry.hold_back(entry.objects.has_kept() && !mutant!(hold_kept_object));
+        if !entry.holds_back() {
             self.give_back_all(index);
         }
         self.set_step(index, Ending::Close { told: false });
@@ -419,8 +418,8 @@ impl<P: Port> Engine<P> {
         if self.connections[index].objects.are_destroyed() && !mutant!(vacant_while_freeing) {
             return false;
         }
-        let &Connection { key: connection, holds_back, .. } = &self.connections[index];
-        let Phase::Ending { cause, .. } = self.connections[index].phase else { return false };
+        let connection = self.connections[index].key;
+        let Phase::Ending { cause, holds_back, .. } = self.connections[index].phase else { return false };
         // Mutant: the end of the connection is told in front of those of its requests.
         if mutant!(disconnected_first) {
             self.events.push_back(Event::Disconnected { connection, cause, orphaned_mrs: 0 });

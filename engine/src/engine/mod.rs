@@ -384,8 +384,7 @@ impl<P: Port> Engine<P> {
         if let Some(connection) = self.connections.get_mut(usize::from(owner))
             && (connection.is_ready() || mutant!(released_to_ending))
         {
-            // Mutant: a receive that a reply came in is for no other.
-            connection.reply_receives += u32::from(is_reply && !mutant!(reply_receive_lost));
+            connection.credits.reply_released(is_reply);
             connection.receives.push(held.post(connection.bases[0].lkey));
             if !connection.dirty {
                 connection.dirty = true;
@@ -407,7 +406,7 @@ impl<P: Port> Engine<P> {
         {
             owner = place;
             if let Some(connection) = self.connections.get_mut(usize::from(place)) {
-                connection.add_reply_receive();
+                connection.credits.add_reply_receive();
             }
         } else if is_reply {
             self.free_shared_reply(buffer);
@@ -419,7 +418,7 @@ impl<P: Port> Engine<P> {
     fn free_shared_reply(&mut self, buffer: u32) {
         let taker = self.shared.as_ref().and_then(|shared| shared.taker(buffer));
         if let Some(connection) = taker.and_then(|index| self.connections.get_mut(usize::from(index))) {
-            connection.reply_receives += 1;
+            connection.credits.reply_released(true);
         }
     }
 
@@ -465,17 +464,17 @@ impl<P: Port> Engine<P> {
     pub fn connection_sizes(&self, connection: ConnectionId) -> Option<ConnectionSizes> {
         let found = &self.connections[self.index_of(connection)?];
         let (send_entries, usable_entries) = found.send_queue.entries();
+        let (reply_receives, free_reply_receives) = found.credits.replies();
         let Descriptors { free, used, .. } = self.descriptors(connection);
         found.is_ready().then_some(ConnectionSizes {
             send_entries,
             usable_entries,
             registrations: free + used - u32::from(found.pad.is_some()),
-            peer_receives: found.offered,
-            // Below 0 nothing is free.
-            free_peer_receives: found.peer_receives.try_into().unwrap_or(0),
-            granted_receives: found.granted,
-            reply_receives: found.all_reply_receives,
-            free_reply_receives: found.reply_receives,
+            peer_receives: found.credits.offered(),
+            free_peer_receives: found.credits.free_of_peer(),
+            granted_receives: found.credits.granted(),
+            reply_receives,
+            free_reply_receives,
         })
     }
 

@@ -134,30 +134,14 @@ impl<P: Port> Engine<P> {
         let message = ToControl::Open { connection, target, options: open, private_data };
         self.ask_control(message)?;
         let entry = &mut self.connections[index];
-        entry.phase = Phase::Opening(Opening::QueuePair);
-        (entry.offered, entry.unreturned) = (options.peer_receives, 0);
-        entry.peer_receives = options.peer_receives.into();
-        (entry.doomed, entry.was_ready) = (false, false);
-        if !mutant!(abandoned_replies_kept) {
-            entry.abandoned_replies = 0;
-        }
+        entry.phase = Phase::Opening(Opening::QueuePair { doomed: false });
+        entry.credits.begin(options.peer_receives, options.granted_receives);
+        entry.was_ready = false;
         if !mutant!(relief_kept) {
             entry.relief_coming = false;
         }
         (entry.standalone_staged, entry.fence_owed) = (false, false);
-        entry.receives_posted = 0;
-        if !mutant!(hold_kept) {
-            entry.holds_back = false;
-        }
-        entry.shared_receives = granted;
-        entry.to_grant = options.granted_receives;
-        // S5: what was said of the former queue pair counts for this one.
-        if !mutant!(S5_last_receive) {
-            entry.last_receive_at = None;
-        }
-        entry.accepts = accepts;
-        entry.may_have_received = false;
-        entry.gave_up_receives = false;
+        entry.receive_queue.begin(granted, accepts);
         entry.objects.begin();
         if let Some(shared) = &mut self.shared {
             shared.grant(granted);
@@ -245,7 +229,7 @@ impl<P: Port> Engine<P> {
         entry.send_queue.open(entries);
         entry.signaller = self.plan.signaller(&self.options, entries);
         if let Some(shared) = &mut self.shared {
-            entry.receives_posted = entry.shared_receives;
+            entry.receive_queue.open_shared();
             shared.opened(queue_pair, connection.index);
         } else {
             let lkey = bases[0].lkey;
@@ -258,13 +242,14 @@ impl<P: Port> Engine<P> {
                 }
             }
         }
+        let doomed = entry.phase == Phase::Opening(Opening::QueuePair { doomed: true });
         entry.phase = Phase::Opening(Opening::Handshake { told: false });
         self.post_receives(index);
         let entry = &mut self.connections[index];
-        entry.first_receives = entry.receives_posted;
-        let all = if self.shared.is_some() { entry.shared_receives } else { self.plan.receive_depth };
-        entry.part_receives(self.plan.reply_receives, all);
-        if core::mem::take(&mut self.connections[index].doomed) {
+        let posted = entry.receive_queue.count();
+        let all = if self.shared.is_some() { entry.receive_queue.shared() } else { self.plan.receive_depth };
+        entry.credits.part(posted, self.plan.reply_receives, all);
+        if doomed {
             self.fail(index, DisconnectCause::Local);
         }
         self.tell_control_of_receives(index);
@@ -298,7 +283,7 @@ impl<P: Port> Engine<P> {
             return false;
         }
         let told = self.link.to_control.push(ToControl::ReceivesPosted { connection: entry.key }).is_ok();
-        entry.may_have_received = told && entry.accepts;
+        entry.receive_queue.handed_on(told);
         entry.phase = Phase::Opening(Opening::Handshake { told });
         told
     }
@@ -309,7 +294,7 @@ impl<P: Port> Engine<P> {
             return;
         }
         self.connections[index].phase = Phase::Opening(Opening::Filling { private_data });
-        self.connections[index].may_have_received = true;
+        self.connections[index].receive_queue.established();
         self.refill(index, self.plan.first_fill);
         self.filled(index);
     }
@@ -330,7 +315,7 @@ impl<P: Port> Engine<P> {
             return;
         }
         let (connection, private_data) = (entry.key, private_data.clone());
-        let (created, receives) = (entry.idle.len(), entry.granted);
+        let (created, receives) = (entry.idle.len(), entry.credits.granted());
         (entry.phase, entry.was_ready) = (Phase::Ready, true);
         entry.note_usual();
         self.unsettled -= 1;
@@ -429,10 +414,8 @@ impl<P: Port> Engine<P> {
         entry.clear_queues();
         self.unsettled -= 1;
         if let Some(shared) = &mut self.shared {
-            let lost =
-                if entry.gave_up_receives && !mutant!(given_up_receives_granted) { entry.receives_posted } else { 0 };
-            shared.closed(entry.queue_pair, index as u16, entry.shared_receives, lost);
-            entry.receives_posted = 0;
+            let lost = entry.receive_queue.close_shared();
+            shared.closed(entry.queue_pair, index as u16, entry.receive_queue.shared(), lost);
         }
     }
 }

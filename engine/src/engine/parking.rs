@@ -86,9 +86,9 @@ impl<P: Port> Engine<P> {
     /// Whether something is bound to come that lets a message go.
     fn may_wait(&self, index: usize, answered: bool) -> Result<(), SubmitError> {
         let connection = &self.connections[index];
-        if answered && connection.all_reply_receives == 0 && !self.is_held_over(index) {
+        if answered && !connection.credits.has_replies() && !self.is_held_over(index) {
             Err(SubmitError::NoReplyReceives)
-        } else if connection.lacks_peer_receives() {
+        } else if connection.credits.lack_peer_receives() {
             Err(SubmitError::NoPeerReceives)
         } else {
             Ok(())

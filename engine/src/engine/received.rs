@@ -141,17 +141,17 @@ impl<P: Port> Engine<P> {
         };
         // S5: a completion of a queue pair that is gone is one of its successor's.
         let is_its = SHARED || connection.queue_pair == completion.queue_pair || mutant!(S5_receive);
-        if !(is_its && connection.is_ready() && (!SHARED || connection.receives_posted > 0)) {
+        if !(is_its && connection.is_ready() && (!SHARED || connection.receive_queue.has_posted())) {
             return self.receive_otherwise(completion, owner, protocol);
         }
         let length = success.bytes.min(stride);
         entry.hold(length);
-        connection.receives_posted -= 1;
+        connection.receive_queue.completed();
         if SHARED && let Some(shared) = &mut self.shared {
             shared.taken(token.index(), owner);
         }
         let received = Received { buffer: token.index(), generation: token.generation(), length, is_reply: true };
-        connection.peer_receives += 1;
+        connection.credits.message_came();
         match classify(self.receives.messages(), token.index(), protocol, connection.key, length) {
             Message::Reply(request) => {
                 let mut replies = replies!(self);
@@ -217,8 +217,7 @@ impl<P: Port> Engine<P> {
     /// A receive of a connection is not posted any more.
     fn receive_returned(&mut self, index: usize, buffer: u32) {
         // After a drain that timed out the count is zero already, and the completions may still come.
-        let posted = &mut self.connections[index].receives_posted;
-        *posted = posted.saturating_sub(1);
+        self.connections[index].receive_queue.completed_late();
         if let Some(shared) = &mut self.shared {
             // One core has at most u16::MAX connections.
             shared.taken(buffer, index as u16);
@@ -234,7 +233,7 @@ impl<P: Port> Engine<P> {
         protocol: &mut impl Protocol,
     ) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        connection.peer_receives += 1;
+        connection.credits.message_came();
         let message = classify(self.receives.messages(), received.buffer, protocol, connection.key, received.length);
         if let Message::Reply(request) = message {
             let mut replies = replies!(self);
@@ -284,7 +283,7 @@ impl<P: Port> Engine<P> {
             shared.found(completion.queue_pair);
             return;
         };
-        let granted = connection.receives_posted > 0;
+        let granted = connection.receive_queue.has_posted();
         if granted {
             self.receive_returned(index, buffer);
         }
@@ -303,8 +302,9 @@ impl<P: Port> Engine<P> {
             // F13: what the command invalidated is not looked at.
             Message::Command | Message::OneWay if success.invalidated.is_none() || mutant!(F13_command) => {
                 let entry = &mut self.connections[index];
-                // Nobody posted a receive for an answer.
-                entry.peer_receives -= i64::from(message == Message::OneWay && !mutant!(one_way_brings_receive));
+                if message == Message::OneWay && !mutant!(one_way_brings_receive) {
+                    entry.credits.message_was_one_way();
+                }
                 let connection = entry.key;
                 return self.events.push_back(Event::Received { connection, received });
             }
@@ -338,13 +338,7 @@ impl<P: Port> Engine<P> {
     /// A reply to no request: where some were cancelled it is one of theirs, in a receive that was kept for it.
     #[cold]
     fn answers_cancelled(&mut self, index: usize) -> bool {
-        let connection = &mut self.connections[index];
-        let is_one = connection.abandoned_replies > 0;
-        // Mutant: each message to no request brings a receive for another reply.
-        if !mutant!(abandoned_never_spent) {
-            connection.abandoned_replies -= u32::from(is_one);
-        }
-        is_one
+        self.connections[index].credits.take_abandoned()
     }
 
     /// A buffer goes back to its queue pair with the next flush.

@@ -169,8 +169,7 @@ impl<P: Port> Engine<P> {
                 // The registration is on the way: the invalidation stands behind it in the same queue.
             }
             // Its message is on the way, and the peer may reply: that takes a receive, which nobody else is promised.
-            // Mutant: the receive of a reply that may still come is not kept for it.
-            Phase::Posted => self.connections[index].abandoned_replies += u32::from(!mutant!(abandoned_uncounted)),
+            Phase::Posted => self.connections[index].credits.abandon_reply(),
             Phase::Open => {}
             Phase::Waiting => {
                 found.outcome = RequestStatus::Cancelled;

@@ -122,7 +122,7 @@ impl<P: Port> Engine<P> {
     #[cold]
     fn have_transfer_wait(&mut self, index: usize, handle: Handle, first: bool) -> Result<(), TransferError> {
         let cause = self.transfer_waits_for(handle);
-        if cause == WaitCause::PeerReceives && self.connections[index].lacks_peer_receives() {
+        if cause == WaitCause::PeerReceives && self.connections[index].credits.lack_peer_receives() {
             self.transfers.remove(handle);
             return Err(TransferError::NoPeerReceives);
         }
@@ -306,7 +306,7 @@ impl Connection {
         // At most MAX_TRANSFER_OPERATIONS.
         let works = count as u32 + u32::from(replies && !mutant!(S4_reply_entry));
         // Without a receive of the peer it is not entries that it waits for, and requests may have those.
-        let may_send = !replies || self.peer_receives > 0 || mutant!(S4_response);
+        let may_send = !replies || self.credits.has_peer_receive() || mutant!(S4_response);
         let reserved = may_send && self.send_queue.reserve(works * making.cost.message);
         // Mutant: requests pass a transfer that waits for entries, for ever.
         self.await_entries(may_send && !reserved && !mutant!(transfer_starves));
@@ -317,7 +317,7 @@ impl Connection {
         let operations = room.places.operations.get(..count).unwrap_or_default();
         transfer.position = self.chain_data(kind, handle, operations, making.every);
         if let Kind::Respond { length, invalidate } = kind {
-            self.peer_receives -= 1;
+            self.credits.take_for_response();
             (room.reply.length, room.reply.lkey) = (length, self.bases[0].lkey);
             let local = ElementRange { first: room.places.first + MAX_TRANSFER_ELEMENTS as u32, count: 1 };
             let operation = Operation::Send { local, invalidate };

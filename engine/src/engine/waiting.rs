@@ -34,9 +34,9 @@ impl<P: Port> Engine<P> {
         let sends = !request.is_standalone();
         if connection.idle.len() < self.pieces_of(handle) {
             WaitCause::Registrations
-        } else if sends && connection.peer_receives <= 0 {
+        } else if sends && !connection.credits.has_peer_receive() {
             WaitCause::PeerReceives
-        } else if request.awaits_reply() && connection.reply_receives == 0 {
+        } else if request.awaits_reply() && !connection.credits.has_reply_receive() {
             WaitCause::ReplyReceives
         } else {
             // Those that are free may be a transfer's.
@@ -50,7 +50,7 @@ impl<P: Port> Engine<P> {
         let Some(transfer) = self.transfers.get(handle) else { return WaitCause::Order };
         let connection = self.connections.get(usize::from(transfer.connection));
         let replies = matches!(transfer.kind, transfer::Kind::Respond { .. });
-        if replies && connection.is_some_and(|connection| connection.peer_receives <= 0) {
+        if replies && connection.is_some_and(|connection| !connection.credits.has_peer_receive()) {
             WaitCause::PeerReceives
         } else {
             WaitCause::SendEntries

@@ -220,7 +220,6 @@ mutants! {
     held_over_forgotten
     held_slots_unasked
     held_unawaited
-    hold_kept
     hold_kept_object
     hold_overdue
     hold_refused_fail
