@@ -45,8 +45,8 @@ impl<P: Port> Host<P> {
         self.transfer(Kind::Write { force_unit_access: true }, lba, segments, cookie)
     }
 
-    /// Compares `segments`, in order, with the blocks from `lba` on; ends with [`Status::COMPARE_FAILURE`] where they
-    /// differ.
+    /// Compares `segments`, in order, with the blocks from `lba` on; ends with
+    /// [`Status::COMPARE_FAILURE`](crate::wire::Status::COMPARE_FAILURE) where they differ.
     ///
     /// # Errors
     /// [`RequestError`]; nothing is left behind.
