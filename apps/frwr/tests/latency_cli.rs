@@ -464,7 +464,7 @@ fn rounds_have_one_doorbell_or_one_for_each_request() {
 #[test]
 fn an_operation_of_several_ranges_is_counted_as_one() {
     for (operation, completions) in [("write", 0.5), ("read", 1.0)] {
-        for (ranges, segments, work) in [("16", "1", 16.0), ("4", "4", 4.0), ("3", "4", 6.0)] {
+        for (ranges, segments, work) in [("16", "1", 16.0), ("4", "4", 4.0), ("3", "4", 3.0)] {
             let size = "384";
             let arguments = ["--op", operation, "--size", size, "--ranges", ranges, "--segments", segments];
             let report = measured(640, &[&arguments[..], &["--depth", "2", "--rounds", "one"]].concat());

@@ -154,7 +154,7 @@ fn who_asks_for_too_much_or_in_another_language_is_refused_with_a_reason() {
     excess(&refused(&server.fabric, &of(Parameters { ranges: 255, ..PLAIN })), Quantity::Ranges);
     let transfer = Parameters { operation: Operation::Write, key: KeyKind::Static, ..PLAIN };
     excess(&refused(&server.fabric, &of(Parameters { ranges: 255, ..transfer })), Quantity::Ranges);
-    excess(&refused(&server.fabric, &of(Parameters { ranges: 16, segments: 15, ..transfer })), Quantity::Operations);
+    excess(&refused(&server.fabric, &of(Parameters { ranges: 16, segments: 15, ..transfer })), Quantity::Elements);
     excess(&refused(&server.fabric, &of(Parameters { connections: u16::MAX, ..PLAIN })), Quantity::Connections);
     let buffers = Parameters { size: 64 << 20, depth: 1024, connections: 1024, ..PLAIN };
     excess(&refused(&server.fabric, &of(buffers)), Quantity::Buffers);

@@ -2,7 +2,7 @@
 
 use super::operation::Operation;
 use clap::ValueEnum;
-use frwr_engine::MAX_TRANSFER_OPERATIONS;
+use frwr_engine::{MAX_TRANSFER_ELEMENTS, MAX_TRANSFER_OPERATIONS};
 
 /// First bytes of all private data of this program.
 const MAGIC: [u8; 4] = *b"fLAT";
@@ -139,8 +139,8 @@ pub enum Quantity {
     Segments,
     /// Ranges of the server's memory for one request.
     Ranges,
-    /// RDMA operations of one request: pieces and ranges are cut where either has a boundary.
-    Operations,
+    /// Elements of one request's RDMA operations: pieces and ranges are cut where either has a boundary.
+    Elements,
     /// Requests in flight.
     Depth,
     /// Keys behind a doorbell.
@@ -153,7 +153,7 @@ pub enum Quantity {
 
 named!(Quantity: Size = 1 "--size", Segments = 2 "--segments", Depth = 3 "--depth", Batch = 4 "--batch",
     Connections = 5 "the number of connections", Buffers = 6 "bytes of all buffers (connections x depth x size)",
-    Ranges = 7 "--ranges", Operations = 8 "the number of RDMA operations that --segments and --ranges make of a request",);
+    Ranges = 7 "--ranges", Elements = 8 "the number of elements that --segments and --ranges cut a request into",);
 
 /// Pieces, or multiples, of this many in common.
 const fn greatest_common_divisor(mut a: u32, mut b: u32) -> u32 {
@@ -175,7 +175,7 @@ impl Parameters {
         within(Quantity::Segments, self.segments.into(), 1, self.operation.max_segments().into())?;
         within(Quantity::Ranges, self.ranges.into(), 1, self.operation.max_ranges().into())?;
         if self.operation.is_transfer() {
-            within(Quantity::Operations, self.operations().into(), 1, MAX_RANGES.into())?;
+            within(Quantity::Elements, self.elements().into(), 1, MAX_TRANSFER_ELEMENTS as u64)?;
         }
         // Of either side, and bounded by both.
         let (segments, ranges) = (u32::from(self.segments), u32::from(self.ranges));
@@ -197,9 +197,10 @@ impl Parameters {
         within(Quantity::Buffers, self.buffer_bytes(), 1, MAX_BUFFER_BYTES)
     }
 
-    /// RDMA operations of one WRITE or READ: each piece and each range ends one, and some end together.
+    /// Elements of one WRITE or READ, which has as many work requests at most: each piece and each range ends one, and some end
+    /// together.
     #[must_use]
-    pub fn operations(&self) -> u32 {
+    pub fn elements(&self) -> u32 {
         let (segments, ranges) = (u32::from(self.segments.max(1)), u32::from(self.ranges.max(1)));
         segments + ranges - greatest_common_divisor(segments, ranges)
     }
@@ -429,9 +430,9 @@ mod tests {
     const WRITE: Parameters = Parameters { operation: Operation::Write, key: KeyKind::Static, ..PLAIN };
 
     #[test]
-    fn a_request_has_an_operation_for_each_cut() {
-        for (segments, ranges, operations) in [(1, 1, 1), (1, 16, 16), (16, 1, 16), (4, 4, 4), (2, 4, 4), (3, 4, 6)] {
-            assert_eq!(Parameters { segments, ranges, ..WRITE }.operations(), operations, "{segments} {ranges}");
+    fn a_request_has_an_element_for_each_cut() {
+        for (segments, ranges, elements) in [(1, 1, 1), (1, 16, 16), (16, 1, 16), (4, 4, 4), (2, 4, 4), (3, 4, 6)] {
+            assert_eq!(Parameters { segments, ranges, ..WRITE }.elements(), elements, "{segments} {ranges}");
         }
         assert_eq!(Parameters { segments: 3, ranges: 4, size: 96, ..WRITE }.check(), Ok(()));
     }
@@ -497,7 +498,7 @@ mod tests {
             (Parameters { ranges: 0, ..WRITE }, Quantity::Ranges),
             (Parameters { ranges: 17, ..WRITE }, Quantity::Ranges),
             (Parameters { ranges: 255, segments: 16, ..WRITE }, Quantity::Ranges),
-            (Parameters { ranges: 9, segments: 11, ..WRITE }, Quantity::Operations),
+            (Parameters { ranges: 9, segments: 11, ..WRITE }, Quantity::Elements),
             (Parameters { ranges: 4, segments: 3, ..WRITE }, Quantity::Size),
             (Parameters { depth: 0, ..PLAIN }, Quantity::Depth),
             (Parameters { depth: 1025, ..PLAIN }, Quantity::Depth),

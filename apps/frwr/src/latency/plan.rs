@@ -67,7 +67,7 @@ pub(super) fn client(parameters: &Parameters, connections: u16, capabilities: &C
         connections,
         queue_depth: requests,
         transfer_depth: if operation.is_transfer() { depth } else { 1 },
-        transfer_operations: if operation.is_transfer() { parameters.operations() } else { 1 },
+        transfer_operations: if operation.is_transfer() { parameters.elements() } else { 1 },
         receive_depth: receives(parameters),
         message_bytes: message_bytes(parameters),
         max_segments: u32::from(segments),
