@@ -99,7 +99,7 @@ impl ReceiveQueue {
 
     /// It is given up with what it may have taken of the shared receives: nothing, where it was never accepted or connected.
     pub(crate) fn give_up(&mut self, empty_polls: u64) {
-        self.gave_up = !self.ended_at.is_some_and(|at| empty_polls > at) && self.may_have_received;
+        self.gave_up = self.ended_at.is_none_or(|at| empty_polls <= at) && self.may_have_received;
     }
 
     /// The queue pair is gone. Returns the shared receives that went with it.
