@@ -4,7 +4,7 @@
 use crate::detached::{FarEnd, Memory};
 use core::time::Duration;
 use frwr_engine::{
-    EngineOptions,
+    EngineOptions, MemoryAccess,
     control::Control,
     gather::Segment,
     provider::{
@@ -230,7 +230,8 @@ impl<D: Device> HostSide<D> {
         let mut region = region()?;
         let (control, mut engine) = open(device, options.engine(), &mut region)?;
         let page = BLOCK as usize;
-        let memory = engine.add_memory(region.carve(BLOCKS as usize * page, page)?.into_device_memory())?;
+        let memory = engine
+            .add_memory(region.carve(BLOCKS as usize * page, page)?.into_device_memory(), MemoryAccess::ReadWrite)?;
         let admin = region.carve(ADMIN_DATA_BYTES, page)?.into_device_memory();
         let mut host = Host::new(engine, admin, options)?;
         host.start();

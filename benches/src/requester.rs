@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 use frwr_engine::{
-    AnnounceError, Announcement, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message,
-    Protocol, RequestHandle, RequestStatus, Statistics, SubmitError,
+    AnnounceError, Announcement, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, MemoryAccess,
+    Message, Protocol, RequestHandle, RequestStatus, Statistics, SubmitError,
     control::Control,
     gather::Segment,
     mr::Grant,
@@ -155,7 +155,8 @@ impl<D: Device, U: Protocol + Default> Requester<D, U> {
         let (send, receive) = Engine::<D::Port>::completion_entries(options, &capabilities)?;
         let (port, link) = control.open_core(send, receive)?;
         let mut engine = Engine::new(port, link, &mut region, options.clone(), &capabilities)?;
-        let memory = engine.add_memory(region.carve(MEMORY_BYTES, PAGE as usize)?.into_device_memory())?;
+        let memory = engine
+            .add_memory(region.carve(MEMORY_BYTES, PAGE as usize)?.into_device_memory(), MemoryAccess::ReadWrite)?;
         let connection = connect(&mut engine, options)?;
         let protocol = U::default();
         let mut requester = Self { engine, connection, protocol, memory, control, _region: region };

@@ -7,8 +7,8 @@
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
 use frwr_engine::provider::{Access, RemoteRange};
 use frwr_engine::{
-    AnnounceError, Announcement, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message,
-    Protocol, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission, control::Control,
+    AnnounceError, Announcement, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, MemoryAccess,
+    Message, Protocol, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission, control::Control,
     gather::Segment,
 };
 use frwr_mempool::{DeviceMemory, Region};
@@ -50,7 +50,8 @@ fn side(fabric: &SoftFabric, options: EngineOptions) -> Result<Side, Box<dyn Err
     let mut region = Region::from_owned(vec![0; builder.region_bytes() + 2 * PAGE]);
     let mut engine = builder.build(&mut region)?;
     let data = region.carve(PAGE, PAGE)?.into_device_memory();
-    let page = Segment { memory: engine.add_memory(data.clone())?, offset: 0, length: PAGE as u32 };
+    let page =
+        Segment { memory: engine.add_memory(data.clone(), MemoryAccess::ReadWrite)?, offset: 0, length: PAGE as u32 };
     Ok(Side { control, engine, page, data, protocol: Page(None), connection: None })
 }
 

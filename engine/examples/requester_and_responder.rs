@@ -7,7 +7,7 @@
 
 use frwr_engine::{
     Access, AnnounceError, Announcement, Chunk, ConnectionId, ConnectionOptions, Control, Engine, EngineOptions, Event,
-    FetchRequest, Message, Protocol, Received, RemoteRange, RemoteSegment, RequestHandle, RequestStatus,
+    FetchRequest, MemoryAccess, Message, Protocol, Received, RemoteRange, RemoteSegment, RequestHandle, RequestStatus,
     ResponseRequest, Segment, SendRequest, Submission,
     provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort},
 };
@@ -135,7 +135,8 @@ impl Peer {
         let mut region = Region::from_owned(vec![0; builder.region_bytes() + bytes + 4096]);
         let mut engine = builder.build(&mut region)?;
         let data = region.carve(bytes, 4096)?.into_device_memory();
-        let segments = Segment { memory: engine.add_memory(data.clone())?, offset: 0, length: 0 };
+        let segments =
+            Segment { memory: engine.add_memory(data.clone(), MemoryAccess::ReadWrite)?, offset: 0, length: 0 };
         let protocol = Rpc([RequestHandle::NONE; SLOTS]);
         let (connection, answers) = (None, [const { Vec::new() }; SLOTS]);
         Ok(Self {

@@ -5,8 +5,8 @@ use crate::{
     credits::Credits,
     event::{DisconnectCause, Received},
     fixed_list::FixedList,
-    gather::MemoryId,
-    link::{BaseKey, MAX_MEMORIES},
+    gather::{GatherError, MemoryId},
+    link::{BaseKey, DeclaredMemory, MAX_MEMORIES},
     mr::ConnectionKey,
     objects::Objects,
     provider::{
@@ -19,7 +19,7 @@ use crate::{
 };
 use core::time::Duration;
 use frwr_mempool::{
-    DeviceMemory, Region,
+    Region,
     freelist::{FreeRing, List, Order},
     mutant,
     region::CarveError,
@@ -79,21 +79,37 @@ pub(crate) struct Reach {
     pub(crate) bytes: u64,
     pub(crate) base: BaseId,
     pub(crate) lkey: u32,
-    /// Bytes of the longest segment that lies in it somewhere and that one registration covers wherever it begins.
-    pub(crate) longest: u32,
+    /// Bytes of the longest segment that lies in it somewhere and that one registration covers wherever it begins: of one that is only
+    /// read, and of one that is written, which none is where nobody may write. So the same comparison refuses it.
+    pub(crate) longest: [u32; 2],
 }
 
 impl Reach {
     /// Of a memory that cannot be used.
-    pub(crate) const NONE: Self = Self { start: 0, bytes: 0, base: BaseId(0), lkey: 0, longest: 0 };
+    pub(crate) const NONE: Self = Self { start: 0, bytes: 0, base: BaseId(0), lkey: 0, longest: [0; 2] };
 
     /// `anywhere`: see [`crate::gather::Limits::anywhere`].
-    pub(crate) fn of(memory: &DeviceMemory, key: BaseKey, anywhere: u32) -> Self {
+    pub(crate) fn of(memory: &DeclaredMemory, key: BaseKey, anywhere: u32) -> Self {
         let Some(base) = key.base else { return Self::NONE };
-        let (start, bytes) = (memory.address(), memory.len() as u64);
+        let (start, bytes) = (memory.bytes.address(), memory.bytes.len() as u64);
         // No mapping wraps around; said so here, so that no segment can.
         let bytes = bytes.min(u64::MAX - start);
-        Self { start, bytes, base, lkey: key.lkey, longest: bytes.min(anywhere.into()) as u32 }
+        let longest = bytes.min(anywhere.into()) as u32;
+        let written = if memory.access.permits_write() { longest } else { 0 };
+        Self { start, bytes, base, lkey: key.lkey, longest: [longest, written] }
+    }
+
+    /// As [`Reach::longest`], of a segment that the device `writes` to, or does not.
+    #[inline(always)]
+    pub(crate) fn longest(&self, writes: bool) -> u32 {
+        self.longest[usize::from(writes)]
+    }
+
+    /// # Errors
+    /// [`GatherError::ReadOnly`] where the device is to write to a segment that was found in it, and may not.
+    #[inline(always)]
+    pub(crate) fn check_write(&self, writes: bool) -> Result<(), GatherError> {
+        if writes && self.longest(true) == 0 { Err(GatherError::ReadOnly) } else { Ok(()) }
     }
 }
 

@@ -91,6 +91,12 @@ pub enum GatherError {
     /// A segment outside its memory, or one that wraps around (I18).
     #[error("a segment does not lie inside its memory")]
     OutOfBounds,
+    /// A segment that a peer, or our own device, would write to, of a memory that is declared
+    /// [`ReadOnly`](crate::MemoryAccess::ReadOnly).
+    #[error(
+        "a segment is to be written to and its memory is read-only; declare the memory with MemoryAccess::ReadWrite"
+    )]
+    ReadOnly,
     /// The lengths add up to more than 32 bit (I18).
     #[error("the segments add up to more than 4294967295 bytes; split the request")]
     TooManyBytes,
@@ -113,6 +119,7 @@ impl GatherError {
             Self::NoSegments => "no_segments",
             Self::EmptySegment => "empty_segment",
             Self::OutOfBounds => "out_of_bounds",
+            Self::ReadOnly => "read_only",
             Self::TooManyBytes => "too_many_bytes",
             Self::SegmentTooLong => "segment_too_long",
             Self::MapIncomplete => "map_incomplete",

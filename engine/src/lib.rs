@@ -99,7 +99,7 @@ pub use event::{
     ConnectionId, DisconnectCause, Event, Listening, OpenFailure, Received, RequestStatus, TransferStatus,
 };
 pub use gather::{GatherError, MemoryId, Segment};
-pub use link::{CoreLink, MAX_INCOMING, MAX_MEMORIES};
+pub use link::{CoreLink, MAX_INCOMING, MAX_MEMORIES, MemoryAccess};
 pub use mr::Grant;
 pub use options::*;
 pub use pad::PadFailure;

@@ -26,6 +26,31 @@ pub(crate) const LINK_CAPACITY: usize = 256;
 /// Control, so that peers cannot make a queue grow (the backlog of rdma_listen(3)).
 pub const MAX_INCOMING: usize = 128;
 
+/// What devices may do with a declared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryAccess {
+    /// Read and write it.
+    ReadWrite,
+    /// Read it alone; this process may write to it nevertheless. It is registered without a right to write, and what would have a peer or
+    /// our own device write to it is refused ([`GatherError::ReadOnly`](crate::GatherError::ReadOnly)).
+    ReadOnly,
+}
+
+impl MemoryAccess {
+    /// Whether devices may write.
+    #[must_use]
+    pub const fn permits_write(self) -> bool {
+        matches!(self, Self::ReadWrite)
+    }
+}
+
+/// A memory as it was declared.
+#[derive(Clone, Debug)]
+pub(crate) struct DeclaredMemory {
+    pub(crate) bytes: DeviceMemory,
+    pub(crate) access: MemoryAccess,
+}
+
 /// How a queue pair is to be opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenOptions {
@@ -55,7 +80,7 @@ pub(crate) struct BaseKey {
 pub(crate) enum ToControl {
     AddMemory {
         memory: MemoryId,
-        bytes: DeviceMemory,
+        declared: DeclaredMemory,
     },
     Listen {
         address: SocketAddr,

@@ -4,8 +4,8 @@ use core::time::Duration;
 use frwr_allocations::allocations;
 use frwr_engine::{
     AnnounceError, Announcement, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, FetchRequest,
-    Message, Protocol, ReceiveQueues, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission,
-    WriteRequest,
+    MemoryAccess, Message, Protocol, ReceiveQueues, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest,
+    Submission, WriteRequest,
     control::Control,
     gather::{MemoryId, Segment},
     mr::Grant,
@@ -73,7 +73,7 @@ impl Side {
         let (port, link) = control.open_core(send, receive).unwrap();
         let mut engine = Engine::new(port, link, &mut region, options, &capabilities).unwrap();
         let data = region.carve(DEPTH * 4096, 4096).unwrap().into_device_memory();
-        let memory = engine.add_memory(data).unwrap();
+        let memory = engine.add_memory(data, MemoryAccess::ReadWrite).unwrap();
         let names = Names([RequestHandle::NONE; DEPTH]);
         let free = (0..DEPTH as u8).collect();
         let (connection, open) = (None, None);

@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 use frwr_engine::{
-    AddMemoryError, ConnectionOptions, Control, EngineOptions, MAX_INCOMING, OnPostError, OpenEngineError, OpenError,
+    AddMemoryError, ConnectionOptions, Control, EngineOptions, MAX_INCOMING, MemoryAccess, OnPostError,
+    OpenEngineError, OpenError,
     provider::{
         AsyncEvent, CommandError, ConnectionEvent, ConnectionParameters, Device, DeviceEvent, Errno, IncomingId,
         ListenerId, PostRefusal, PrivateData, TokenKind,
@@ -460,7 +461,7 @@ fn an_engine_without_its_control_refuses_what_could_not_begin() {
     assert_eq!(engine.reject(IncomingId(0), b""), Err(OpenError::NoControl));
     assert_eq!(engine.listen(address), Err(OpenError::NoControl));
     assert_eq!(engine.stop_listening(address), Err(OpenError::NoControl));
-    assert_eq!(engine.add_memory(data), Err(AddMemoryError::NoControl));
+    assert_eq!(engine.add_memory(data, MemoryAccess::ReadWrite), Err(AddMemoryError::NoControl));
 }
 
 /// What the connection manager or the device says of a connection that could not be opened reaches the caller by name.

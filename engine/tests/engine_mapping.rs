@@ -1,7 +1,7 @@
 //! Section 1.C as far as the engine is concerned: from the caller's segments to what the device and the peer are told.
 
 use frwr_engine::{
-    Chunk, IovaPolicy, RequestHandle, SubmitError,
+    Chunk, IovaPolicy, MemoryAccess, RequestHandle, SubmitError,
     gather::{GatherError, MemoryId, Segment},
     mr::Grant,
     provider::{Access, Port, record::RecordedOperation},
@@ -325,7 +325,7 @@ fn s40_i18_bad_segments_are_refused_and_leave_nothing_behind() {
 #[test]
 fn i18_a_memory_that_is_not_registered_on_the_connection_yet_is_refused() {
     let mut pair = Pair::new("reg_mr");
-    let late = pair.host.engine.add_memory(pair.host.data.slice(0, 4096).unwrap()).unwrap();
+    let late = pair.host.engine.add_memory(pair.host.data.slice(0, 4096).unwrap(), MemoryAccess::ReadWrite).unwrap();
     let segment = Segment { memory: late, offset: 0, length: 64 };
     let refused = pair.host.submit(1, Access::RemoteWrite, &[segment], true);
     assert_eq!(refused, Err(SubmitError::UnknownMemory));

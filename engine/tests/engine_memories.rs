@@ -1,7 +1,8 @@
 //! Memory that is declared while connections are open.
 
 use frwr_engine::{
-    Access, DomainPolicy, EngineOptions, FetchRequest, MemoryId, RemoteRange, RemoteSegment, Segment, SubmitError,
+    Access, DomainPolicy, EngineOptions, FetchRequest, MemoryAccess, MemoryId, RemoteRange, RemoteSegment, Segment,
+    SubmitError,
     provider::{CommandError, fault::CommandKind},
 };
 use frwr_support::engine_harness::{DATA_BYTES, PROFILES, Setup, address, scripted::*};
@@ -12,7 +13,7 @@ const LATE: usize = DATA_BYTES / 2;
 /// Declares the upper half of the host's data once more.
 fn declare(test: &mut Scripted) -> MemoryId {
     let bytes = test.host.data.slice(LATE, 4096).unwrap();
-    test.host.engine.add_memory(bytes).unwrap()
+    test.host.engine.add_memory(bytes, MemoryAccess::ReadWrite).unwrap()
 }
 
 fn told(test: &Scripted) -> Vec<&String> {
@@ -53,7 +54,7 @@ fn a_transfer_lands_in_a_memory_that_was_declared_later() {
     let mut test = Scripted::of(Setup::new("reg_mr"));
     test.connect();
     let bytes = test.target.data.slice(LATE, 512).unwrap();
-    let late = test.target.engine.add_memory(bytes.clone()).unwrap();
+    let late = test.target.engine.add_memory(bytes.clone(), MemoryAccess::ReadWrite).unwrap();
     test.host.data.fill(0, 512, 0xA7).unwrap();
     let segment = test.host.segment(0, 512);
     test.host.submit(1, Access::RemoteRead, &[segment], false).unwrap();

@@ -2,7 +2,7 @@
 
 use core::{convert::Infallible, time::Duration};
 use frwr_engine::{
-    Engine, EngineOptions,
+    Engine, EngineOptions, MemoryAccess,
     control::Control,
     gather::{MemoryId, Segment},
     provider::{
@@ -170,7 +170,7 @@ impl<D: Device> Stepped<D> {
         (options.queue_depth, options.remote_invalidation) = (queue_depth, remote_invalidation);
         let (host_control, mut engine) = engine(wrap(fabric.device(device)), &options.engine())?;
         let data = memory(usize::from(queue_depth) * BLOCK_BYTES as usize)?;
-        let id = engine.add_memory(data)?;
+        let id = engine.add_memory(data, MemoryAccess::ReadWrite)?;
         let mut host = Host::new(engine, memory(ADMIN_DATA_BYTES)?, options)?;
         let mut options =
             TargetOptions { queue_entries: 2 * queue_depth.max(32), ..TargetOptions::new(address, subsystem) };

@@ -6,8 +6,8 @@
 use frwr_engine::provider::soft::{SoftFabric, SoftOptions, SoftPort};
 use frwr_engine::{
     Access, AnnounceError, Announcement, Chunk, ConnectionId, ConnectionOptions, Control, Engine, EngineBuilder,
-    EngineOptions, Event, FetchRequest, MemoryId, Message, Protocol, RemoteRange, RemoteSegment, RequestHandle,
-    RequestStatus, ResponseRequest, Segment, Submission, Timestamp, TransferStatus,
+    EngineOptions, Event, FetchRequest, MemoryAccess, MemoryId, Message, Protocol, RemoteRange, RemoteSegment,
+    RequestHandle, RequestStatus, ResponseRequest, Segment, Submission, Timestamp, TransferStatus,
 };
 use frwr_mempool::{DeviceMemory, PagePolicy, Region, RegionOptions};
 use frwr_reactor::{
@@ -56,7 +56,7 @@ impl Side {
         let mut engine = builder.build(&mut region)?;
         let data = region.carve(data, PAGE)?.into_device_memory();
         // Before there is a connection: those that are open would not have it.
-        let memory = engine.add_memory(data.clone())?;
+        let memory = engine.add_memory(data.clone(), MemoryAccess::ReadWrite)?;
         Ok(Self { engine, memory, data })
     }
 

@@ -3,7 +3,7 @@
 
 use super::{Control, Pending};
 use crate::{
-    link::{BaseKey, MAX_MEMORIES},
+    link::{BaseKey, DeclaredMemory, MAX_MEMORIES},
     provider::{BaseId, Command, Device, DomainId},
 };
 use frwr_mempool::mutant;
@@ -69,9 +69,10 @@ impl<D: Device> Control<D> {
                 Some((_, Base::Asked | Base::Going)) => ready = false,
                 None => {
                     domain.bases.push((name, Base::Asked));
-                    let bytes = self.cores[core].memories[memory].clone();
+                    let DeclaredMemory { bytes, access } = self.cores[core].memories[memory].clone();
+                    let local_write = access.permits_write();
                     self.command(
-                        Command::RegisterMemory { domain: id, memory: bytes, local_write: true },
+                        Command::RegisterMemory { domain: id, memory: bytes, local_write },
                         Pending::Base { domain: at, core, memory: memory as u16 },
                     );
                     ready = false;

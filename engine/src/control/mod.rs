@@ -16,7 +16,7 @@ mod shared_receives;
 use crate::{
     engine::{EngineBuilder, OpenEngineError},
     event::OpenFailure,
-    link::{ControlLink, CoreLink, OpenTarget, ToControl, ToCore, link},
+    link::{ControlLink, CoreLink, DeclaredMemory, OpenTarget, ToControl, ToCore, link},
     mr::ConnectionKey,
     options::EngineOptions,
     provider::{
@@ -26,7 +26,7 @@ use crate::{
 };
 use connecting::{Link, Stage};
 use domain::Domain;
-use frwr_mempool::{DeviceMemory, freelist::Returner};
+use frwr_mempool::freelist::Returner;
 use kept::Retry;
 use listening::Listener;
 use placement::Unanswered;
@@ -114,7 +114,7 @@ struct Core {
     outbox: VecDeque<ToCore>,
     /// Descriptors whose objects were destroyed in this poll: given back in one batch.
     freed: Vec<u32>,
-    memories: Vec<DeviceMemory>,
+    memories: Vec<DeclaredMemory>,
     shared_receives: SharedReceiveQueue,
     incoming: Unanswered,
     /// The engine was dropped: nobody takes messages any more.
@@ -315,9 +315,9 @@ impl<D: Device> Control<D> {
 
     fn core_message(&mut self, core: usize, message: ToControl) {
         match message {
-            ToControl::AddMemory { memory, bytes } => {
+            ToControl::AddMemory { memory, declared } => {
                 debug_assert_eq!(memory.0 as usize, self.cores[core].memories.len(), "memories come in order");
-                self.cores[core].memories.push(bytes);
+                self.cores[core].memories.push(declared);
                 self.register_for_open(core);
             }
             ToControl::Listen { address } => self.listen(core, address),

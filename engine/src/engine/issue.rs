@@ -349,7 +349,7 @@ pub(super) fn place_inline(
 ) -> Result<u32, SubmitError> {
     let places = places.get_mut(..segments.len()).filter(|_| segments.len() <= most);
     for (place, segment) in places.ok_or(SubmitError::TooManySegments)?.iter_mut().zip(segments) {
-        *place = locate(reach, segment)?.element;
+        *place = locate(reach, segment, false)?.element;
     }
     // At most MAX_INLINE_SEGMENTS.
     Ok(segments.len() as u32)

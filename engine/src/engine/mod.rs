@@ -45,7 +45,7 @@ use crate::{
     events::{Events, Told},
     fixed_list::FixedList,
     gather::{GatherRules, Limits, MemoryId, Resolved, Segment},
-    link::{CoreLink, MAX_MEMORIES, ToControl},
+    link::{CoreLink, DeclaredMemory, MAX_MEMORIES, MemoryAccess, ToControl},
     mr::IovaRule,
     options::EngineOptions,
     plan::{EngineError, GUARD_BYTES, Plan},
@@ -111,7 +111,7 @@ pub struct Engine<P: Port> {
     iova: IovaRule,
     /// The time that the last poll was told; never goes back.
     now: Timestamp,
-    memories: ArrayVec<DeviceMemory, MAX_MEMORIES>,
+    memories: ArrayVec<DeclaredMemory, MAX_MEMORIES>,
     /// The engine's own memory, the first of them.
     messages: DeviceMemory,
     /// Requests' messages in it, by slot.
@@ -274,7 +274,7 @@ impl<P: Port> Engine<P> {
         };
         drop(region.carve(GUARD_BYTES, 1)?);
         // Memory 0 is the engine's own.
-        let _ = engine.add_memory(messages);
+        let _ = engine.add_memory(messages, MemoryAccess::ReadWrite);
         Ok(engine)
     }
 
@@ -283,9 +283,13 @@ impl<P: Port> Engine<P> {
     /// The memory stays registered in protection domains of single connections until these end, and in the domain that
     /// connections share ([`crate::DomainPolicy`]) until Control is dropped.
     ///
+    /// One that is [`MemoryAccess::ReadOnly`] is sent, written to peers, and opened to their RDMA READs; a chunk that a peer could write
+    /// to and a fetch into it are refused ([`GatherError::ReadOnly`](crate::GatherError::ReadOnly)). That goes for this name of the
+    /// bytes alone: under another one, declared with [`MemoryAccess::ReadWrite`], they are written.
+    ///
     /// # Errors
     /// [`AddMemoryError`].
-    pub fn add_memory(&mut self, memory: DeviceMemory) -> Result<MemoryId, AddMemoryError> {
+    pub fn add_memory(&mut self, memory: DeviceMemory, access: MemoryAccess) -> Result<MemoryId, AddMemoryError> {
         if self.memories.is_full() {
             return Err(AddMemoryError::TooMany);
         }
@@ -294,16 +298,17 @@ impl<P: Port> Engine<P> {
         }
         // MAX_MEMORIES is far below u32::MAX.
         let id = MemoryId(self.memories.len() as u32);
-        let told = self.link.to_control.push(ToControl::AddMemory { memory: id, bytes: memory.clone() });
+        let declared = DeclaredMemory { bytes: memory, access };
+        let told = self.link.to_control.push(ToControl::AddMemory { memory: id, declared: declared.clone() });
         told.map_err(|_| AddMemoryError::WouldBlock)?;
-        self.memories.push(memory);
+        self.memories.push(declared);
         Ok(id)
     }
 
     /// A declared memory.
     #[must_use]
     pub fn memory(&self, memory: MemoryId) -> Option<&DeviceMemory> {
-        self.memories.get(memory.0 as usize)
+        self.memories.get(memory.0 as usize).map(|declared| &declared.bytes)
     }
 
     /// The next event, oldest first.

@@ -354,7 +354,7 @@ impl<P: Port> Engine<P> {
         let base = self.connections[index].bases[0];
         let base_id = base.base.ok_or(PadFailure::NoMemory)?;
         let descriptor = self.connections[index].idle.pop().ok_or(PadFailure::NoMr)?;
-        let address = self.memories[0].address() + self.plan.pad_offset(connection.index) as u64;
+        let address = self.messages.address() + self.plan.pad_offset(connection.index) as u64;
         let element = crate::provider::ScatterElement { address, length: PAD_BYTES, lkey: base.lkey };
         let opening = mr::Opening {
             owner: NO_OWNER,

@@ -76,7 +76,8 @@ impl<P: Port> Engine<P> {
         let mut pieces = 0;
         for chunk in chunks {
             self.scratch.resolved.clear();
-            resolve(&self.connections[index].reach, &self.gather, chunk.segments, &mut self.scratch.resolved)?;
+            let (reach, writes) = (&self.connections[index].reach, chunk.access.permits_write());
+            resolve(reach, &self.gather, chunk.segments, writes, &mut self.scratch.resolved)?;
             pieces += self.gather.count_pieces(&self.scratch.resolved)?;
         }
         // At most max_segments and what cuts them up.

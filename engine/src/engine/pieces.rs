@@ -84,7 +84,7 @@ impl Room<'_> {
     /// A segment that one registration covers wherever it begins, in the places of the next idle MR.
     #[inline(always)]
     fn segment(&mut self, access: Access, segment: &Segment) -> Option<Piece> {
-        let Resolved { element, base } = locate_whole(self.reach, segment)?;
+        let Resolved { element, base } = locate_whole(self.reach, segment, access.permits_write())?;
         let descriptor = self.idle.pop()?;
         // Every descriptor has its places.
         *self.elements.get_mut(self.pool.first_element(descriptor))? = element;
@@ -97,7 +97,7 @@ impl Room<'_> {
     fn list(&mut self, access: Access, segments: &[Segment]) -> Option<Piece> {
         let first = self.pool.first_element(self.idle.peek()?);
         let places = self.elements.get_mut(first..first + self.pool.depth() as usize)?;
-        let run = gather_run(self.reach, self.limits, segments, places)?;
+        let run = gather_run(self.reach, self.limits, segments, access.permits_write(), places)?;
         Some(Piece { descriptor: self.idle.pop()?, access, run })
     }
 }
@@ -227,7 +227,7 @@ impl Memory for [OneSegment<'_>; 2] {
     fn take(self, mut room: Room<'_>) -> Option<[Piece; 2]> {
         let [first, second] = self;
         // Nothing is taken where the other one is not there.
-        locate_whole(room.reach, second.segment).filter(|_| room.idle.len() >= 2)?;
+        locate_whole(room.reach, second.segment, second.access.permits_write()).filter(|_| room.idle.len() >= 2)?;
         Some([room.segment(first.access, first.segment)?, room.segment(second.access, second.segment)?])
     }
 }
@@ -326,7 +326,7 @@ impl Gathering<'_> {
             return Ok(());
         }
         self.resolved.clear();
-        resolve(self.room.reach, self.room.limits, segments, self.resolved)?;
+        resolve(self.room.reach, self.room.limits, segments, access.permits_write(), self.resolved)?;
         self.cut(access)
     }
 

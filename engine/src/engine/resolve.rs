@@ -42,16 +42,17 @@ fn join_elements(table: &mut [ScatterElement], covered: &[Resolved]) -> u32 {
     count as u32
 }
 
-/// Fills `resolved` with the addresses of segments, cut where one registration ends.
+/// Fills `resolved` with the addresses of segments, cut where one registration ends. `writes`: to have them written.
 #[inline]
 pub(super) fn resolve(
     reach: &[Reach],
     gather: &Limits,
     segments: &[Segment],
+    writes: bool,
     resolved: &mut Vec<Resolved>,
 ) -> Result<(), SubmitError> {
     for segment in segments {
-        let whole = locate(reach, segment)?;
+        let whole = locate(reach, segment, writes)?;
         if gather.covers(&whole.element) && resolved.len() < resolved.capacity() {
             resolved.push(whole);
         } else {
@@ -63,13 +64,14 @@ pub(super) fn resolve(
 
 /// The address of a segment that lies in a memory of this connection (I18).
 #[inline(always)]
-pub(super) fn locate(reach: &[Reach], segment: &Segment) -> Result<Resolved, SubmitError> {
+pub(super) fn locate(reach: &[Reach], segment: &Segment, writes: bool) -> Result<Resolved, SubmitError> {
     let reach = reach.get(segment.memory.0 as usize).ok_or(SubmitError::UnknownMemory)?;
     let length = u64::from(segment.length);
     // Where the difference would be negative no offset is small enough.
     if length == 0 || length > reach.bytes || segment.offset > reach.bytes - length {
         return Err(misplaced(segment, reach));
     }
+    reach.check_write(writes)?;
     // The reach of a memory does not wrap around.
     let address = reach.start.wrapping_add(segment.offset);
     let element = ScatterElement { address, length: segment.length, lkey: reach.lkey };
@@ -79,14 +81,15 @@ pub(super) fn locate(reach: &[Reach], segment: &Segment) -> Result<Resolved, Sub
 /// [`locate`] of a segment that one registration covers wherever it begins; `None` for every other one, and for those that
 /// `locate` refuses.
 #[inline(always)]
-pub(super) fn locate_whole(reach: &[Reach], segment: &Segment) -> Option<Resolved> {
-    whole(reach.get(segment.memory.0 as usize)?, segment)
+pub(super) fn locate_whole(reach: &[Reach], segment: &Segment, writes: bool) -> Option<Resolved> {
+    whole(reach.get(segment.memory.0 as usize)?, segment, writes)
 }
 
 #[inline(always)]
-fn whole(reach: &Reach, segment: &Segment) -> Option<Resolved> {
+fn whole(reach: &Reach, segment: &Segment, writes: bool) -> Option<Resolved> {
     // An empty one becomes longer than any.
-    if segment.length.wrapping_sub(1) >= reach.longest || segment.offset > reach.bytes - u64::from(segment.length) {
+    let longest = reach.longest(writes);
+    if segment.length.wrapping_sub(1) >= longest || segment.offset > reach.bytes - u64::from(segment.length) {
         return None;
     }
     // As above.
@@ -141,7 +144,7 @@ mod tests {
             let limits = Limits::of(GatherRules { contiguity, depth, max_bytes }).unwrap();
             for bytes in [0, 1, 4096, 12_289, 1 << 32, u64::MAX - 4096] {
                 let longest = bytes.min(limits.anywhere().into()) as u32;
-                let reach = Reach { start: 4096, bytes, base: BaseId(3), lkey: 7, longest };
+                let reach = Reach { start: 4096, bytes, base: BaseId(3), lkey: 7, longest: [longest, 0] };
                 for length in [0, 1, 2, 4095, 4096, 4097, 5000, 5001, 12_288, 12_289, u32::MAX] {
                     let ends =
                         [0, bytes].map(|end: u64| [end.saturating_sub(length.into()), end, end.saturating_add(1)]);
@@ -149,7 +152,8 @@ mod tests {
                         let segment = Segment { memory: MemoryId(0), offset, length };
                         let resolved = segment.resolve(reach.start, bytes, reach.base, reach.lkey).ok();
                         let expected = resolved.filter(|_| length <= limits.anywhere());
-                        assert_eq!(whole(&reach, &segment), expected, "{segment:?} {reach:?} {contiguity:?}");
+                        assert_eq!(whole(&reach, &segment, false), expected, "{segment:?} {reach:?} {contiguity:?}");
+                        assert_eq!(whole(&reach, &segment, true), None, "{segment:?} {reach:?}: read-only");
                     }
                 }
             }

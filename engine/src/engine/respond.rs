@@ -71,9 +71,12 @@ pub enum TransferError {
     /// The reply is longer than the engine's message buffers, or empty.
     #[error("a reply has 1 byte up to the engine's message_bytes")]
     MessageLength,
-    /// A local segment is empty, out of bounds, or its memory is not registered on this connection: unknown, or declared after the
-    /// connection was opened.
-    #[error("a local segment is not acceptable: {0}; a memory has to be declared before the connection is opened")]
+    /// A local segment is empty, out of bounds, or to be fetched into a memory that is read-only; or its memory is not registered on this
+    /// connection, so that it is out of bounds: unknown, or declared later without [`crate::Event::MemoryRegistered`] having come.
+    #[error(
+        "a local segment is not acceptable: {0}; a memory has to be declared before the connection is opened, or \
+         Event::MemoryRegistered be awaited"
+    )]
     Segment(#[from] GatherError),
     /// Local and remote ranges do not have the same number of bytes, or one is empty.
     #[error("local and remote ranges differ in length, or one is empty")]

@@ -26,19 +26,26 @@ pub(super) struct Run {
 }
 
 /// Fills the front of `table` with the elements of `segments`. `None`, with anything in the table, where they are not the usual
-/// list: the same piece of one memory again and again, the last one perhaps shorter, as the device's lists take them.
+/// list: the same piece of one memory again and again, the last one perhaps shorter, as the device's lists take them. `writes`: to have
+/// them written.
 #[inline]
 pub(super) fn gather_run(
     reach: &[Reach],
     limits: &Limits,
     segments: &[Segment],
+    writes: bool,
     table: &mut [ScatterElement],
 ) -> Option<Run> {
     let (last, equal) = segments.split_last()?;
     let first = equal.first()?;
     let reach = reach.get(first.memory.0 as usize)?;
     let length = first.length;
-    if length == 0 || last.length == 0 || last.length > length || last.memory != first.memory {
+    // An empty one becomes longer than any. Where there are several, each is short enough for a registration wherever it begins.
+    if length.wrapping_sub(1) >= reach.longest(writes)
+        || last.length == 0
+        || last.length > length
+        || last.memory != first.memory
+    {
         return None;
     }
     // Both factors are 32 bit.
@@ -182,7 +189,7 @@ mod tests {
         provider::{BaseId, ScatterElement},
     };
 
-    const REACH: Reach = Reach { start: 0x10_0000, bytes: 200 * 4096, base: BaseId(3), lkey: 7, longest: 0 };
+    const REACH: Reach = Reach { start: 0x10_0000, bytes: 200 * 4096, base: BaseId(3), lkey: 7, longest: [0; 2] };
 
     /// Longer than two blocks of either loop.
     const MOST: u64 = 19;

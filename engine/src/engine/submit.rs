@@ -96,7 +96,7 @@ pub enum SubmitError {
         "the segments need more MRs than one request may have: 16, what its connection has, what its send queue holds"
     )]
     TooManyRegistrations,
-    /// A segment is empty, or out of its memory's bounds (I18).
+    /// A segment is empty, or out of its memory's bounds (I18), or to be written to in a memory that is read-only.
     #[error("a segment is not acceptable: {0}")]
     Segment(#[from] GatherError),
     /// A memory is not registered on this connection: it is unknown, or was declared after the connection was opened and
@@ -302,7 +302,7 @@ impl<P: Port> Engine<P> {
     }
 
     /// How much of the front of `segments` at most `most` keys of one request cover on this connection: what protocols need
-    /// to know whose messages have room for few keys.
+    /// to know whose messages have room for few keys. With whatever right: that the memory is read-only is no matter here.
     ///
     /// # Errors
     /// [`SubmitError::NotConnected`], [`SubmitError::Segment`], [`SubmitError::UnknownMemory`],
@@ -319,7 +319,7 @@ impl<P: Port> Engine<P> {
         }
         self.scratch.resolved.clear();
         let connection = &self.connections[index];
-        match resolve(&connection.reach, &self.gather, segments, &mut self.scratch.resolved) {
+        match resolve(&connection.reach, &self.gather, segments, false, &mut self.scratch.resolved) {
             // What found no room stands behind all that one request can open.
             Ok(()) | Err(SubmitError::TooManyRegistrations) => {}
             Err(error) => return Err(error),

@@ -5,7 +5,7 @@ use super::{Engine, MAX_ADMITTED_PER_POLL, TransferError, stage::Making};
 use crate::{
     connection::Connection,
     event::{ConnectionId, Event, TransferStatus},
-    gather::{GatherError, Segment},
+    gather::{GatherError, Resolved, Segment},
     options::MAX_TRANSFER_ELEMENTS,
     plan::{Plan, TRANSFER_ELEMENTS},
     provider::{ElementRange, Operation, Port, RemoteRange, ScatterElement, Token, TokenKind, WorkRequest},
@@ -248,8 +248,14 @@ struct Whole<'a> {
 
 impl Cut for Whole<'_> {
     #[inline(always)]
-    fn cut(self, connection: &Connection, _: Kind, _: &Plan, places: &mut Places<'_>) -> Result<usize, TransferError> {
-        places.elements[0] = resolve(connection, self.local)?;
+    fn cut(
+        self,
+        connection: &Connection,
+        kind: Kind,
+        _: &Plan,
+        places: &mut Places<'_>,
+    ) -> Result<usize, TransferError> {
+        places.elements[0] = resolve(connection, kind, self.local)?;
         places.operations[0] =
             RdmaOperation { remote: self.remote.remote, local: ElementRange { first: places.first, count: 1 } };
         Ok(1)
@@ -277,16 +283,18 @@ impl Cut for Data<'_> {
         let Places { first, elements, operations } = places;
         let places = Places { first: *first, elements, operations };
         if let [piece] = self.local {
-            return Ok(cut_piece::<GatherError>(resolve(connection, piece)?, self.remote, places)?);
+            return Ok(cut_piece::<GatherError>(resolve(connection, kind, piece)?, self.remote, places)?);
         }
-        Ok(cut(self.local.iter().map(|piece| resolve(connection, piece)), self.remote, most, places)?)
+        Ok(cut(self.local.iter().map(|piece| resolve(connection, kind, piece)), self.remote, most, places)?)
     }
 }
 
 #[inline(always)]
-fn resolve(connection: &Connection, piece: &Segment) -> Result<ScatterElement, GatherError> {
+fn resolve(connection: &Connection, kind: Kind, piece: &Segment) -> Result<ScatterElement, GatherError> {
     let reach = connection.reach(piece.memory);
-    Ok(piece.resolve(reach.start, reach.bytes, reach.base, reach.lkey)?.element)
+    let Resolved { element, .. } = piece.resolve(reach.start, reach.bytes, reach.base, reach.lkey)?;
+    reach.check_write(kind == Kind::Fetch)?;
+    Ok(element)
 }
 
 fn read(local: ElementRange, remote: RemoteRange) -> Operation {

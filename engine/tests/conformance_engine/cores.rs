@@ -11,7 +11,7 @@ use frwr_engine::gather::{MemoryId, Segment};
 use frwr_engine::mr::Grant;
 use frwr_engine::provider::{Access, Device, RemoteRange};
 use frwr_engine::{
-    Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, RemoteSegment, RequestStatus,
+    Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, MemoryAccess, RemoteSegment, RequestStatus,
     ResponseRequest, Submission,
 };
 use frwr_mempool::{DeviceMemory, PagePolicy, Region, RegionOptions};
@@ -61,7 +61,7 @@ impl Core {
         let (port, link) = control.open_core(send, receive).unwrap();
         let mut engine = Engine::new(port, link, &mut region, options.clone(), &capabilities).unwrap();
         let bytes = region.carve(MEMORY, 4096).unwrap().into_device_memory();
-        let memory = engine.add_memory(bytes.clone()).unwrap();
+        let memory = engine.add_memory(bytes.clone(), MemoryAccess::ReadWrite).unwrap();
         Self {
             engine,
             memory,

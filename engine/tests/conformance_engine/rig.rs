@@ -13,8 +13,8 @@ use frwr_support::engine_harness::{Pair, Setup};
 pub(crate) const SLOT_BYTES: u64 = 32768;
 /// Bytes read and bytes written per request; at odd addresses, over several pages.
 pub(crate) const DATA_BYTES: u32 = 9000;
-const READ_AT: u64 = 17;
-const WRITE_AT: u64 = 16384 + 301;
+pub(crate) const READ_AT: u64 = 17;
+pub(crate) const WRITE_AT: u64 = 16384 + 301;
 
 /// A pair over one subject.
 pub(crate) struct Rig {

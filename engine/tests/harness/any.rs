@@ -86,6 +86,7 @@ pub struct AnyDevice {
     /// Commands that destroy something, until they are answered.
     destroying: HashMap<Ticket, Command>,
     live: Live,
+    local_writes: Vec<bool>,
 }
 
 impl AnyDevice {
@@ -114,12 +115,18 @@ impl AnyDevice {
             fake: None,
             destroying: HashMap::new(),
             live: Live::default(),
+            local_writes: Vec::new(),
         }
     }
 
     /// What is alive on it.
     pub fn live(&self) -> &Live {
         &self.live
+    }
+
+    /// Of each memory that it was asked to register, in that order, whether it may write to it.
+    pub fn local_writes(&self) -> &[bool] {
+        &self.local_writes
     }
 
     /// The view into a device that is not there.
@@ -197,6 +204,9 @@ impl Device for AnyDevice {
                 | Command::FreeRegistration { .. }
                 | Command::StopListening { .. }
         );
+        if let Command::RegisterMemory { local_write, .. } = &command {
+            self.local_writes.push(*local_write);
+        }
         let kept = destroys.then(|| command.clone());
         each!(Inner, self.inner.as_mut(), device => device.submit(ticket, command))?;
         if let Some(command) = kept {

@@ -25,11 +25,11 @@ fn main() -> ExitCode {
 #[cfg(feature = "verbs")]
 mod commands {
     use core::time::Duration;
-    use frwr_engine::Engine;
     use frwr_engine::control::Control;
     use frwr_engine::gather::{MemoryId, Segment};
     use frwr_engine::provider::Device;
     use frwr_engine::provider::verbs::{VerbsDevice, VerbsOptions};
+    use frwr_engine::{Engine, MemoryAccess};
     use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};
     use frwr_nvmf::host::{Host, HostOptions, IoError, RequestError};
     use frwr_nvmf::wire::{Nqn, Status};
@@ -109,7 +109,7 @@ mod commands {
             let mut carved = |bytes| region.carve(bytes, PAGE).map_err(|error| error.to_string());
             let data = carved(2 * READ_AT)?.into_device_memory();
             let admin = carved(options.memory_bytes())?.into_device_memory();
-            let memory = engine.add_memory(data.clone()).map_err(|error| error.to_string())?;
+            let memory = engine.add_memory(data.clone(), MemoryAccess::ReadWrite).map_err(|error| error.to_string())?;
             let host = Host::new(engine, admin, options).map_err(|error| error.to_string())?;
             Ok(Self { control, host, data, memory, clock: Clock::system(), block: 0 })
         }

@@ -3,7 +3,7 @@
 use super::protocol::Tiny;
 use core::time::Duration;
 use frwr_engine::{
-    ConnectionId, ConnectionOptions, Engine, EngineOptions, MemoryId, Segment,
+    ConnectionId, ConnectionOptions, Engine, EngineOptions, MemoryAccess, MemoryId, Segment,
     control::Control,
     provider::{
         CompletionQueue, Device, Port, PortId, QueuePairId,
@@ -75,7 +75,7 @@ impl Party {
         let engine = Engine::new(port, link, &mut region, options.clone(), &capabilities);
         let mut engine = engine.map_err(|error| text(&error))?;
         let data = region.carve(data_bytes, 4096).map_err(|error| text(&error))?.into_device_memory();
-        let memory = engine.add_memory(data.clone()).map_err(|error| text(&error))?;
+        let memory = engine.add_memory(data.clone(), MemoryAccess::ReadWrite).map_err(|error| text(&error))?;
         Ok(Self {
             control,
             engine,

@@ -9,6 +9,7 @@ use super::{
     scenario::{HostScenario, Scenario},
 };
 use core::time::Duration;
+use frwr_engine::MemoryAccess;
 use frwr_engine::gather::MemoryId;
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::host::{FollowerOrder, FollowerReport, Host, HostFailure, HostStatistics};
@@ -54,7 +55,7 @@ impl HostSide {
         let (mut members, mut ids) = (Vec::new(), Vec::new());
         for (index, data) in desks.iter().enumerate() {
             let mut engine = side.engine(&scenario.engine)?;
-            ids.push(engine.add_memory(data.clone()).map_err(|error| error.to_string())?);
+            ids.push(engine.add_memory(data.clone(), MemoryAccess::ReadWrite).map_err(|error| error.to_string())?);
             let own = memory(scenario.options.memory_bytes())?;
             let make = if index == 0 { Host::new } else { Host::follower };
             let host = make(engine, own.clone(), scenario.options.clone()).map_err(|error| error.to_string())?;

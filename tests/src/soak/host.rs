@@ -8,6 +8,7 @@ use super::{
 };
 use core::time::Duration;
 use frwr_engine::{
+    MemoryAccess,
     control::Control,
     gather::MemoryId,
     provider::{
@@ -54,7 +55,7 @@ impl Side {
         let mut engine_region = region(builder.region_bytes())?;
         let mut engine = builder.build(&mut engine_region).map_err(|error| text(&error))?;
         let data = memory(DATA_BYTES)?;
-        let data_id = engine.add_memory(data.clone()).map_err(|error| text(&error))?;
+        let data_id = engine.add_memory(data.clone(), MemoryAccess::ReadWrite).map_err(|error| text(&error))?;
         let own = memory(options.memory_bytes())?;
         let mut host = Host::new(engine, own, options).map_err(|error| text(&error))?;
         host.start();

@@ -20,7 +20,7 @@ use crate::{
 };
 use core::time::Duration;
 use frwr_engine::{
-    CoreLink, Engine, Event, RequestHandle, Statistics, Timestamp, TraceRecord, WatchedClock,
+    CoreLink, Engine, Event, MemoryAccess, RequestHandle, Statistics, Timestamp, TraceRecord, WatchedClock,
     gather::{MemoryId, Segment},
     provider::{Capabilities, ConnectionParameters, Port, RemoteMemory},
 };
@@ -206,7 +206,7 @@ impl<P: Port> ClientSide<P> {
         let message = vec![0; options.message_bytes as usize].into();
         let mut engine = Engine::new(port, link, &mut region, options, &plan.capabilities)?;
         let data = region.carve(data_bytes, PAGE)?.into_device_memory();
-        let memory = engine.add_memory(data.clone()).map_err(Error::setup)?;
+        let memory = engine.add_memory(data.clone(), MemoryAccess::ReadWrite).map_err(Error::setup)?;
         let layout = Layout::new(&plan.parameters);
         let slots = Slots::new(plan.connections, depth, &layout);
         let pieces = slots.offsets().flat_map(|offset| layout.pieces(memory, offset)).collect();

@@ -17,9 +17,9 @@ use super::{
 use crate::{Error, runner::map};
 use core::time::Duration;
 use frwr_engine::{
-    AnnounceError, Announcement, Chunk, ConnectionId, CoreLink, DisconnectCause, Engine, Event, FetchRequest, Message,
-    OpenError, Protocol, Received, RemoteSegment, ResponseRequest, Statistics, SubmitError, Timestamp, TraceRecord,
-    TransferError, TransferStatus, WriteRequest,
+    AnnounceError, Announcement, Chunk, ConnectionId, CoreLink, DisconnectCause, Engine, Event, FetchRequest,
+    MemoryAccess, Message, OpenError, Protocol, Received, RemoteSegment, ResponseRequest, Statistics, SubmitError,
+    Timestamp, TraceRecord, TransferError, TransferStatus, WriteRequest,
     gather::{MemoryId, Segment},
     mr::Grant,
     provider::{Access, Capabilities, ConnectionParameters, IncomingId, Port, RemoteMemory},
@@ -184,7 +184,7 @@ impl<P: Port> ServerSide<P> {
         let message = vec![0; options.message_bytes as usize].into();
         let mut engine = Engine::new(port, link, &mut region, options, &plan.capabilities)?;
         let data = region.carve(data_bytes, PAGE)?.into_device_memory();
-        let memory = engine.add_memory(data.clone()).map_err(Error::setup)?;
+        let memory = engine.add_memory(data.clone(), MemoryAccess::ReadWrite).map_err(Error::setup)?;
         // Control's lane is empty: it takes the first messages.
         engine.listen(plan.address).map_err(Error::setup)?;
         Ok(Self {

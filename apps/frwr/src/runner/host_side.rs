@@ -16,7 +16,7 @@ use crate::{
 use arrayvec::ArrayVec;
 use core::time::Duration;
 use frwr_engine::{
-    CoreLink, Engine, Statistics, TraceRecord,
+    CoreLink, Engine, MemoryAccess, Statistics, TraceRecord,
     gather::{MemoryId, Segment},
     provider::{Capabilities, Port},
 };
@@ -123,7 +123,8 @@ impl<P: Port> HostSide<P> {
         let mut engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
         let data = region.carve(data_bytes, PAGE)?.into_device_memory();
         let admin = region.carve(admin_bytes, PAGE)?.into_device_memory();
-        let memory = engine.add_memory(data.clone()).map_err(frwr_nvmf::host::HostError::from)?;
+        let memory =
+            engine.add_memory(data.clone(), MemoryAccess::ReadWrite).map_err(frwr_nvmf::host::HostError::from)?;
         let make = if team.is_first() { Host::new } else { Host::follower };
         let mut host = make(engine, admin, plan.options)?;
         host.start();

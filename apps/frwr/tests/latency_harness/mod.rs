@@ -6,8 +6,8 @@ use frwr::{
     latency::{Arguments, LatencyConfig, LatencyServerReport, serve},
 };
 use frwr_engine::{
-    AnnounceError, Announcement, Chunk, ConnectionId, Engine, EngineOptions, Event, Listening, Message, Protocol,
-    Submission,
+    AnnounceError, Announcement, Chunk, ConnectionId, Engine, EngineOptions, Event, Listening, MemoryAccess, Message,
+    Protocol, Submission,
     control::Control,
     gather::{MemoryId, Segment},
     mr::Grant,
@@ -173,7 +173,8 @@ impl Raw {
         let (send, receive) = Engine::<SoftPort>::completion_entries(&options, &capabilities).unwrap();
         let (port, link) = control.open_core(send, receive).unwrap();
         let mut engine = Engine::new(port, link, &mut region, options, &capabilities).unwrap();
-        let memory = engine.add_memory(region.carve(4096, 4096).unwrap().into_device_memory()).unwrap();
+        let memory =
+            engine.add_memory(region.carve(4096, 4096).unwrap().into_device_memory(), MemoryAccess::ReadWrite).unwrap();
         Self { control, engine, clock: Clock::system(), memory, _region: region }
     }
 

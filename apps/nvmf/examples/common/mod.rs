@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 use frwr_engine::{
-    Engine, EngineOptions,
+    Engine, EngineOptions, MemoryAccess,
     control::Control,
     gather::{MemoryId, Segment},
     provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort, SoftProfile},
@@ -92,7 +92,7 @@ impl HostSide {
         let options = HostOptions::new("127.0.0.1:4420".parse()?, subsystem()?, name);
         let (control, mut engine) = open(fabric, options.engine(), region)?;
         let data = region.carve(2 * BLOCKS * BLOCK, PAGE)?.into_device_memory();
-        let data_id = engine.add_memory(data.clone())?;
+        let data_id = engine.add_memory(data.clone(), MemoryAccess::ReadWrite)?;
         let admin = region.carve(ADMIN_DATA_BYTES, PAGE)?.into_device_memory();
         Ok(Self { control, host: Host::new(engine, admin, options)?, data, data_id })
     }

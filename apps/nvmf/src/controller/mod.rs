@@ -53,7 +53,7 @@ use commands::Commands;
 use controllers::Controllers;
 use ending::Ending;
 use frwr_engine::provider::Port;
-use frwr_engine::{AddMemoryError, Engine, OpenError};
+use frwr_engine::{AddMemoryError, Engine, MemoryAccess, OpenError};
 use frwr_mempool::DeviceMemory;
 use late::Late;
 use lobby::Lobby;
@@ -159,7 +159,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         options.check()?;
         options.remote_invalidation &= engine.capabilities().send_with_invalidate;
         let (subsystems, media) = serve(subsystems, &buffers, &options)?;
-        let id = engine.add_memory(buffers.clone())?;
+        let id = engine.add_memory(buffers.clone(), MemoryAccess::ReadWrite)?;
         let buffers = Buffers::new(buffers, id, options.buffer_bytes, options.admin_buffers(), media.len());
         let wanted = options.least_buffers();
         if buffers.available() < wanted as usize {

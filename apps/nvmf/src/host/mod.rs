@@ -63,7 +63,7 @@ use context::Context;
 use core::time::Duration;
 use followers::{Followers, ToAbort};
 use frwr_engine::provider::Port;
-use frwr_engine::{ConnectionId, DisconnectCause, Engine, Event, RequestStatus};
+use frwr_engine::{ConnectionId, DisconnectCause, Engine, Event, MemoryAccess, RequestStatus};
 use frwr_mempool::DeviceMemory;
 use io::Io;
 use options::AdminSlot;
@@ -112,7 +112,7 @@ impl<P: Port> Host<P> {
         if memory.len() < ADMIN_DATA_BYTES {
             return Err(HostError::AdminData(memory.len()));
         }
-        let id = engine.add_memory(memory.clone())?;
+        let id = engine.add_memory(memory.clone(), MemoryAccess::ReadWrite)?;
         let (bytes, count) = (options.bounce_bytes, options.bounce_buffers);
         let bounce = Bounce::new(memory.clone(), id, ADMIN_DATA_BYTES, bytes, count);
         Ok(Self {

@@ -15,8 +15,8 @@ use crate::pace::Pace;
 use core::time::Duration;
 use frwr_engine::{
     AnnounceError, Announcement, Chunk, ConnectionId, ConnectionOptions, DisconnectCause, Engine, EngineOptions, Event,
-    Message, OpenError, Protocol, Received, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, SendRequest,
-    Submission, WatchedClock,
+    MemoryAccess, Message, OpenError, Protocol, Received, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest,
+    SendRequest, Submission, WatchedClock,
     control::Control,
     gather::{MemoryId, Segment},
     mr::Grant,
@@ -169,7 +169,7 @@ impl<D: Device> Side<D> {
         let (port, link) = control.open_core(send, receive).unwrap();
         let mut engine = Engine::new(port, link, &mut region, options, &capabilities).unwrap();
         let data = region.carve(DATA_BYTES, 4096).unwrap().into_device_memory();
-        let memory = engine.add_memory(data.clone()).unwrap();
+        let memory = engine.add_memory(data.clone(), MemoryAccess::ReadWrite).unwrap();
         Self {
             control,
             engine,

@@ -11,7 +11,7 @@ use frwr_engine::control::Control;
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_engine::provider::Device;
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
-use frwr_engine::{Engine, EngineOptions};
+use frwr_engine::{Engine, EngineOptions, MemoryAccess};
 use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};
 use frwr_nvmf::controller::{Subsystem, Target, TargetListening, TargetOptions};
 use frwr_nvmf::host::{Host, HostCompletion, HostError, HostOptions};
@@ -206,7 +206,7 @@ impl<S: Storage> Pair<S> {
         let (host_control, mut host_engine) = engine(device(&fabric, profile), host.engine());
         let (target_control, target) = self::target(&fabric, profile, target, subsystems, busy);
         let data = memory(DATA_BYTES);
-        let data_id = host_engine.add_memory(data.clone()).unwrap();
+        let data_id = host_engine.add_memory(data.clone(), MemoryAccess::ReadWrite).unwrap();
         let host = Host::new(host_engine, memory(host.memory_bytes()), host).unwrap();
         let mut pair = Self {
             host,

@@ -8,8 +8,8 @@ use frwr_engine::provider::Access;
 use frwr_engine::provider::fault::{FaultHandle, Faulty, FaultyPort};
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
 use frwr_engine::{
-    AnnounceError, Announcement, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message,
-    Protocol, RequestHandle, RequestStatus, Submission, WatchedClock,
+    AnnounceError, Announcement, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, MemoryAccess,
+    Message, Protocol, RequestHandle, RequestStatus, Submission, WatchedClock,
 };
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::controller::{Subsystem, Target, TargetListening, TargetOptions, place_queues};
@@ -147,7 +147,7 @@ impl<S: Storage> Raw<S> {
         let mut target_control = Control::new(device);
         target_control.place_connections(place_queues(0));
         let data = memory(1 << 20);
-        let data_id = engine_of_host.add_memory(data.clone()).unwrap();
+        let data_id = engine_of_host.add_memory(data.clone(), MemoryAccess::ReadWrite).unwrap();
         let mut targets = (0..options.cores).map(|core| {
             let options = options.on_core(core);
             let engine = engine_of(&mut target_control, engine_options(&options));
@@ -191,7 +191,7 @@ impl<S: Storage> Raw<S> {
         let address = address.map(|address| address.parse().unwrap());
         let soft = SoftOptions { address, ..SoftOptions::new("reg_mr".parse().unwrap()) };
         let (control, mut engine) = engine(self.fabric.device(soft), host_engine());
-        self.data_id = engine.add_memory(self.data.clone()).unwrap();
+        self.data_id = engine.add_memory(self.data.clone(), MemoryAccess::ReadWrite).unwrap();
         let former = FormerHost {
             control: core::mem::replace(&mut self.control, control),
             engine: core::mem::replace(&mut self.engine, engine),

@@ -7,8 +7,8 @@ use frwr_engine::gather::{MemoryId, Segment};
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
 use frwr_engine::provider::{Device, RemoteRange};
 use frwr_engine::{
-    AnnounceError, Announcement, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Listening, Message,
-    Protocol, RemoteSegment, ResponseRequest,
+    AnnounceError, Announcement, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Listening,
+    MemoryAccess, Message, Protocol, RemoteSegment, ResponseRequest,
 };
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::host::{HostCompletion, HostOptions};
@@ -107,7 +107,7 @@ impl Controller {
         options.connections = 2 * (1 + MAX_QUEUES);
         let (control, mut engine) = engine(fabric.device(SoftOptions::new(profile.parse().unwrap())), options);
         let pages = memory(PAGES * PAGE);
-        let pages_id = engine.add_memory(pages.clone()).unwrap();
+        let pages_id = engine.add_memory(pages.clone(), MemoryAccess::ReadWrite).unwrap();
         engine.listen(target_options().address).unwrap();
         let mut identify = IdentifyController::new_zeroed();
         identify.controller_id = 1.into();
@@ -302,7 +302,7 @@ impl<D: Device> Scripted<D> {
         let mut controller = Controller::new(&fabric, profile);
         prepare(&mut controller);
         let mut lone = LoneHost::over(around(device(&fabric, profile)), engine, options);
-        let data_id = lone.host.engine_mut().add_memory(memory(1 << 20)).unwrap();
+        let data_id = lone.host.engine_mut().add_memory(memory(1 << 20), MemoryAccess::ReadWrite).unwrap();
         Self { lone, controller, completions: Vec::new(), tick: Duration::from_micros(1), data_id }
     }
 

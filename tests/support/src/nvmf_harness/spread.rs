@@ -6,6 +6,7 @@ use super::{
     engine_of, memory,
 };
 use core::time::Duration;
+use frwr_engine::MemoryAccess;
 use frwr_engine::control::Control;
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_engine::provider::Port;
@@ -61,7 +62,7 @@ impl Spread {
         let mut member = |index: u16| {
             let mut engine = engine_of(&mut host_control, options.engine());
             let data = memory(DATA_BYTES);
-            let data_id = engine.add_memory(data.clone()).unwrap();
+            let data_id = engine.add_memory(data.clone(), MemoryAccess::ReadWrite).unwrap();
             let (memory, options) = (memory(options.memory_bytes()), options.clone());
             let host = if index == 0 { Host::new } else { Host::follower };
             Member { host: host(engine, memory, options).unwrap(), data, data_id, completions: Vec::new() }
