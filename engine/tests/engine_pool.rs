@@ -43,9 +43,9 @@ fn s18_s22_f10_a_device_with_room_for_two_of_eleven() {
     let failed =
         records.iter().filter(|record| record.point == TracePoint::MrAllocationFailed(CommandError::EXHAUSTED));
     assert_eq!(
-        failed.map(|record| (record.mr, record.handle)).collect::<Vec<_>>(),
-        [(u32::MAX, 0); 9],
-        "no MR is named"
+        failed.map(|record| (record.mr, record.handle, record.length)).collect::<Vec<_>>(),
+        [(u32::MAX, 0, 0); 9],
+        "no MR is named, and nothing was made"
     );
     let created = records.iter().filter(|record| record.point == TracePoint::MrsCreated);
     assert_eq!(created.map(|record| record.length).collect::<Vec<_>>(), [2], "one record with the count");
@@ -217,6 +217,36 @@ fn s24_s43_a_request_that_needs_more_mrs_than_the_device_makes_ends_and_the_othe
         pair.request(4, 2, false, true);
         assert_eq!(pair.pair.host.ended[2], (3, "too few registrations"));
         assert!(pair.pair.host.is_ready());
+    }
+}
+
+/// Of a device that makes no more: what needs as many MRs as its connection has waits for them, however many descriptors have none.
+#[test]
+fn s24_s43_a_request_that_needs_all_mrs_there_are_waits_for_those_in_use() {
+    for write_pad in [false, true] {
+        let setup = Setup::new("reg_mr").host(|host| (host.registrations, host.write_pad) = (8, write_pad));
+        let objects = 2 + u32::from(write_pad);
+        let mut pair = setup.device(|soft| soft.capabilities.attributes.max_registrations = objects).watched();
+        let (three, two) = (pair.scattered(3), pair.scattered(2));
+        pair.pair.host.submit(1, Access::RemoteWrite, &three, true).unwrap();
+        for _ in 0..200 {
+            pair.pair.now += core::time::Duration::from_millis(1);
+            pair.steps(2);
+        }
+        assert_eq!(pair.pair.host.ended, [(1, "too few registrations")], "with a pad: {write_pad}");
+        for cookie in [2, 3] {
+            pair.pair.host.submit(cookie, Access::RemoteWrite, &two, true).unwrap();
+        }
+        for _ in 0..200 {
+            pair.pair.now += core::time::Duration::from_millis(1);
+            pair.steps(2);
+        }
+        assert_eq!(pair.pair.host.ended.len(), 1, "with a pad: {write_pad}");
+        pair.until("ended", |pair| {
+            pair.serve(true);
+            pair.host.ended.len() == 3
+        });
+        assert_eq!(pair.pair.host.ended[1..], [(2, "replied"), (3, "replied")]);
     }
 }
 
