@@ -135,15 +135,8 @@ impl Pool {
         self.free.pop(&mut self.returned)
     }
 
-    /// The bits of a key that are all zero where a round of its descriptor's keys begins. Keys of one object advance by one,
-    /// so a full key comes back when the low bits come back to where the round began: at zero, and with every registration
-    /// where they do not rotate.
-    #[inline]
-    pub(crate) fn key_mask(rotating_bits: u8) -> u32 {
-        crate::mr::tag_mask(rotating_bits)
-    }
-
-    /// Notes that a descriptor's keys begin a round at `now_ns`.
+    /// Notes that a descriptor's keys begin a round at `now_ns`: the bits that change ([`crate::mr::tag_mask`]) are all zero. Keys of one
+    /// object advance by one, so a full key comes back when these do, and with every registration where none changes.
     #[cold]
     pub(crate) fn note_round(&mut self, descriptor: u32, now_ns: u64) {
         let times = &mut self.key_times;

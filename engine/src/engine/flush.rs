@@ -7,7 +7,6 @@ use crate::{
     event::DisconnectCause,
     mr::{self, ReturnPolicy},
     options::OnPostError,
-    pool::Pool,
     provider::{Chain, Operation, Port, PostError, TokenKind},
     shared_receives::Taker,
     trace::TracePoint,
@@ -187,7 +186,7 @@ impl<P: Port> Engine<P> {
     /// Notes when descriptors began another round of their keys.
     #[cold]
     fn note_rounds(&mut self, index: usize, accepted: usize) {
-        let (mask, now_ns) = (Pool::key_mask(self.capabilities.rotating_key_bits), self.now_ns());
+        let (mask, now_ns) = (self.making.key_mask, self.now_ns());
         for request in &self.connections[index].chain.as_slice()[..accepted] {
             if let Operation::Register(fields) = &request.operation
                 && fields.key & mask == 0

@@ -8,8 +8,8 @@ use super::Engine;
 use crate::{
     chain::{NOT_POSTED, Posted, Registered, SendQueue},
     connection::Connection,
+    mr::tag_mask,
     options::{InvalidateOrder, InvalidateSignalling, OnPostError},
-    pool::Pool,
     provider::{Capabilities, ElementRange, Operation, Port, SendQueueCost, Token, TokenKind, WorkRequest},
     request::{Phase, Request},
     signal::held_slots_limit,
@@ -26,7 +26,7 @@ pub(super) struct Making {
     per_key: u32,
     /// The same of the usual request, which has one.
     single: u32,
-    /// See [`Pool::key_mask`].
+    /// The bits of a key that change.
     pub(super) key_mask: u32,
     /// With so many slots held a message asks for a completion.
     held_limit: u32,
@@ -46,7 +46,7 @@ impl Making {
             cost,
             single: cost.message + per_key,
             per_key,
-            key_mask: Pool::key_mask(capabilities.rotating_key_bits),
+            key_mask: tag_mask(capabilities.rotating_key_bits),
             held_limit: held_slots_limit(request_slots),
             fence: capabilities.fence_after_registration,
             // F5: what was accepted waits for the completion of what was refused.

@@ -83,8 +83,10 @@ impl<P: Port> Engine<P> {
             return Err(TransferError::NoSlot);
         };
         let operations = data.cut(connection, kind, &self.plan, &mut room.places)?;
-        // The slot's buffer has message_bytes bytes.
-        let _ = reply.is_empty() || self.messages.write(self.plan.reply_offset(vacant.index()), reply).is_ok();
+        if !reply.is_empty() {
+            // The slot's buffer has message_bytes bytes.
+            let _ = self.messages.write(self.plan.reply_offset(vacant.index()), reply);
+        }
         // At most MAX_TRANSFER_OPERATIONS.
         let (handle, transfer) = vacant.insert(|| Transfer::new(cookie, id.index, kind, operations as u8));
         // Mutant: a transfer passes those that wait.
