@@ -1,12 +1,19 @@
 //! What a person can ask of `frwr`, and what is said of what nobody can.
 
 use crate::{
-    Error, check, latency,
+    About, Error, check,
+    diagnostics::LogFormat,
+    latency,
     output::{Output, success, usage_line},
     runner::{Arguments, DiscoverArguments, LoadArguments, ServeArguments},
 };
-use clap::{CommandFactory as _, Parser, Subcommand};
-use std::ffi::OsString;
+use clap::{CommandFactory as _, Parser, Subcommand, error::ErrorKind};
+use clap_complete::Shell;
+use serde_json::json;
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 /// Moves a file through registered requests between a storage target and a host, each on its own core.
 ///
@@ -30,6 +37,9 @@ pub struct CommandLine {
     /// (error, warn, info, debug, off), and where that is not set it is info.
     #[arg(long, short, global = true)]
     pub verbose: bool,
+    /// What such a line looks like, in JSON as an object. Default: plain, and full with --verbose.
+    #[arg(long, value_name = "FORMAT", global = true)]
+    pub log_format: Option<LogFormat>,
     /// Arguments of the whole job.
     #[command(flatten)]
     pub arguments: Arguments,
@@ -56,25 +66,60 @@ pub enum Task {
     Latency(Box<latency::Arguments>),
     /// What this machine offers to frwr, and what falls short.
     Check(check::Arguments),
+    /// Prints what makes a shell complete the command line: `frwr completions bash > /etc/bash_completion.d/frwr`.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Writes manual pages, one for each subcommand, into a folder that exists: `frwr man /usr/local/share/man/man1`.
+    Man {
+        /// Where they are written.
+        folder: PathBuf,
+    },
 }
 
 /// What is printed where the arguments, of which the first is the program's name, are no command line: help that was asked for, or
 /// what is wrong in one line.
 #[must_use]
 pub fn mistaken(arguments: &[OsString], error: clap::Error) -> Output {
+    let says = |word: &str| arguments.iter().any(|argument| argument == word);
+    let json = says("--json");
+    if error.kind() == ErrorKind::DisplayVersion && says("--version") {
+        let about = About::this();
+        return success(if json { json!(about).to_string() } else { about.to_string() });
+    }
     if !error.use_stderr() {
         return success(error.to_string());
     }
-    let json = arguments.iter().any(|argument| argument == "--json");
     let message = match arguments.get(1).and_then(|task| task.to_str()) {
         Some("latency") => {
             // What is no text is no flag either.
             let said: Vec<String> = arguments.iter().skip(2).map(|said| said.to_string_lossy().into_owned()).collect();
             latency::explained(error, &said, &latency::Arguments::command())
         }
-        Some("check") => check::explained(&error, arguments.iter().any(|argument| argument == "sizing")),
+        Some("check") => check::explained(&error, says("sizing")),
         Some(half @ ("serve" | "load" | "discover")) => usage_line(&format!("frwr {half}"), &error),
         _ => usage_line("frwr", &error),
     };
     Error::usage("usage", message).output(json)
+}
+
+/// What makes a shell complete the command line.
+#[must_use]
+pub fn completions(shell: Shell) -> Output {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut CommandLine::command(), "frwr", &mut script);
+    success(String::from_utf8_lossy(&script).into_owned())
+}
+
+/// Writes the manual pages.
+///
+/// # Errors
+/// They cannot be written there.
+pub fn manual(folder: &Path) -> Result<Output, Error> {
+    clap_mangen::generate_to(CommandLine::command(), folder).map_err(|error| {
+        let remedy = "name a folder that exists and that you may write to";
+        Error::failed("manual", format!("no manual pages in {}: {error}; {remedy}", folder.display()))
+    })?;
+    Ok(success(format!("manual pages are in {}", folder.display())))
 }

@@ -2,6 +2,7 @@
 //! a line each. Reactor threads have no subscriber and say nothing: what happens on them comes to the main thread as values.
 
 use crate::Error;
+use clap::ValueEnum;
 use std::io;
 use tracing::{Level, subscriber::DefaultGuard};
 use tracing_subscriber::{
@@ -16,12 +17,23 @@ pub const LEVELS: &str = "RUST_LOG";
 /// How a line of what falls short begins.
 const WARNING: &str = "warning: ";
 
+/// What a line looks like. Each is one, whatever is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// What is said, and nothing else.
+    Plain,
+    /// With its time (UTC) and level in front of it.
+    Full,
+    /// The same as an object of JSON.
+    Json,
+}
+
 /// From here on, and as long as the result lives, this thread's events go to standard error: plain lines from INFO on, or what `levels`
-/// says; when `verbose`, from DEBUG on, each with its time and level.
+/// says; when `verbose`, from DEBUG on, each with its time and level unless a `format` is asked for.
 ///
 /// # Errors
 /// `levels` is nothing that it can be.
-pub fn subscribe(verbose: bool, levels: Option<&str>) -> Result<DefaultGuard, Error> {
+pub fn subscribe(verbose: bool, format: Option<LogFormat>, levels: Option<&str>) -> Result<DefaultGuard, Error> {
     let told = match levels.filter(|levels| !verbose && !levels.is_empty()) {
         None if verbose => Targets::new().with_default(LevelFilter::DEBUG),
         None => Targets::new().with_default(LevelFilter::INFO),
@@ -29,7 +41,11 @@ pub fn subscribe(verbose: bool, levels: Option<&str>) -> Result<DefaultGuard, Er
     };
     // Whoever closed standard error wants no lines, and no complaint about them.
     let lines = fmt::layer().with_writer(io::stderr).with_ansi(false).with_target(false).log_internal_errors(false);
-    let lines = if verbose { lines.boxed() } else { lines.with_level(false).without_time().boxed() };
+    let lines = match format.unwrap_or(if verbose { LogFormat::Full } else { LogFormat::Plain }) {
+        LogFormat::Plain => lines.with_level(false).without_time().boxed(),
+        LogFormat::Full => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed(),
+    };
     Ok(tracing::subscriber::set_default(tracing_subscriber::registry().with(lines.with_filter(told))))
 }
 
@@ -62,12 +78,12 @@ mod tests {
     #[test]
     fn levels_that_there_are_not_are_told_with_those_that_there_are() {
         for levels in ["warn", "frwr=debug", "info,other=trace", "off", ""] {
-            assert!(subscribe(false, Some(levels)).is_ok(), "{levels:?}");
+            assert!(subscribe(false, None, Some(levels)).is_ok(), "{levels:?}");
         }
-        let error = subscribe(false, Some("frwr=loud")).err().map(|error| (error.to_string(), error.exit_code()));
+        let error = subscribe(false, None, Some("frwr=loud")).err().map(|error| (error.to_string(), error.exit_code()));
         let said = "RUST_LOG is \"frwr=loud\": no level has this name; \
                     name error, warn, info, debug, trace or off, or leave it out";
         assert_eq!(error, Some((said.to_owned(), 2)));
-        assert!(subscribe(true, Some("frwr=loud")).is_ok(), "the command line wins");
+        assert!(subscribe(true, None, Some("frwr=loud")).is_ok(), "the command line wins");
     }
 }

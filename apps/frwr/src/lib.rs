@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod about;
 mod address;
 pub mod check;
 mod command_line;
@@ -15,8 +16,10 @@ pub mod output;
 pub mod report;
 pub mod result_file;
 pub mod runner;
+mod service;
 pub mod signals;
 pub mod watch;
 
-pub use command_line::{CommandLine, Task, mistaken};
+pub use about::About;
+pub use command_line::{CommandLine, Task, completions, manual, mistaken};
 pub use error::Error;

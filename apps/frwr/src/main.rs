@@ -4,9 +4,10 @@ use clap::Parser as _;
 use frwr::{
     CommandLine, Error, Task,
     check::{self, Machine, self_test},
+    completions,
     diagnostics::{LEVELS, say, subscribe},
     latency::{self, LatencyConfig},
-    mistaken,
+    manual, mistaken,
     output::{Output, on_own_stack, success},
     report::Report as _,
     runner::{Config, DiscoverConfig, LoadConfig, RunReport, ServeConfig},
@@ -34,7 +35,7 @@ fn program() -> ExitCode {
 fn done(command_line: CommandLine, json: bool) -> Output {
     // What is no text is none of its levels either.
     let levels = std::env::var_os(LEVELS).map(|levels| levels.to_string_lossy().into_owned());
-    let _subscribed = match subscribe(command_line.verbose, levels.as_deref()) {
+    let _subscribed = match subscribe(command_line.verbose, command_line.log_format, levels.as_deref()) {
         Ok(subscribed) => subscribed,
         Err(error) => return error.output(json),
     };
@@ -48,6 +49,8 @@ fn done(command_line: CommandLine, json: bool) -> Output {
         Some(Task::Discover(arguments)) => DiscoverConfig::new(arguments).and_then(|config| discovered(json, &config)),
         Some(Task::Latency(arguments)) => measured(*arguments),
         Some(Task::Check(arguments)) => checked(&arguments),
+        Some(Task::Completions { shell }) => Ok(completions(shell)),
+        Some(Task::Man { folder }) => manual(&folder),
     };
     done.unwrap_or_else(|error| error.output(json))
 }

@@ -16,6 +16,7 @@ pub use advice::{Shortcoming, shortcomings};
 pub use command_line::{Arguments, explained, run};
 pub use machine::{Clock, HugePages, Machine, TimeStampCounter};
 pub(crate) use machine::{names, text};
+pub(crate) use rdma::library_file;
 pub use rdma::{
     DeviceFile, FileAccess, Finding, FindingOutcome, Gid, Mlx5Lists, ProviderLibrary, RdmaDevice, RdmaPort, RdmaSystem,
     SelfTest,

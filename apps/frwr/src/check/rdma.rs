@@ -376,8 +376,13 @@ fn device_file(root: &Path, name: &str) -> DeviceFile {
     DeviceFile { path, access }
 }
 
+/// The file of a library, as the link of this name leads to it: its own name ends with its version.
+pub(crate) fn library_file(root: &Path, name: &str) -> Option<PathBuf> {
+    LIBRARY_FOLDERS.iter().find_map(|folder| fs::canonicalize(root.join(folder).join(name)).ok())
+}
+
 fn has_library(root: &Path, name: &str) -> bool {
-    let lies = LIBRARY_FOLDERS.iter().any(|folder| root.join(folder).join(name).exists());
+    let lies = library_file(root, name).is_some();
     let cached = || {
         let cache = fs::read(root.join("etc/ld.so.cache")).unwrap_or_default();
         cache.windows(name.len()).any(|window| window == name.as_bytes())

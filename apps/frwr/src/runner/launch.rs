@@ -118,6 +118,7 @@ impl Move<'_> {
             traces: &mut traces,
             listening: None,
             stop_at: None,
+            service: None,
             gives_up: true,
         };
         let driven = main.drive(asked, say);

@@ -113,6 +113,7 @@ where
         traces: &mut traces,
         listening: None,
         stop_at: None,
+        service: None,
         gives_up: true,
     };
     let driven = main.drive(asked, say);

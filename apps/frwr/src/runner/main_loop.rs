@@ -10,7 +10,7 @@ use super::{
     trace::Trace,
     watchdog::{Verdict, Watchdog, left_standing},
 };
-use crate::{Error, signals::Asked, watch::Lookout};
+use crate::{Error, service::Service, signals::Asked, watch::Lookout};
 use core::{mem, time::Duration};
 use frwr_engine::{
     control::{Control, ControlStatistics},
@@ -138,6 +138,8 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
     pub(super) listening: Option<String>,
     /// When to stop without being told.
     pub(super) stop_at: Option<Duration>,
+    /// Whom a program that serves tells that it does.
+    pub(super) service: Option<Service>,
     /// A core that stands still for good ends it: one that serves goes on with the others.
     pub(super) gives_up: bool,
 }
@@ -194,6 +196,9 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             if trouble.is_none() {
                 trouble = self.controls.iter().find_map(|control| control.trouble());
             }
+            if let Some(service) = &mut self.service {
+                service.look(elapsed, self.threads.pulses());
+            }
             if watchdog.is_due(elapsed) {
                 match watchdog.look(elapsed, self.threads.pulses(), say) {
                     Verdict::Alone(cores) if ending => {
@@ -222,6 +227,9 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             if stopping {
                 self.progress.stop();
             }
+            if stopping || ending {
+                self.service.iter_mut().for_each(Service::stopping);
+            }
             if self.progress.is_finished() && !ending {
                 ending = true;
                 self.threads.shutdown_handle().request(GRACE);
@@ -230,6 +238,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                 && let Some(line) = self.listening.take()
             {
                 say(&line);
+                self.service.iter().for_each(|service| service.ready(&line));
             }
             refusals.tell(&self.controls, elapsed, say);
             self.lookout.pass(elapsed, || self.threads.astray(), say);

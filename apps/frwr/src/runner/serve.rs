@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     Error,
+    service::Service,
     signals::Asked,
     watch::{Lookout, with_neighbours},
 };
@@ -127,6 +128,7 @@ where
         traces: &mut traces,
         listening: Some(format!("listening on {listen}, {all}; {}", buffers_of(buffers, target.max_transfer))),
         stop_at: target.runtime.map(Duration::from_secs),
+        service: Some(Service::of_environment()),
         gives_up: false,
     };
     let driven = main.drive(asked, say);
