@@ -195,8 +195,7 @@ impl<D: Device> TargetSide<D> {
     /// # Errors
     /// What engine, target or system refuse.
     pub fn new(device: D) -> Result<Self, Box<dyn Error>> {
-        let options =
-            TargetOptions { in_capsule_bytes: BLOCK, ..TargetOptions::new("127.0.0.1:4420".parse()?, subsystem()?) };
+        let options = TargetOptions::new("127.0.0.1:4420".parse()?, subsystem()?).in_capsule_bytes(BLOCK);
         let mut region = region()?;
         let (control, engine) = open(device, options.engine(), &mut region)?;
         let page = BLOCK as usize;
@@ -223,10 +222,7 @@ impl<D: Device> HostSide<D> {
     /// What engine, host or system refuse.
     pub fn new(device: D) -> Result<Self, Box<dyn Error>> {
         let name = Nqn::new("nqn.2026-11.invalid.frwr:bench-host")?;
-        let options = HostOptions {
-            queue_depth: QUEUE_DEPTH - 1,
-            ..HostOptions::new("127.0.0.1:4420".parse()?, subsystem()?, name)
-        };
+        let options = HostOptions::new("127.0.0.1:4420".parse()?, subsystem()?, name).queue_depth(QUEUE_DEPTH - 1);
         let mut region = region()?;
         let (control, mut engine) = open(device, options.engine(), &mut region)?;
         let page = BLOCK as usize;

@@ -5,7 +5,7 @@ use crate::{
     requester::{self, InOrder, Load, MESSAGE_BYTES, Requester, usual_options},
 };
 use frwr_engine::{
-    Chunk, Engine, EngineOptions, Submission,
+    Chunk, Engine, Submission,
     provider::{
         Access,
         record::{Counters, Recorded},
@@ -26,7 +26,7 @@ pub fn run(remote: bool, mrs: u32, depth: u32, requests: u64) -> Result<Counters
     // A single range each, so that every piece takes a registration of its own.
     let device = NullDevice::new(SoftProfile::Window.capabilities(), NullPort::new(remote));
     let (device, _taps) = Recorded::new(device, RECORDS);
-    let options = EngineOptions { queue_depth: depth, registrations: depth * mrs, ..usual_options() };
+    let options = usual_options().queue_depth(depth).registrations(depth * mrs);
     let mut requester = Requester::open(device, &options)?;
     let segments = requester.pages(mrs.into(), 2);
     let (connection, engine, protocol) = (requester.connection, &mut requester.engine, &mut requester.protocol);

@@ -129,7 +129,7 @@ pub struct Requester<D: Device, U = InOrder> {
 /// One connection, 32 requests at a time.
 #[must_use]
 pub fn usual_options() -> EngineOptions {
-    EngineOptions { connections: 1, queue_depth: 32, ..EngineOptions::default() }
+    EngineOptions::default().connections(1).queue_depth(32)
 }
 
 impl<D: Device> Requester<D> {
@@ -256,6 +256,6 @@ pub fn run<P: Port, U: Protocol>(
 }
 
 fn connect<P: Port>(engine: &mut Engine<P>, options: &EngineOptions) -> Result<ConnectionId, Box<dyn Error>> {
-    let connect = ConnectionOptions { peer_receives: options.queue_depth, ..ConnectionOptions::default() };
+    let connect = ConnectionOptions::default().peer_receives(options.queue_depth);
     Ok(engine.connect("127.0.0.1:1".parse()?, b"", &connect)?)
 }

@@ -3,7 +3,7 @@
 use crate::requester::{PAGE, Requester, posted, usual_options};
 use core::time::Duration;
 use frwr_engine::{
-    EngineOptions, Event, RemoteSegment, TransferStatus, WriteRequest,
+    Event, RemoteSegment, TransferStatus, WriteRequest,
     gather::Segment,
     provider::{Device, RemoteRange},
 };
@@ -41,8 +41,7 @@ impl Round {
 /// What the engine or the system refuses.
 pub fn run<D: Device>(device: D, round: Round, writes: u64) -> Result<String, Box<dyn Error>> {
     let Round { operations, ranges } = round;
-    let options =
-        EngineOptions { transfer_depth: operations as u32, transfer_operations: ranges as u32, ..usual_options() };
+    let options = usual_options().transfer_depth(operations as u32).transfer_operations(ranges as u32);
     let mut requester = Requester::open(device, &options)?;
     // A range that was granted begins a line of the peer's.
     let range = |at: u64| RemoteSegment { remote: RemoteRange { address: at * 64, key: 77 }, length: RANGE };

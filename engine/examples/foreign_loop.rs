@@ -126,11 +126,11 @@ fn on_target(target: &mut Side, event: Event) -> Outcome {
 
 pub(crate) fn main() -> Outcome {
     let (fabric, started) = (SoftFabric::new(), Instant::now());
-    let common = EngineOptions { connections: 1, queue_depth: 1, ..EngineOptions::default() };
+    let common = EngineOptions::default().connections(1).queue_depth(1);
     let mut host = side(&fabric, common.clone())?;
-    let mut target = side(&fabric, EngineOptions { transfer_depth: 8, ..common })?;
+    let mut target = side(&fabric, common.transfer_depth(8))?;
     target.engine.listen(ADDRESS.parse()?)?;
-    let options = ConnectionOptions { peer_receives: 1, ..ConnectionOptions::default() };
+    let options = ConnectionOptions::default().peer_receives(1);
     host.connection = Some(host.engine.connect(ADDRESS.parse()?, b"", &options)?);
     while !(host.engine.is_disconnected() && target.engine.is_disconnected()) {
         target.turn(started.elapsed(), on_target)?;

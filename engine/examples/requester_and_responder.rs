@@ -121,14 +121,12 @@ struct Peer {
 
 impl Peer {
     fn new(name: &'static str, fabric: &SoftFabric) -> Result<Self, Box<dyn Error>> {
-        let options = EngineOptions {
-            connections: 1,
-            queue_depth: SLOTS as u32,
-            transfer_depth: 2 * SLOTS as u32,
-            transfer_operations: 4,
-            registrations: 4 * SLOTS as u32,
-            ..EngineOptions::default()
-        };
+        let options = EngineOptions::default()
+            .connections(1)
+            .queue_depth(SLOTS as u32)
+            .transfer_depth(2 * SLOTS as u32)
+            .transfer_operations(4)
+            .registrations(4 * SLOTS as u32);
         let mut control = Control::new(fabric.device(SoftOptions::default()));
         let builder = control.open_engine(options)?;
         let bytes = 2 * SLOTS * SLOT_BYTES;
@@ -304,7 +302,7 @@ impl Peer {
 }
 
 fn options() -> ConnectionOptions {
-    ConnectionOptions { peer_receives: FEWEST, granted_receives: Some(FEWEST), ..ConnectionOptions::default() }
+    ConnectionOptions::default().peer_receives(FEWEST).granted_receives(Some(FEWEST))
 }
 
 pub(crate) fn main() -> Outcome {

@@ -396,7 +396,7 @@ fn u24_the_peer_of_a_failed_registration_learns_nothing() {
         let mut pair = subject.pair();
         let (owner, peer) = (pair.owner.domain, pair.peer.domain);
         // Retries of real devices take seconds each.
-        let once = ConnectionParameters { retry_count: 1, ..ConnectionParameters::default() };
+        let once = ConnectionParameters::default().retry_count(1);
         let ends = pair.connect_with(owner, peer, SIZES, once);
         let slot = pair.owner.slot(ends.owner);
         pair.peer.post_receives(ends.peer, 0, 1);

@@ -131,7 +131,7 @@ fn i27_a_queue_pair_takes_no_sends_before_it_is_connected() {
 }
 
 fn connected_with(subject: Subject, rnr_retry_count: u8) -> (TestPair, Ends) {
-    connected(subject, ConnectionParameters { rnr_retry_count, ..ConnectionParameters::default() })
+    connected(subject, ConnectionParameters::default().rnr_retry_count(rnr_retry_count))
 }
 
 fn connected(subject: Subject, limits: ConnectionParameters) -> (TestPair, Ends) {
@@ -279,7 +279,7 @@ fn f31_a_dead_peer_never_blocks() {
         // The port of a real device does not die alone: a process takes everything along.
         for way in 0..if subject.is_real() { 2 } else { 3 } {
             // Retries of real devices take seconds each.
-            let once = ConnectionParameters { retry_count: 1, ..ConnectionParameters::default() };
+            let once = ConnectionParameters::default().retry_count(1);
             let (mut pair, ends) = connected(subject, once);
             let others = pair.connect();
             let queue_pair = ends.peer;

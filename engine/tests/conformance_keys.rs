@@ -104,7 +104,7 @@ fn f17_a_wrong_remote_invalidation_kills_only_the_owner() {
             let mut pair = subject.pair();
             let (owner, peer) = (pair.owner.domain, pair.peer.domain);
             // Retries of real devices take seconds each.
-            let once = ConnectionParameters { retry_count: 1, ..ConnectionParameters::default() };
+            let once = ConnectionParameters::default().retry_count(1);
             let ends = pair.connect_with(owner, peer, SIZES, once);
             pair.owner.post_receives(ends.owner, 0, 3);
             let mut slot = pair.owner.slot(ends.owner);

@@ -168,7 +168,7 @@ fn u18_short_messages_and_writes_arrive_as_long_ones_do() {
 fn u23_reads_beyond_the_depth_wait_and_a_fence_waits_for_reads() {
     on_all(|subject| {
         let mut pair = subject.pair();
-        let limits = ConnectionParameters { initiator_depth: 2, ..ConnectionParameters::default() };
+        let limits = ConnectionParameters::default().initiator_depth(2);
         let (owner, peer) = (pair.owner.domain, pair.peer.domain);
         let ends = pair.connect_with(owner, peer, SIZES, limits);
         pair.owner.post_receives(ends.owner, 0, 2);

@@ -34,7 +34,7 @@ fn sharing(pair: &mut TestPair, connections: usize) -> (SharedReceiveQueueId, Ve
 
 fn joined(pair: &mut TestPair, queue: SharedReceiveQueueId) -> Ends {
     let ends = Ends { owner: pair.owner.queue_pair(SIZES), peer: pair.peer.queue_pair_sharing(queue) };
-    pair.join(ends, ConnectionParameters { rnr_retry_count: 7, ..Default::default() });
+    pair.join(ends, ConnectionParameters::default().rnr_retry_count(7));
     ends
 }
 

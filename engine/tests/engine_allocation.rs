@@ -164,7 +164,7 @@ fn connected(profile: SoftProfile, host: EngineOptions, target: EngineOptions) -
     let mut host = Side::new(fabric.device(SoftOptions::new(profile)), host);
     let mut target = Side::new(fabric.device(SoftOptions::new(profile)), target);
     target.engine.listen(ADDRESS.parse().unwrap()).unwrap();
-    let connect = ConnectionOptions { peer_receives: DEPTH as u32, ..ConnectionOptions::default() };
+    let connect = ConnectionOptions::default().peer_receives(DEPTH as u32);
     target.control.poll();
     target.control.poll();
     host.connection = Some(host.engine.connect(ADDRESS.parse().unwrap(), b"", &connect).unwrap());
@@ -185,9 +185,8 @@ fn step(host: &mut Side, target: &mut Side) {
 #[test]
 fn nothing_is_allocated_in_steady_state() {
     for profile in SoftProfile::ALL {
-        let options = EngineOptions { connections: 1, queue_depth: DEPTH as u32, ..EngineOptions::default() };
-        let (mut host, mut target) =
-            connected(profile, options.clone(), EngineOptions { transfer_depth: 64, ..options });
+        let options = EngineOptions::default().connections(1).queue_depth(DEPTH as u32);
+        let (mut host, mut target) = connected(profile, options.clone(), options.transfer_depth(64));
         for invalidate in [true, false] {
             target.invalidate = invalidate;
             let mut allocated = 0;
@@ -262,16 +261,14 @@ impl Side {
 fn nothing_is_allocated_where_much_waits() {
     for profile in SoftProfile::ALL {
         for receive_queues in [ReceiveQueues::PerConnection, ReceiveQueues::Shared { entries: 0 }] {
-            let options = EngineOptions {
-                connections: 1,
-                queue_depth: DEPTH as u32,
-                registrations: 5,
-                transfer_depth: 2,
-                receive_queues,
-                trace_records: 64,
-                ..EngineOptions::default()
-            };
-            let responder = EngineOptions { transfer_depth: 64, ..options.clone() };
+            let options = EngineOptions::default()
+                .connections(1)
+                .queue_depth(DEPTH as u32)
+                .registrations(5)
+                .transfer_depth(2)
+                .receive_queues(receive_queues)
+                .trace_records(64);
+            let responder = options.clone().transfer_depth(64);
             let (mut host, mut target) = connected(profile, options, responder);
             let segment = [Segment { memory: target.memory, offset: 0, length: 1024 }];
             let chunk = Chunk { access: Access::RemoteReadWrite, segments: &segment };

@@ -56,7 +56,7 @@ fn check(test: &mut Scripted, told: &Announced, request: RequestHandle, cookie: 
 #[test]
 fn s32_s39_the_protocol_is_told_which_keys_are_of_which_chunk_and_what_they_permit() {
     for profile in PROFILES {
-        let mut test = Scripted::with(profile, EngineOptions { registrations: 16, ..EngineOptions::default() });
+        let mut test = Scripted::with(profile, EngineOptions::default().registrations(16));
         for (cookie, shape) in (1..).zip(SHAPES) {
             let request = submit(&mut test, cookie, shape);
             let told = test.host.protocol.announced.pop().unwrap();
@@ -71,7 +71,7 @@ fn s32_s39_the_protocol_is_told_which_keys_are_of_which_chunk_and_what_they_perm
 #[test]
 fn s32_s39_a_request_that_waited_is_told_of_by_the_name_that_its_caller_has() {
     for profile in PROFILES {
-        let mut test = Scripted::with(profile, EngineOptions { registrations: 16, ..EngineOptions::default() });
+        let mut test = Scripted::with(profile, EngineOptions::default().registrations(16));
         for (cookie, shape) in (1..).zip(SHAPES) {
             // All MRs are in use.
             test.submit(1000, 4, false);

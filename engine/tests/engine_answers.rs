@@ -61,8 +61,8 @@ fn nothing_is_lost(test: &mut Scripted, cookie: u64) {
 #[test]
 fn i16_i25_the_second_of_two_answers_in_one_poll_is_none() {
     // With receives of its own and no trace the engine has a shorter way for the usual answer.
-    let shared = EngineOptions { receive_queues: ReceiveQueues::Shared { entries: 0 }, ..EngineOptions::default() };
-    let traced = EngineOptions { trace_records: 256, ..EngineOptions::default() };
+    let shared = EngineOptions::default().receive_queues(ReceiveQueues::Shared { entries: 0 });
+    let traced = EngineOptions::default().trace_records(256);
     for profile in PROFILES {
         for options in [EngineOptions::default(), shared.clone(), traced.clone()] {
             for mrs in [0, 1, 3] {

@@ -14,10 +14,8 @@ use frwr_support::engine_harness::{PROFILES, Setup, TOKEN_KINDS, scripted::*};
 #[test]
 fn s113_i17_garbage_beside_token_and_status_changes_nothing() {
     for profile in PROFILES {
-        let mut test = Scripted::with(
-            profile,
-            EngineOptions { invalidate_signalling: InvalidateSignalling::Every, ..EngineOptions::default() },
-        );
+        let mut test =
+            Scripted::with(profile, EngineOptions::default().invalidate_signalling(InvalidateSignalling::Every));
         let garbage = Success { bytes: u32::MAX, invalidated: Some(0x8000_0101) };
         let filter = CompletionFilter { queue: Some(CompletionQueue::Send), ..CompletionFilter::default() };
         test.faults.on_all_completions(filter, CompletionFault::Succeed(garbage));
@@ -66,7 +64,7 @@ fn s113_s115_i16_tokens_of_nothing_are_dropped_and_counted() {
 /// stale all the same.
 #[test]
 fn s67_s113_completions_that_one_poll_brings_twice_retire_once() {
-    let every = EngineOptions { signal: SignalPolicy::KernelBudget { batch: 0 }, ..EngineOptions::default() };
+    let every = EngineOptions::default().signal(SignalPolicy::KernelBudget { batch: 0 });
     let mut test = Scripted::with("reg_mr", every);
     test.hold(TokenKind::Message);
     for cookie in 0..4 {
@@ -196,7 +194,7 @@ fn fault01_fault07_a_queue_pair_error_at_each_position_of_a_chain() {
 #[test]
 fn fault24_one_mr_goes_through_all_its_keys_many_times() {
     for profile in PROFILES {
-        let mut test = Scripted::with(profile, EngineOptions { registrations: 1, ..EngineOptions::default() });
+        let mut test = Scripted::with(profile, EngineOptions::default().registrations(1));
         let mut last = None;
         for cookie in 0..600 {
             test.submit(cookie, 1, cookie % 2 == 0);

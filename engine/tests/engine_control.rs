@@ -28,7 +28,7 @@ fn steps_with_full_lane(test: &mut Scripted, steps: u32) {
 fn f31_a_full_lane_to_control_delays_opening_and_loses_nothing() {
     for profile in PROFILES {
         let mut test = Scripted::unconnected(profile, EngineOptions::default());
-        let options = ConnectionOptions { peer_receives: 32, ..ConnectionOptions::default() };
+        let options = ConnectionOptions::default().peer_receives(32);
         let address = engine_harness::ADDRESS.parse().unwrap();
         test.host.connection = Some(test.pair.host.engine.connect(address, b"hello", &options).unwrap());
         for _ in 0..20 {
@@ -151,11 +151,9 @@ fn i11_d07_a_reply_is_no_proof_that_a_registration_ran() {
 #[test]
 fn s72_s75_a_refused_invalidation_behind_a_finished_registration_costs_one_mr() {
     for profile in PROFILES {
-        let options = EngineOptions {
-            on_post_error: OnPostError::DeregisterAndContinue,
-            signal: frwr_engine::signal::SignalPolicy::SendsOnly { batch: 0 },
-            ..EngineOptions::default()
-        };
+        let options = EngineOptions::default()
+            .on_post_error(OnPostError::DeregisterAndContinue)
+            .signal(frwr_engine::signal::SignalPolicy::SendsOnly { batch: 0 });
         let mut test = Scripted::with(profile, options);
         let request = test.submit(1, 1, false);
         test.command();
@@ -390,7 +388,7 @@ fn a_device_that_fails_while_a_connection_opens_ends_it_once() {
     for profile in PROFILES {
         for steps in 0..12 {
             let mut test = Scripted::unconnected(profile, EngineOptions::default());
-            let options = ConnectionOptions { peer_receives: 32, ..ConnectionOptions::default() };
+            let options = ConnectionOptions::default().peer_receives(32);
             let address = engine_harness::ADDRESS.parse().unwrap();
             let connection = test.pair.host.engine.connect(address, b"hello", &options).unwrap();
             test.host.connection = Some(connection);
@@ -548,7 +546,7 @@ fn a_refused_accept_is_answered_also_where_its_core_gave_up_meanwhile() {
 fn s22_s90_a_full_lane_to_control_takes_nothing_from_the_first_fill() {
     for profile in PROFILES {
         for full_at in 0..12 {
-            let options = EngineOptions { write_pad: true, registrations: 40, ..EngineOptions::default() };
+            let options = EngineOptions::default().write_pad(true).registrations(40);
             let mut test = Scripted::unconnected(profile, options);
             let options = test.host.connection_options();
             let connection = test.pair.host.engine.connect(engine_harness::address(), b"hello", &options).unwrap();
@@ -629,7 +627,7 @@ fn s22_s94_mrs_that_control_had_no_room_for_are_not_made_for_a_connection_that_e
 #[test]
 fn an_engine_that_cannot_be_is_refused_before_a_port_is_opened() {
     let mut control = Control::new(SoftFabric::new().device(SoftOptions::new(SoftProfile::RegMr)));
-    let refused = control.open_engine(EngineOptions { connections: 0, ..EngineOptions::default() });
+    let refused = control.open_engine(EngineOptions::default().connections(0));
     assert!(matches!(refused.err(), Some(OpenEngineError::Engine(_))));
     let builder = control.open_engine(EngineOptions::default()).unwrap();
     assert_eq!(builder.capabilities(), control.device().capabilities());

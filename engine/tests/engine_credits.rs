@@ -297,7 +297,7 @@ fn an_iteration_without_work_rings_nothing() {
 
 #[test]
 fn s45_the_defaults_serve_reads_and_writes_of_one_iteration_with_one_chain() {
-    let mut pair = Setup::new("reg_mr").host(|host| *host = EngineOptions { connections: 1, ..host.clone() }).watched();
+    let mut pair = Setup::new("reg_mr").host(|host| *host = host.clone().connections(1)).watched();
     pair.clear();
     depth_32(&mut pair, 32, true);
     let posts = pair.host.posts();

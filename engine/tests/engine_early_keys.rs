@@ -9,8 +9,7 @@ use frwr_support::engine_harness::{PROFILES, scripted::*};
 
 /// One MR had a key for each of these requests, and none of their invalidations has completed.
 fn taken_again(profile: &str, requests: u64) -> Scripted {
-    let early =
-        EngineOptions { registrations: 1, return_policy: ReturnPolicy::OnInvalidatePosted, ..EngineOptions::default() };
+    let early = EngineOptions::default().registrations(1).return_policy(ReturnPolicy::OnInvalidatePosted);
     let mut test = Scripted::with(profile, early);
     test.hold(TokenKind::Invalidate);
     for cookie in 1..=requests {

@@ -31,7 +31,7 @@ fn pair(profile: &str, cost: (u32, u32, u32), most_entries: u32, host: EngineOpt
 
 fn setup(profile: &str, cost: (u32, u32, u32), most_entries: u32, host: EngineOptions) -> Setup {
     let mut setup = Setup::new(profile).peer_receives(64).target(|target| target.receive_depth = 64);
-    setup.host = EngineOptions { receive_depth: 64, ..host };
+    setup.host = host.receive_depth(64);
     let (register, invalidate, message) = cost;
     let device = &mut setup.host_device.capabilities;
     device.attributes.max_qp_wr = most_entries;
@@ -100,13 +100,11 @@ fn i31_a_transfer_waits_for_no_key_that_stays_open() {
         for holds in [Holds::Registrations, Holds::Requests] {
             for (cost, most_entries) in COSTS.into_iter().flat_map(|cost| [(cost, 90), (cost, 16_384)]) {
                 for (queue_depth, registrations) in [(1, 0), (1, 4), (8, 100)] {
-                    let host = EngineOptions {
-                        connections: 8,
-                        queue_depth,
-                        registrations,
-                        transfer_depth: 1,
-                        ..EngineOptions::default()
-                    };
+                    let host = EngineOptions::default()
+                        .connections(8)
+                        .queue_depth(queue_depth)
+                        .registrations(registrations)
+                        .transfer_depth(1);
                     let mut test = pair(profile, cost, most_entries, host);
                     let grant = opened(&mut test);
                     let held = hold(&mut test, holds);
@@ -127,12 +125,7 @@ fn i31_a_message_waits_for_no_key_that_stays_open() {
     const KEYS: u64 = 100;
     for profile in PROFILES {
         for cost in COSTS {
-            let host = EngineOptions {
-                connections: 8,
-                queue_depth: 8,
-                registrations: KEYS as u32,
-                ..EngineOptions::default()
-            };
+            let host = EngineOptions::default().connections(8).queue_depth(8).registrations(KEYS as u32);
             let mut test = pair(profile, cost, 16_384, host);
             for cookie in 100..100 + KEYS {
                 register(&mut test, cookie).unwrap();
@@ -150,14 +143,12 @@ fn i31_a_message_waits_for_no_key_that_stays_open() {
 fn i31_requests_without_end_do_not_keep_a_transfer_waiting() {
     const STEPS: usize = 1000;
     for profile in PROFILES {
-        let host = EngineOptions {
-            connections: 1,
-            queue_depth: 128,
-            transfer_depth: 1,
+        let host = EngineOptions::default()
+            .connections(1)
+            .queue_depth(128)
+            .transfer_depth(1)
             // Each message completes for itself.
-            signal: SignalPolicy::SendsOnly { batch: 0 },
-            ..EngineOptions::default()
-        };
+            .signal(SignalPolicy::SendsOnly { batch: 0 });
         let mut setup = setup(profile, (1, 1, 1), 64, host);
         (setup.host_device.wire_packets, setup.target_device.wire_packets) = (2, 2);
         let mut test = Scripted::of(setup);
@@ -187,8 +178,7 @@ fn i31_requests_without_end_do_not_keep_a_transfer_waiting() {
 fn i31_keys_without_a_message_take_no_more_entries_than_there_are() {
     for profile in PROFILES {
         for cost in COSTS {
-            let host =
-                EngineOptions { connections: 8, queue_depth: 16, registrations: 100, ..EngineOptions::default() };
+            let host = EngineOptions::default().connections(8).queue_depth(16).registrations(100);
             let mut test = pair(profile, cost, 64, host);
             let refused = (100..200).find_map(|cookie| register(&mut test, cookie).err());
             assert!(matches!(refused, None | Some(SubmitError::NoSlot)), "{profile} {cost:?}: {refused:?}");
@@ -207,14 +197,12 @@ fn s92_a_full_send_queue_has_room_for_the_write_pad() {
     const WRITES: u64 = 100;
     for profile in PROFILES {
         for cost in COSTS {
-            let host = EngineOptions {
-                queue_depth: 1,
-                transfer_depth: 100,
-                write_pad: true,
+            let host = EngineOptions::default()
+                .queue_depth(1)
+                .transfer_depth(100)
+                .write_pad(true)
                 // Nothing asks for a completion that would tell of the pad.
-                signal: SignalPolicy::Sparse,
-                ..EngineOptions::default()
-            };
+                .signal(SignalPolicy::Sparse);
             let mut test = pair(profile, cost, 16_384, host);
             let grant = opened(&mut test);
             // More than there is room for, in front of the next flush.
@@ -233,7 +221,7 @@ fn s92_a_full_send_queue_has_room_for_the_write_pad() {
 #[test]
 fn who_waited_for_entries_of_a_former_connection_is_in_nobodys_way() {
     for profile in PROFILES {
-        let host = EngineOptions { connections: 1, queue_depth: 8, transfer_depth: 8, ..EngineOptions::default() };
+        let host = EngineOptions::default().connections(1).queue_depth(8).transfer_depth(8);
         let mut test = pair(profile, (1, 1, 1), 64, host);
         let grant = opened(&mut test);
         test.faults.hold(CompletionQueue::Send);
@@ -267,7 +255,7 @@ fn who_waited_for_entries_of_a_former_connection_is_in_nobodys_way() {
 #[test]
 fn a_request_does_not_pass_a_transfer_whose_entries_have_come_free() {
     for profile in PROFILES {
-        let host = EngineOptions { connections: 1, queue_depth: 64, transfer_depth: 1, ..EngineOptions::default() };
+        let host = EngineOptions::default().connections(1).queue_depth(64).transfer_depth(1);
         let mut test = pair(profile, (1, 1, 1), 64, host);
         let grant = opened(&mut test);
         test.posted();

@@ -17,7 +17,7 @@ use frwr_support::engine_harness::{PROFILES, scripted::*};
 const EVENTS: usize = 4000;
 
 fn every() -> EngineOptions {
-    EngineOptions { invalidate_signalling: InvalidateSignalling::Every, ..EngineOptions::default() }
+    EngineOptions::default().invalidate_signalling(InvalidateSignalling::Every)
 }
 
 /// The polled-synchronous cancel, with Control polled by the clock; a thousand iterations are a deadline.
@@ -126,7 +126,7 @@ fn s68_s71_s72_f05_i15_a_refused_invalidation_never_hangs_the_waiting_caller() {
             for accepted in 0..3 {
                 // Every message is signalled, so that it is known before the refusal that the registrations ran (I11).
                 let signal = SignalPolicy::SendsOnly { batch: 0 };
-                let options = EngineOptions { on_post_error: policy, signal, ..EngineOptions::default() };
+                let options = EngineOptions::default().on_post_error(policy).signal(signal);
                 let mut test = Scripted::with(profile, options);
                 let request = test.submit(1, 3, false);
                 test.command();
@@ -245,7 +245,7 @@ fn s82_f17_a_flush_behind_the_first_invalidation_frees_the_first_mr_only() {
 #[test]
 fn s76_invalidations_have_their_place_in_the_send_queue_before_the_request_is_sent() {
     for profile in PROFILES {
-        let mut test = Scripted::with(profile, EngineOptions { registrations: 96, ..EngineOptions::default() });
+        let mut test = Scripted::with(profile, EngineOptions::default().registrations(96));
         let mut requests = Vec::new();
         for cookie in 0..64 {
             requests.push(test.submit(cookie, 3, false));
@@ -299,7 +299,7 @@ fn fault09_hold_a_slot_is_not_reused_before_a_completion_passed_its_message() {
 #[test]
 fn fault09_fault14_slots_held_by_messages_never_starve_the_requester() {
     for queue_depth in [1, 2, 32] {
-        let mut test = Scripted::with("window", EngineOptions { queue_depth, registrations: 16, ..Default::default() });
+        let mut test = Scripted::with("window", EngineOptions::default().queue_depth(queue_depth).registrations(16));
         // Requests without MRs have no fence whose completion could pass the message.
         for cookie in 0..200 {
             test.submit(cookie, 0, false);

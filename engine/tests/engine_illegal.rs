@@ -75,7 +75,7 @@ fn i24_names_of_a_former_connection_are_refused_everywhere() {
 
 #[test]
 fn i13_i16_handles_of_ended_requests_name_nothing_also_when_their_slot_is_used_again() {
-    let mut test = Scripted::with("reg_mr", EngineOptions { queue_depth: 1, ..EngineOptions::default() });
+    let mut test = Scripted::with("reg_mr", EngineOptions::default().queue_depth(1));
     let mut old: Vec<RequestHandle> = Vec::new();
     for cookie in 0..50 {
         old.push(test.submit(cookie, 1, false));
@@ -122,7 +122,7 @@ fn i02_i11_i31_i32_the_device_never_has_to_refuse_what_the_engine_posts() {
     // The window profile checks every rule of type-2 windows, the reg_mr one those of page lists, all of them room.
     for profile in PROFILES {
         for policy in [OnPostError::Disconnect, OnPostError::DeregisterAndContinue] {
-            let options = EngineOptions { on_post_error: policy, registrations: 40, ..EngineOptions::default() };
+            let options = EngineOptions::default().on_post_error(policy).registrations(40);
             let mut test = Scripted::with(profile, options);
             for round in 0..60u64 {
                 for at in 0..12 {
@@ -163,7 +163,7 @@ fn i33_a_base_registration_goes_after_everything_in_it() {
 
 #[test]
 fn i34_a_signal_flag_is_not_inherited_from_an_earlier_use_of_the_slot() {
-    let mut test = Scripted::with("reg_mr", EngineOptions { queue_depth: 1, ..EngineOptions::default() });
+    let mut test = Scripted::with("reg_mr", EngineOptions::default().queue_depth(1));
     for cookie in 0..40u64 {
         let segment = test.host.segment(0, 64);
         if cookie % 2 == 0 {

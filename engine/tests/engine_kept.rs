@@ -100,7 +100,7 @@ fn s96_other_connections_go_on_beside_a_queue_pair_that_is_kept() {
             test.round_trip(cookie);
         }
         assert!(!is_told(&test, first) && test.status(1).is_none(), "{profile}");
-        let options = frwr_engine::ConnectionOptions { peer_receives: 32, ..Default::default() };
+        let options = frwr_engine::ConnectionOptions::default().peer_receives(32);
         assert!(test.host.engine.connect(address(), b"", &options).is_err(), "{profile}: its place is not free");
         test.faults.clear();
         test.until("the end", |pair| pair.host.gone.contains(&first));

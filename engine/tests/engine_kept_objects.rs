@@ -13,7 +13,7 @@ const REGISTRATIONS: u32 = 2;
 const ATTEMPTS: u32 = 2;
 
 fn small() -> EngineOptions {
-    EngineOptions { registrations: REGISTRATIONS, ..EngineOptions::default() }
+    EngineOptions::default().registrations(REGISTRATIONS)
 }
 
 /// One key is open, and the connection ends while the device refuses so many times to destroy an object.
@@ -102,7 +102,7 @@ fn s97_an_object_that_is_kept_is_no_cause_of_an_end_that_is_under_way() {
 #[test]
 fn s123_records_of_objects_have_no_length() {
     for refusals in [0, ATTEMPTS * REGISTRATIONS] {
-        let mut test = Scripted::unconnected("reg_mr", EngineOptions { trace_records: 1024, ..small() });
+        let mut test = Scripted::unconnected("reg_mr", small().trace_records(1024));
         let mut receiver = test.host.engine.trace().unwrap();
         test.connect();
         ended(&mut test, refusals);
@@ -119,7 +119,7 @@ fn s123_records_of_objects_have_no_length() {
 fn s120_no_key_comes_twice_where_its_object_is_a_new_one() {
     /// With one byte of a key that changes.
     const ROUND: u64 = 256;
-    let mut test = Scripted::with("reg_mr", EngineOptions { registrations: 1, ..EngineOptions::default() });
+    let mut test = Scripted::with("reg_mr", EngineOptions::default().registrations(1));
     for connection in 0..2 {
         for at in 0..ROUND {
             test.round_trip(connection * ROUND + at);

@@ -36,7 +36,7 @@ struct Core {
 
 impl Core {
     fn new(control: &mut Control<Faulty<SoftDevice>>) -> Self {
-        let options = EngineOptions { connections: 200, registrations: 1, ..EngineOptions::default() };
+        let options = EngineOptions::default().connections(200).registrations(1);
         let capabilities = *control.device().capabilities();
         let bytes = Engine::<Port>::region_bytes(&options, &capabilities).unwrap();
         let mut region = engine_harness::region(bytes);
@@ -94,7 +94,7 @@ impl Rig {
         let (listening, faults) = Faulty::new(device());
         let mut control = Control::new(listening);
         let cores = (0..cores).map(|_| Some(Core::new(&mut control))).collect();
-        let options = EngineOptions { connections: 300, ..EngineOptions::default() };
+        let options = EngineOptions::default().connections(300);
         let host = Side::new(device(), options);
         let mut rig = Self { control, faults, cores, host, now: Duration::ZERO, _fabric: fabric };
         for core in 0..rig.cores.len() {

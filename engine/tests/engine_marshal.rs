@@ -28,7 +28,7 @@ fn s85_s87_s89_a_failed_marshal_posts_nothing_destroys_nothing_and_gives_all_bac
 #[test]
 fn s86_a_burnt_key_is_skipped_and_the_next_registration_works_without_an_invalidation() {
     for profile in PROFILES {
-        let mut test = Scripted::with(profile, EngineOptions { registrations: 1, ..EngineOptions::default() });
+        let mut test = Scripted::with(profile, EngineOptions::default().registrations(1));
         let key = |test: &mut Scripted| {
             test.posted()
                 .iter()
@@ -56,7 +56,7 @@ fn s86_a_burnt_key_is_skipped_and_the_next_registration_works_without_an_invalid
 
 #[test]
 fn s87_a_request_that_waited_is_told_that_it_could_not_be_announced() {
-    let mut test = Scripted::with("reg_mr", EngineOptions { registrations: 2, ..EngineOptions::default() });
+    let mut test = Scripted::with("reg_mr", EngineOptions::default().registrations(2));
     test.submit(1, 2, true);
     test.submit(2, 1, true);
     let (name, grants) = test.command();
@@ -72,7 +72,7 @@ fn s87_a_request_that_waited_is_told_that_it_could_not_be_announced() {
 
 #[test]
 fn s87_each_other_refusal_of_submit_leaves_nothing_behind() {
-    let options = EngineOptions { queue_depth: 2, registrations: 2, ..EngineOptions::default() };
+    let options = EngineOptions::default().queue_depth(2).registrations(2);
     let mut test = Scripted::with("window", options);
     let before = test.descriptors();
     assert_eq!(test.try_submit(1, 3, false), Err(SubmitError::TooManyRegistrations));

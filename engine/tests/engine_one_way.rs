@@ -143,7 +143,7 @@ fn one_that_was_not_posted_can_be_cancelled_and_gives_all_back() {
 
 #[test]
 fn they_wait_in_the_order_of_their_connection() {
-    let mut test = Scripted::with("reg_mr", EngineOptions { registrations: 1, ..EngineOptions::default() });
+    let mut test = Scripted::with("reg_mr", EngineOptions::default().registrations(1));
     test.submit(1, 1, false);
     test.submit(2, 1, false);
     test.host.send(3, &[]).unwrap();

@@ -149,7 +149,7 @@ fn s93_f08_a_refused_pad_is_not_the_former_connections() {
 fn s93_d07_a_refused_pad_ends_the_connection_where_a_refused_post_does() {
     let mut pair = padded().watched_apart();
     pair.host.faults.refuse_post(first_queue_pair(), 0, PostRefusal::QueueFull);
-    let options = frwr_engine::ConnectionOptions { peer_receives: 8, ..Default::default() };
+    let options = frwr_engine::ConnectionOptions::default().peer_receives(8);
     pair.pair.host.engine.connect(engine_harness::address(), b"", &options).unwrap();
     pair.until("disconnected", |pair| pair.host.disconnected == 1);
     let statistics = pair.pair.host.engine.statistics();

@@ -68,7 +68,7 @@ fn every_option_has_a_range_and_the_error_names_it() {
 fn an_engine_that_opens_no_keys_is_made_on_every_device() {
     let keyless = |profile| SoftOptions::new(profile).without_registrations().capabilities;
     for profile in SoftProfile::ALL {
-        let mut options = EngineOptions { transfer_depth: 8, ..EngineOptions::default() };
+        let mut options = EngineOptions::default().transfer_depth(8);
         assert_eq!(
             check(&options, &keyless(profile)).unwrap_err(),
             SizingError::NoMemoryExtensions.into(),
@@ -126,7 +126,8 @@ fn f02_s08_a_receive_queue_above_the_device_is_refused() {
     let mut device = capabilities();
     device.attributes.max_qp_wr = 512;
     let entries = |receive_depth, transfer_depth| {
-        let options = EngineOptions { queue_depth: 1, receive_depth, transfer_depth, ..EngineOptions::default() };
+        let options =
+            EngineOptions::default().queue_depth(1).receive_depth(receive_depth).transfer_depth(transfer_depth);
         check(&options, &device)
     };
     let error = |need| EngineError::Sizing(SizingError::ReceiveQueueExceedsLimit { need, limit: 512 });
@@ -135,7 +136,7 @@ fn f02_s08_a_receive_queue_above_the_device_is_refused() {
     assert_eq!(entries(0, 513), Err(error(513)), "for the transfers");
     device.attributes.max_qp_wr = 42;
     // One request in flight: 1 + 32 + 7 + 1 receives fit, a batch of 9 does not.
-    let mut options = EngineOptions { queue_depth: 1, ..EngineOptions::default() };
+    let mut options = EngineOptions::default().queue_depth(1);
     assert_eq!(check(&options, &device).map(|entries| entries.1), Ok(8 * 41));
     options.wishes.receive_batch = ReceiveBatch::Fixed(9);
     assert_eq!(
@@ -148,13 +149,7 @@ fn f02_s08_a_receive_queue_above_the_device_is_refused() {
 fn i31_a_send_queue_holds_the_largest_transfer() {
     // Sixteen RDMA operations and their reply, beside the invalidation of the only key and what is kept free.
     const NEED: u32 = 16 + 1 + 1 + 2;
-    let mut options = EngineOptions {
-        queue_depth: 1,
-        transfer_depth: 1,
-        connections: 1,
-        receive_depth: 4,
-        ..EngineOptions::default()
-    };
+    let mut options = EngineOptions::default().queue_depth(1).transfer_depth(1).connections(1).receive_depth(4);
     options.wishes.backward_requests = 0;
     let mut device = SoftProfile::Window.capabilities();
     let (send, _) = check(&options, &device).unwrap();
@@ -168,7 +163,7 @@ fn i31_a_send_queue_holds_the_largest_transfer() {
 
 #[test]
 fn a_drain_may_be_given_all_the_time_there_is() {
-    let mut test = Scripted::with("rxe", EngineOptions { drain_timeout: Duration::MAX, ..EngineOptions::default() });
+    let mut test = Scripted::with("rxe", EngineOptions::default().drain_timeout(Duration::MAX));
     test.round_trip(1);
     let connection = test.host.connection.unwrap();
     test.host.engine.disconnect(connection);
@@ -178,7 +173,7 @@ fn a_drain_may_be_given_all_the_time_there_is() {
 #[test]
 fn d20_the_receive_batch_is_part_of_the_receive_queue() {
     let receives = |batch| {
-        let mut options = EngineOptions { connections: 3, queue_depth: 64, ..EngineOptions::default() };
+        let mut options = EngineOptions::default().connections(3).queue_depth(64);
         options.wishes.receive_batch = batch;
         check(&options, &capabilities()).unwrap().1
     };
@@ -205,20 +200,17 @@ fn i31_all_connections_together_fit_the_completion_queue() {
 fn tables_that_cannot_be_numbered_are_refused_without_overflow() {
     let mut device = capabilities();
     device.attributes.max_cqe = u32::MAX;
-    let huge = EngineOptions {
-        connections: 4096,
-        queue_depth: 16384,
-        transfer_depth: 16384,
-        registrations: 65536,
-        max_segments: 4096,
-        write_pad: true,
-        ..EngineOptions::default()
-    };
+    let huge = EngineOptions::default()
+        .connections(4096)
+        .queue_depth(16384)
+        .transfer_depth(16384)
+        .registrations(65536)
+        .max_segments(4096)
+        .write_pad(true);
     device.attributes.max_qp_wr = 1 << 20;
     let error = check(&huge, &device).expect_err("refused");
     assert!(matches!(error, EngineError::TooLarge { .. } | EngineError::CompletionQueue { .. }), "{error:?}");
-    let registrations =
-        EngineOptions { connections: 512, queue_depth: 1, registrations: 65536, ..EngineOptions::default() };
+    let registrations = EngineOptions::default().connections(512).queue_depth(1).registrations(65536);
     let error = check(&registrations, &device).expect_err("refused");
     let EngineError::TooLarge { what: "scatter elements", need, limit } = error else { panic!("{error:?}") };
     assert!(need > limit && error.to_string().contains(&need.to_string()));
@@ -227,15 +219,15 @@ fn tables_that_cannot_be_numbered_are_refused_without_overflow() {
 /// What an engine takes is what it says, whatever its options are: a region of just that size is enough, and hardly a line too much.
 #[test]
 fn a23_a_region_of_just_the_bytes_asked_for_holds_every_table() {
-    let usual = EngineOptions { connections: 1, ..EngineOptions::default() };
+    let usual = EngineOptions::default().connections(1);
     for options in [
         usual.clone(),
-        EngineOptions { connections: 7, queue_depth: 3, transfer_depth: 5, ..usual.clone() },
-        EngineOptions { connections: 33, queue_depth: 32, message_bytes: 192, registrations: 5, ..usual.clone() },
-        EngineOptions { connections: 2, queue_depth: 0, transfer_depth: 128, max_segments: 1, ..usual.clone() },
-        EngineOptions { connections: 3, receive_queues: ReceiveQueues::Shared { entries: 0 }, ..usual.clone() },
-        EngineOptions { connections: 5, receive_queues: ReceiveQueues::Shared { entries: 77 }, ..usual.clone() },
-        EngineOptions { write_pad: true, receive_depth: 99, transfer_operations: 16, transfer_depth: 7, ..usual },
+        usual.clone().connections(7).queue_depth(3).transfer_depth(5),
+        usual.clone().connections(33).queue_depth(32).message_bytes(192).registrations(5),
+        usual.clone().connections(2).queue_depth(0).transfer_depth(128).max_segments(1),
+        usual.clone().connections(3).receive_queues(ReceiveQueues::Shared { entries: 0 }),
+        usual.clone().connections(5).receive_queues(ReceiveQueues::Shared { entries: 77 }),
+        usual.write_pad(true).receive_depth(99).transfer_operations(16).transfer_depth(7),
     ] {
         let mut control = Control::new(SoftFabric::new().device(SoftOptions::default()));
         let device = *control.device().capabilities();
@@ -253,7 +245,7 @@ fn a23_a_region_of_just_the_bytes_asked_for_holds_every_table() {
 
 #[test]
 fn a_region_that_is_too_small_is_refused() {
-    let options = EngineOptions { connections: 1, ..EngineOptions::default() };
+    let options = EngineOptions::default().connections(1);
     let mut control = Control::new(SoftFabric::new().device(SoftOptions::default()));
     let device = *control.device().capabilities();
     let bytes = Engine::<SoftPort>::region_bytes(&options, &device).unwrap();
@@ -299,14 +291,8 @@ fn s07_s43_a_short_send_queue_limits_the_mrs_of_a_request() {
 
 #[test]
 fn what_a_short_send_queue_leaves_of_the_options_is_told() {
-    let options = EngineOptions {
-        connections: 1,
-        queue_depth: 128,
-        receive_depth: 60,
-        transfer_depth: 40,
-        write_pad: true,
-        ..EngineOptions::default()
-    };
+    let options =
+        EngineOptions::default().connections(1).queue_depth(128).receive_depth(60).transfer_depth(40).write_pad(true);
     let sizes = |entries: u32| {
         let mut capabilities = capabilities();
         capabilities.attributes.max_qp_wr = entries;

@@ -85,7 +85,7 @@ fn a_chunk_that_the_peer_could_write_to_is_refused_and_leaves_nothing_behind() {
 #[test]
 fn a_request_that_would_wait_is_refused_at_once() {
     for profile in PROFILES {
-        let (mut test, memory) = pair(profile, EngineOptions { registrations: 1, ..EngineOptions::default() });
+        let (mut test, memory) = pair(profile, EngineOptions::default().registrations(1));
         test.submit(1, 1, false);
         for waits in 0..2 {
             for (access, refused) in WRITES.into_iter().flat_map(|access| lists(memory).map(|list| (access, list))) {
@@ -126,7 +126,7 @@ fn target_opens(test: &mut Scripted, length: u32) -> RemoteSegment {
 #[test]
 fn a_fetch_into_it_is_refused_and_leaves_nothing_behind() {
     for profile in PROFILES {
-        let (mut test, memory) = pair(profile, EngineOptions { transfer_depth: 2, ..EngineOptions::default() });
+        let (mut test, memory) = pair(profile, EngineOptions::default().transfer_depth(2));
         let remote = target_opens(&mut test, 8 * PAGE);
         test.posted();
         let part = |length| RemoteSegment { length, ..remote };
@@ -228,7 +228,7 @@ fn it_is_sent_behind_messages() {
 #[test]
 fn it_is_written_to_the_peer() {
     for profile in PROFILES {
-        let mut test = Scripted::unconnected(profile, EngineOptions { transfer_depth: 2, ..EngineOptions::default() });
+        let mut test = Scripted::unconnected(profile, EngineOptions::default().transfer_depth(2));
         let (memory, source) = (declare(&mut test.host), declare(&mut test.target));
         test.connect();
         // By a WRITE that the peer does not hear of, in two pieces.

@@ -24,13 +24,7 @@ struct Mutual {
 }
 
 fn options(depth: u32, receives: u32) -> EngineOptions {
-    EngineOptions {
-        connections: 1,
-        queue_depth: depth,
-        transfer_depth: receives,
-        receive_depth: receives,
-        ..EngineOptions::default()
-    }
+    EngineOptions::default().connections(1).queue_depth(depth).transfer_depth(receives).receive_depth(receives)
 }
 
 /// `grants`: what host and target grant; `None` leaves it to the engine.
@@ -142,7 +136,7 @@ fn both_sides_ask_and_the_peer_uses_all_that_it_is_granted_for_every_split() {
 #[test]
 fn what_connected_says_may_be_used_whole_with_the_default_options() {
     for profile in PROFILES {
-        let engine = EngineOptions { connections: 1, transfer_depth: 72, ..EngineOptions::default() };
+        let engine = EngineOptions::default().connections(1).transfer_depth(72);
         // A first connection tells what the defaults grant; a protocol fixes that number.
         let first = mutual(profile, &engine, [None; 2], [1, 1]);
         let granted = [told(&first.pair.host), told(&first.pair.target)];
@@ -158,7 +152,7 @@ fn what_connected_says_may_be_used_whole_with_the_default_options() {
 fn shared_receives_are_parted_alike() {
     for profile in ["reg_mr", "window"] {
         for of_host in [1, 5, 11] {
-            let engine = EngineOptions { receive_queues: ReceiveQueues::Shared { entries: 0 }, ..options(12, 12) };
+            let engine = options(12, 12).receive_queues(ReceiveQueues::Shared { entries: 0 });
             let grants = [of_host, 12 - of_host];
             let mut mutual = mutual(profile, &engine, grants.map(Some), grants);
             mutual.run(&mut Random::new(u64::from(of_host)), &format!("{profile}, {of_host}"));
@@ -310,7 +304,7 @@ fn a_connection_whose_receives_are_all_granted_takes_no_requests() {
     assert_eq!(refused, Err(SubmitError::NoReplyReceives));
     assert!(SubmitError::NoReplyReceives.to_string().contains("granted_receives"));
     // So does one that was made for no requests.
-    let options = EngineOptions { queue_depth: 0, ..options(4, 8) };
+    let options = options(4, 8).queue_depth(0);
     let mut mutual = self::mutual("reg_mr", &options, [None; 2], [8, 8]);
     assert_eq!(told(&mutual.pair.target), 8, "a mere responder grants all that it has");
     assert_eq!(
@@ -344,7 +338,7 @@ fn more_promised_than_posted_is_counted_by_the_software_nic() {
 
 #[test]
 fn what_waits_is_told_by_its_cause() {
-    let engine = EngineOptions { registrations: 2, ..options(4, 8) };
+    let engine = options(4, 8).registrations(2);
     let mut mutual = mutual("reg_mr", &engine, [Some(4); 2], [4, 4]);
     let pair = &mut mutual.pair;
     for cookie in 0..4 {

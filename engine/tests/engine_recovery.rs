@@ -191,7 +191,7 @@ fn fault11_fault13_a_drain_without_completions_ends_by_its_deadline_and_late_one
 
 #[test]
 fn s97_i35_a_hundred_flushes_are_one_disconnect() {
-    let mut test = Scripted::with("reg_mr", EngineOptions { receive_depth: 128, ..EngineOptions::default() });
+    let mut test = Scripted::with("reg_mr", EngineOptions::default().receive_depth(128));
     let target = test.target.connection.unwrap();
     test.target.engine.disconnect(target);
     test.until_gone();
@@ -205,7 +205,7 @@ fn s98_each_kind_of_bad_completion_ends_the_connection() {
     for kind in [TokenKind::Register, TokenKind::Invalidate, TokenKind::Message, TokenKind::Receive] {
         // Every message asks for a completion.
         let signal = frwr_engine::signal::SignalPolicy::SendsOnly { batch: 0 };
-        let mut test = Scripted::with("reg_mr", EngineOptions { signal, ..EngineOptions::default() });
+        let mut test = Scripted::with("reg_mr", EngineOptions::default().signal(signal));
         test.fail(kind, FailureStatus::Other(99));
         register(&mut test, 1);
         for cookie in 2..40 {
@@ -225,11 +225,7 @@ fn s98_each_kind_of_bad_completion_ends_the_connection() {
 
 #[test]
 fn s99_s100_s102_a_broken_mr_is_destroyed_and_replaced_only_when_the_pool_is_empty() {
-    let options = EngineOptions {
-        on_post_error: OnPostError::DeregisterAndContinue,
-        registrations: 8,
-        ..EngineOptions::default()
-    };
+    let options = EngineOptions::default().on_post_error(OnPostError::DeregisterAndContinue).registrations(8);
     let mut test = Scripted::with("reg_mr", options);
     test.submit(1, 3, false);
     let (name, _) = test.command();
@@ -256,12 +252,10 @@ fn s99_s100_s102_a_broken_mr_is_destroyed_and_replaced_only_when_the_pool_is_emp
 
 #[test]
 fn s103_s106_repair_replaces_a_broken_mr_at_once_while_others_work() {
-    let options = EngineOptions {
-        on_post_error: OnPostError::DeregisterAndContinue,
-        stale_policy: StalePolicy::Repair,
-        registrations: 4,
-        ..EngineOptions::default()
-    };
+    let options = EngineOptions::default()
+        .on_post_error(OnPostError::DeregisterAndContinue)
+        .stale_policy(StalePolicy::Repair)
+        .registrations(4);
     for profile in PROFILES {
         let mut test = Scripted::with(profile, options.clone());
         test.submit(1, 2, false);
@@ -291,12 +285,10 @@ fn s103_s106_repair_replaces_a_broken_mr_at_once_while_others_work() {
 
 #[test]
 fn s105_f09_fault21_a_repair_that_finds_no_object_shrinks_the_pool_and_nothing_else() {
-    let options = EngineOptions {
-        on_post_error: OnPostError::DeregisterAndContinue,
-        stale_policy: StalePolicy::Repair,
-        registrations: 4,
-        ..EngineOptions::default()
-    };
+    let options = EngineOptions::default()
+        .on_post_error(OnPostError::DeregisterAndContinue)
+        .stale_policy(StalePolicy::Repair)
+        .registrations(4);
     let mut test = Scripted::with("reg_mr", options);
     test.submit(1, 1, false);
     let (name, _) = test.command();
@@ -375,11 +367,7 @@ fn i10_a_key_is_live_until_the_destruction_of_its_object_is_answered() {
 #[test]
 fn s104_i23_an_mr_returned_at_posting_is_registered_behind_its_own_invalidation() {
     for profile in PROFILES {
-        let options = EngineOptions {
-            return_policy: ReturnPolicy::OnInvalidatePosted,
-            registrations: 1,
-            ..EngineOptions::default()
-        };
+        let options = EngineOptions::default().return_policy(ReturnPolicy::OnInvalidatePosted).registrations(1);
         let mut test = Scripted::with(profile, options);
         test.submit(1, 1, false);
         let (name, _) = test.command();
@@ -409,7 +397,7 @@ fn s104_i23_an_mr_returned_at_posting_is_registered_behind_its_own_invalidation(
 #[test]
 fn s107_i28_i29_an_end_while_objects_are_being_made_waits_for_them() {
     for steps in 0..8 {
-        let mut test = Scripted::with("reg_mr", EngineOptions { first_fill: 2, ..EngineOptions::default() });
+        let mut test = Scripted::with("reg_mr", EngineOptions::default().first_fill(2));
         for cookie in 0..16 {
             test.submit(cookie, 2, false);
         }
@@ -461,7 +449,7 @@ fn fault33_every_command_of_opening_fails_once_and_the_next_attempt_works() {
         for kind in [AllocateDomain, RegisterMemory, CreateQueuePair, Connect] {
             let mut test = Scripted::unconnected(profile, EngineOptions::default());
             test.faults.fail_command(kind, CommandError::EXHAUSTED, 1);
-            let options = frwr_engine::ConnectionOptions { peer_receives: 8, ..Default::default() };
+            let options = frwr_engine::ConnectionOptions::default().peer_receives(8);
             let address = engine_harness::address();
             for _ in 0..2 {
                 test.host.connection = Some(test.pair.host.engine.connect(address, b"", &options).unwrap());
@@ -506,7 +494,7 @@ fn fault31_fault33_an_attempt_that_its_caller_and_the_device_give_up_leaves_the_
 
 #[test]
 fn fault21_f16_a_device_without_objects_makes_requests_wait_and_nothing_else() {
-    let mut test = Scripted::unconnected("reg_mr", EngineOptions { registrations: 4, ..EngineOptions::default() });
+    let mut test = Scripted::unconnected("reg_mr", EngineOptions::default().registrations(4));
     test.faults.fail_command(CommandKind::AllocateRegistration, CommandError::EXHAUSTED, 100);
     test.connect();
     assert_eq!(test.descriptors(), [0, 0, 0, 4]);
@@ -530,7 +518,7 @@ fn fault31_giving_up_while_opening_ends_once_on_both_sides() {
         for steps in 0..14 {
             for by_target in [false, true] {
                 let mut test = Scripted::unconnected(profile, EngineOptions::default());
-                let options = frwr_engine::ConnectionOptions { peer_receives: 8, ..Default::default() };
+                let options = frwr_engine::ConnectionOptions::default().peer_receives(8);
                 let address = engine_harness::address();
                 let opened = test.pair.host.engine.connect(address, b"", &options).unwrap();
                 test.host.connection = Some(opened);
@@ -589,7 +577,7 @@ fn fault30_rnr_that_passes_costs_nothing_and_rnr_that_stays_ends_the_connection(
     for passes in [true, false] {
         let setup = Setup::new("reg_mr").target(|target| target.receive_depth = 4).peer_receives(32);
         let mut test = Scripted::of(setup);
-        let mut options = frwr_engine::ConnectionOptions { peer_receives: 32, ..Default::default() };
+        let mut options = frwr_engine::ConnectionOptions::default().peer_receives(32);
         options.parameters.rnr_retry_count = if passes { 7 } else { 2 };
         let connection = test.pair.host.engine.connect(engine_harness::address(), b"", &options).unwrap();
         test.host.connection = Some(connection);

@@ -64,11 +64,7 @@ fn s68_f05_f06_s84_invalidations_refused_at_every_position_hold_the_end_until_th
         for policy in POLICIES {
             for signalling in [InvalidateSignalling::LastOfChain, InvalidateSignalling::Every] {
                 for accepted in 0..3 {
-                    let options = EngineOptions {
-                        on_post_error: policy,
-                        invalidate_signalling: signalling,
-                        ..EngineOptions::default()
-                    };
+                    let options = EngineOptions::default().on_post_error(policy).invalidate_signalling(signalling);
                     let mut test = Scripted::with(profile, options);
                     let before = test.descriptors();
                     test.submit(1, 3, false);

@@ -323,7 +323,7 @@ fn s135_s139_each_error_point_leaves_nothing() {
 #[test]
 fn s136_the_same_mr_is_registered_again_under_the_next_key() {
     for profile in PROFILES {
-        let mut test = Scripted::with(profile, EngineOptions { registrations: 1, ..EngineOptions::default() });
+        let mut test = Scripted::with(profile, EngineOptions::default().registrations(1));
         let segment = test.host.segment(4096, 512);
         let (handle, first) = opened(&mut test, 1, Access::RemoteRead, segment);
         // The second waits for the MR.

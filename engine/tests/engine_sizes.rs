@@ -71,7 +71,7 @@ fn credits_are_those_of_this_moment() {
 
 #[test]
 fn an_engine_says_what_messages_requests_and_transfers_have_at_most() {
-    let options = EngineOptions { message_bytes: 1000, max_segments: 7, ..EngineOptions::default() };
+    let options = EngineOptions::default().message_bytes(1000).max_segments(7);
     let mut test = Scripted::with("reg_mr", options);
     let sizes = test.host.engine.sizes();
     assert_eq!((sizes.message_bytes, sizes.segments_per_request, sizes.operations_per_transfer), (1024, 7, 16));

@@ -54,7 +54,7 @@ fn s75_a_cancelled_request_without_memory_holds_its_slot_until_its_message_was_r
 fn s67_each_completion_frees_the_slots_up_to_its_own_and_no_other() {
     // More than a word of positions has bits.
     const REQUESTS: u64 = 100;
-    let every = EngineOptions { signal: SignalPolicy::KernelBudget { batch: 0 }, ..EngineOptions::default() };
+    let every = EngineOptions::default().signal(SignalPolicy::KernelBudget { batch: 0 });
     for step in [1, 3] {
         let mut test = Scripted::with("reg_mr", every.clone());
         test.hold(TokenKind::Message);
@@ -82,7 +82,7 @@ fn s67_each_completion_frees_the_slots_up_to_its_own_and_no_other() {
 #[test]
 fn s67_each_fence_ends_its_own_request_and_those_in_front() {
     const REQUESTS: u64 = 100;
-    let options = EngineOptions { queue_depth: 128, registrations: 128, ..EngineOptions::default() };
+    let options = EngineOptions::default().queue_depth(128).registrations(128);
     for step in [1, 3] {
         let mut test = Scripted::with("reg_mr", options.clone());
         test.hold(TokenKind::Invalidate);
@@ -178,7 +178,7 @@ fn s136_a_registration_without_a_message_holds_no_slot_behind_its_end() {
 /// Whichever way its end comes: by the answer alone, by the peer's invalidation, by one fence or several, by being given up.
 #[test]
 fn s122_each_end_is_counted_once() {
-    let traced = EngineOptions { trace_records: 256, ..EngineOptions::default() };
+    let traced = EngineOptions::default().trace_records(256);
     for profile in PROFILES {
         for options in [EngineOptions::default(), traced.clone()] {
             let mut test = Scripted::with(profile, options);

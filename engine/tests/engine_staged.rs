@@ -78,7 +78,7 @@ fn i31_cancelling_the_message_that_asks_leaves_those_behind_it_a_completion() {
 #[test]
 fn i20_a_key_does_not_follow_itself_however_many_were_burnt_unused() {
     for profile in PROFILES {
-        let mut test = Scripted::with(profile, EngineOptions { registrations: 1, ..EngineOptions::default() });
+        let mut test = Scripted::with(profile, EngineOptions::default().registrations(1));
         let rotates = test.host.engine.capabilities().rotating_key_bits > 0;
         let mut last = None;
         for burnt in [254, 255, 256, 510, 511] {

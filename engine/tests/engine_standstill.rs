@@ -30,7 +30,7 @@ fn what_came_back_while_the_core_stood_still_is_read_before_the_drain_is_given_u
     // Of a batch of completions, around one, and many.
     for receives in [63, 64, 65, 200, 1000] {
         for stop in STOPS {
-            let options = EngineOptions { receive_depth: receives, ..EngineOptions::default() };
+            let options = EngineOptions::default().receive_depth(receives);
             let mut test = Scripted::with("reg_mr", options);
             let connection = test.host.connection.unwrap();
             test.host.engine.disconnect(connection);
@@ -46,7 +46,7 @@ fn what_came_back_while_the_core_stood_still_is_read_before_the_drain_is_given_u
 #[test]
 fn what_came_back_just_before_the_deadline_is_read_before_the_drain_is_given_up() {
     for receives in [63, 64, 65, 200, 1000] {
-        let options = EngineOptions { receive_depth: receives, ..EngineOptions::default() };
+        let options = EngineOptions::default().receive_depth(receives);
         let mut test = Scripted::with("reg_mr", options);
         test.hold(TokenKind::Receive);
         let connection = test.host.connection.unwrap();
@@ -113,7 +113,7 @@ fn a_drain_that_never_ends_is_given_up_at_its_deadline() {
     const MILLISECOND: Duration = Duration::from_millis(1);
     for drain_timeout in [2 * MILLISECOND, DRAIN] {
         for idle in [Duration::ZERO, 60 * SECOND] {
-            let mut test = Scripted::with("reg_mr", EngineOptions { drain_timeout, ..EngineOptions::default() });
+            let mut test = Scripted::with("reg_mr", EngineOptions::default().drain_timeout(drain_timeout));
             test.pass(idle);
             test.hold(TokenKind::Drain);
             let connection = test.host.connection.unwrap();

@@ -40,22 +40,20 @@ impl Storm {
         let return_policy = random.of(&[ReturnPolicy::OnInvalidateCompleted, ReturnPolicy::OnInvalidatePosted]);
         let order = random.of(&[InvalidateOrder::BeforeMessages, InvalidateOrder::AfterMessages]);
         let before = return_policy == ReturnPolicy::OnInvalidatePosted;
-        let options = EngineOptions {
-            queue_depth: random.of(&[1, 4, 8]),
-            registrations: random.of(&[3, 8]),
-            transfer_depth: random.of(&[0, 2, 8]),
-            on_post_error: random.of(&[OnPostError::Disconnect, OnPostError::DeregisterAndContinue]),
-            stale_policy: random.of(&[StalePolicy::Destroy, StalePolicy::Repair]),
-            invalidate_signalling: random.of(&[InvalidateSignalling::LastOfChain, InvalidateSignalling::Every]),
-            invalidate_order: if before { InvalidateOrder::BeforeMessages } else { order },
-            return_policy,
-            write_pad: random.one_in(3),
-            drain_timeout: Duration::from_micros(random.of(&[50, 5000])),
-            ..EngineOptions::default()
-        };
+        let options = EngineOptions::default()
+            .queue_depth(random.of(&[1, 4, 8]))
+            .registrations(random.of(&[3, 8]))
+            .transfer_depth(random.of(&[0, 2, 8]))
+            .on_post_error(random.of(&[OnPostError::Disconnect, OnPostError::DeregisterAndContinue]))
+            .stale_policy(random.of(&[StalePolicy::Destroy, StalePolicy::Repair]))
+            .invalidate_signalling(random.of(&[InvalidateSignalling::LastOfChain, InvalidateSignalling::Every]))
+            .invalidate_order(if before { InvalidateOrder::BeforeMessages } else { order })
+            .return_policy(return_policy)
+            .write_pad(random.one_in(3))
+            .drain_timeout(Duration::from_micros(random.of(&[50, 5000])));
         // Where the command to fail a queue pair fails, nothing but the drain's time-out ends it.
         let setup = Setup::new(profile)
-            .host(|host| *host = EngineOptions { connections: 2, ..options })
+            .host(|host| *host = options.connections(2))
             .target(|target| target.drain_timeout = Duration::from_millis(5));
         let mut test = Scripted::of(setup);
         test.connect();
@@ -248,7 +246,7 @@ impl Storm {
     fn reconnect(&mut self) {
         let host = &self.test.pair.host;
         if host.engine.is_disconnected() {
-            let options = frwr_engine::ConnectionOptions { peer_receives: 32, ..Default::default() };
+            let options = frwr_engine::ConnectionOptions::default().peer_receives(32);
             let connection = self.test.pair.host.engine.connect(engine_harness::address(), b"again", &options).unwrap();
             self.test.pair.host.connection = Some(connection);
             self.opened += 1;

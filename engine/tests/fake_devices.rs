@@ -10,12 +10,12 @@ const OPENS_KEYS: &str = "keys are opened by work requests";
 const INVALIDATES: &str = "keys of peers are invalidated by SEND_WITH_INV";
 
 fn open_with(fake: &FakeDevice, options: VerbsOptions) -> Result<VerbsDevice, OpenError> {
-    let options = VerbsOptions { device: fake.name().to_owned(), ..options };
+    let options = options.device(fake.name().to_owned());
     VerbsDevice::open_with(frwr_fake::library(), &options)
 }
 
 fn open(fake: &FakeDevice, role: Role) -> Result<VerbsDevice, OpenError> {
-    open_with(fake, VerbsOptions { role, ..VerbsOptions::new("") })
+    open_with(fake, VerbsOptions::new("").role(role))
 }
 
 fn opened(fake: &FakeDevice, role: Role) -> VerbsDevice {
@@ -63,9 +63,9 @@ fn a_responder_opens_a_device_without_windows_and_a_requester_is_told_why_not() 
 fn a_responder_is_asked_for_no_kind_of_key() {
     let fake = FakeDevice::new(FakeOptions::with_manners("bnxt_re", Manners::responds_only(FakeInvalidate::Works)));
     for registration in [Registration::Automatic, Registration::Windows, Registration::Lists] {
-        let options = VerbsOptions { registration, role: Role::Responder, ..VerbsOptions::new("") };
+        let options = VerbsOptions::new("").registration(registration).role(Role::Responder);
         assert!(open_with(&fake, options.clone()).is_ok(), "{registration:?}");
-        assert!(open_with(&fake, VerbsOptions { role: Role::Requester, ..options }).is_err(), "{registration:?}");
+        assert!(open_with(&fake, options.role(Role::Requester)).is_err(), "{registration:?}");
     }
 }
 
@@ -74,7 +74,7 @@ fn a_responder_is_asked_for_no_kind_of_key() {
 fn a_responder_is_tested_by_the_keys_that_there_are() {
     let fake = FakeDevice::new(FakeOptions::windows("rxe"));
     for registration in [Registration::Automatic, Registration::Windows, Registration::Lists] {
-        let options = VerbsOptions { registration, role: Role::Responder, ..VerbsOptions::new("") };
+        let options = VerbsOptions::new("").registration(registration).role(Role::Responder);
         let device = open_with(&fake, options).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(finding(&device, "RDMA WRITE through the window").outcome, Outcome::AsSpecified, "{registration:?}");
     }
@@ -127,7 +127,7 @@ fn a_send_with_inv_that_fails_makes_replies_plain() {
     }
     // Untried it is not relied on.
     let fake = FakeDevice::new(FakeOptions::with_manners("bnxt_re", Manners::responds_only(FakeInvalidate::Works)));
-    let options = VerbsOptions { role: Role::Responder, self_test: false, ..VerbsOptions::new("") };
+    let options = VerbsOptions::new("").role(Role::Responder).self_test(false);
     assert!(open_with(&fake, options).is_ok_and(|device| !device.capabilities().send_with_invalidate));
 }
 

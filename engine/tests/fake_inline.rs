@@ -31,13 +31,11 @@ impl Network {
         let (kind, post, registration) = *way;
         let fake = Arc::new(FakeDevice::new(kind));
         let open = || {
-            let options = VerbsOptions {
-                post,
-                registration,
-                inline_bytes: Some(inline_bytes),
-                self_test: false,
-                ..VerbsOptions::new(fake.name())
-            };
+            let options = VerbsOptions::new(fake.name())
+                .post(post)
+                .registration(registration)
+                .inline_bytes(Some(inline_bytes))
+                .self_test(false);
             let device = VerbsDevice::open_with(frwr_fake::library(), &options);
             AnyDevice::over_fake(device.unwrap_or_else(|error| panic!("{error}")), Arc::clone(&fake))
         };

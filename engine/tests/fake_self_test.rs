@@ -9,7 +9,7 @@ use frwr_engine::provider::{
 use frwr_fake::{FakeDevice, FakeLists, FakeOptions, Refusable};
 
 fn options(device: &FakeDevice, post: PostInterface) -> VerbsOptions {
-    VerbsOptions { post, registration: Registration::Windows, ..VerbsOptions::new(device.name()) }
+    VerbsOptions::new(device.name()).post(post).registration(Registration::Windows)
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn queue_pairs_are_in_thread_domains_where_there_are_any() {
         ("irdma", true, true, None),
     ] {
         let fake = FakeDevice::new(FakeOptions { thread_domains: has_any, ..FakeOptions::windows(driver) });
-        let options = VerbsOptions { thread_domains: wants_them, ..options(&fake, PostInterface::Automatic) };
+        let options = options(&fake, PostInterface::Automatic).thread_domains(wants_them);
         let mut device =
             VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"));
         let row = device.findings().rows().iter().find(|row| row.name == ROW);
@@ -62,7 +62,7 @@ fn a_device_that_is_not_there_is_named_with_those_that_are() {
 }
 
 fn open(fake: &FakeDevice, registration: Registration) -> Result<VerbsDevice, OpenError> {
-    let options = VerbsOptions { registration, ..VerbsOptions::new(fake.name()) };
+    let options = VerbsOptions::new(fake.name()).registration(registration);
     VerbsDevice::open_with(frwr_fake::library(), &options)
 }
 
@@ -169,7 +169,7 @@ fn what_nobody_has_run_on_hardware_is_asked_and_answered() {
         (FakeOptions::lists(lists), Registration::Lists, FOREIGN),
     ] {
         let fake = FakeDevice::new(options);
-        let options = VerbsOptions { unsettled: true, registration, ..VerbsOptions::new(fake.name()) };
+        let options = VerbsOptions::new(fake.name()).unsettled(true).registration(registration);
         let device = VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(deviations(&device), [OUTSIDE, TWICE, otherwise]);
         let rows = device.findings().rows().iter().filter(|row| row.text.contains("expected from source"));
@@ -179,7 +179,7 @@ fn what_nobody_has_run_on_hardware_is_asked_and_answered() {
     }
     // The host of others may not survive the questions.
     let fake = FakeDevice::new(FakeOptions::windows("rxe"));
-    let options = VerbsOptions { unsettled: true, ..VerbsOptions::new(fake.name()) };
+    let options = VerbsOptions::new(fake.name()).unsettled(true);
     let device = VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"));
     assert!(device.findings().rows().iter().all(|row| !row.text.contains("expected from source")));
 }
@@ -189,13 +189,13 @@ fn what_nobody_has_run_on_hardware_is_asked_and_answered() {
 fn u13_the_longest_send_queue_has_room_for_lists_and_messages() {
     let lists = |entries| {
         let all = FakeLists { updates_tags: true, remote_invalidation: true, entries: 52 };
-        (FakeOptions::lists(all), VerbsOptions { list_entries: entries, ..VerbsOptions::new("") })
+        (FakeOptions::lists(all), VerbsOptions::new("").list_entries(entries))
     };
-    let windows = |post| (FakeOptions::windows("mlx5"), VerbsOptions { post, ..VerbsOptions::new("") });
+    let windows = |post| (FakeOptions::windows("mlx5"), VerbsOptions::new("").post(post));
     let both = [PostInterface::List, PostInterface::Builder].map(windows);
     for (fake, options) in [4, 8, 20, 24, 52].map(lists).into_iter().chain(both) {
         let fake = FakeDevice::new(fake);
-        let options = VerbsOptions { device: fake.name().to_owned(), self_test: false, ..options };
+        let options = options.device(fake.name().to_owned()).self_test(false);
         let mut device =
             VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"));
         let limits = device.capabilities().attributes;

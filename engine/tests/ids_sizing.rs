@@ -76,7 +76,7 @@ fn s04_d16_registration_depth() {
     }
     // Switched off, the list's length alone decides.
     let attributes = DeviceAttributes { max_sge_rd: 17, ..with_depth(512) };
-    let plain = size(&attributes, &Wishes { depth_hint: false, ..Wishes::default() }).expect("accepted");
+    let plain = size(&attributes, &Wishes::default().depth_hint(false)).expect("accepted");
     assert_eq!(plain.mr_depth, 257);
 }
 
@@ -88,7 +88,7 @@ fn f14_hint_never_exceeds_the_page_list() {
 
 #[test]
 fn s05_work_requests_per_request() {
-    let wishes = Wishes { header_segments: 256, payload_bytes: 1 << 20, ..Wishes::default() };
+    let wishes = Wishes::default().header_segments(256).payload_bytes(1 << 20);
     for (depth, work_requests) in [(257, 7), (256, 9), (128, 11), (30, 23), (17, 37), (16, 39)] {
         let sizing = size(&with_depth(depth), &wishes).expect("accepted");
         assert_eq!(sizing.work_requests_per_request, work_requests, "depth {depth}");
@@ -113,13 +113,13 @@ fn s07_requests_and_send_queue() {
     let attributes = DeviceAttributes { max_qp_wr: 1024, ..with_depth(128) };
     let sizing = newest(&attributes).expect("accepted");
     assert_eq!((sizing.max_requests, sizing.max_send_wr), (90, 90 * 11 + 33));
-    let modest = size(&attributes, &Wishes { requests: 5, ..Wishes::default() }).expect("accepted");
+    let modest = size(&attributes, &Wishes::default().requests(5)).expect("accepted");
     assert_eq!((modest.max_requests, modest.max_send_wr), (5, 5 * 11 + 33));
 }
 
 #[test]
 fn s07_d19_pad_slot() {
-    let wishes = Wishes { pad_slot: true, ..Wishes::default() };
+    let wishes = Wishes::default().pad_slot(true);
     assert_eq!(size(&roomy(), &wishes).expect("accepted").max_send_wr, 930);
     // The slot is taken before the requests are counted.
     let exact = DeviceAttributes { max_qp_wr: 929, ..roomy() };
@@ -134,10 +134,10 @@ fn s08_d20_receive_queue() {
         (ReceiveBatch::Fixed(0), 161),
         (ReceiveBatch::QuarterOfRequests, 128 + 32 + 32 + 1),
     ] {
-        let sizing = size(&roomy(), &Wishes { receive_batch, ..Wishes::default() }).expect("accepted");
+        let sizing = size(&roomy(), &Wishes::default().receive_batch(receive_batch)).expect("accepted");
         assert_eq!((sizing.max_recv_wr, sizing.receive_cq_entries), (expected, expected));
     }
-    let no_reverse = Wishes { backward_requests: 0, ..Wishes::default() };
+    let no_reverse = Wishes::default().backward_requests(0);
     assert_eq!(size(&roomy(), &no_reverse).expect("accepted").max_recv_wr, 136);
 }
 
@@ -155,7 +155,7 @@ fn s09_d17_segments_per_chunk_list() {
     for (depth, segments) in [(257, 3), (128, 5), (30, 11), (20, 15), (19, 16), (17, 16)] {
         assert_eq!(newest(&with_depth(depth)).expect("accepted").max_rdma_segments, segments, "depth {depth}");
     }
-    let wider = Wishes { header_segments: 20, ..Wishes::default() };
+    let wider = Wishes::default().header_segments(20);
     assert_eq!(size(&with_depth(17), &wider).expect("accepted").max_rdma_segments, 18);
 }
 
@@ -164,16 +164,16 @@ fn s10_least_useful_device() {
     assert_eq!(newest(&with_depth(16)), Err(SizingError::SegmentsTooFew { segments: 16, depth: 16, need: 260 }));
     assert!(newest(&with_depth(17)).is_ok());
     // Payload pages alone are not enough: head, tail and a page crossing come on top.
-    let one = Wishes { header_segments: 1, ..Wishes::default() };
+    let one = Wishes::default().header_segments(1);
     assert_eq!(size(&with_depth(512), &one), Err(SizingError::SegmentsTooFew { segments: 1, depth: 257, need: 260 }));
-    let older = Wishes { header_segments: 8, ..Wishes::default() };
+    let older = Wishes::default().header_segments(8);
     assert_eq!(name_of(size(&with_depth(32), &older)), "segments_too_few");
     assert!(size(&with_depth(33), &older).is_ok());
 }
 
 #[test]
 fn s11_page_size() {
-    let wishes = Wishes { page_size: 65536, ..Wishes::default() };
+    let wishes = Wishes::default().page_size(65536);
     let sizing = size(&with_depth(512), &wishes).expect("accepted");
     assert_eq!(
         (sizing.mr_depth, sizing.max_send_sge, sizing.work_requests_per_request, sizing.max_rdma_segments),
@@ -195,9 +195,9 @@ fn s12_d18_one_error_per_gate() {
         newest(&limits(40)),
         newest(&DeviceAttributes { max_cqe: 928, ..roomy() }),
         newest(&with_depth(16)),
-        size(&roomy(), &Wishes { ranges_per_request: Some(17), ..Wishes::default() }),
-        size(&roomy(), &Wishes { page_size: 4095, ..Wishes::default() }),
-        size(&roomy(), &Wishes { requests: 0, ..Wishes::default() }),
+        size(&roomy(), &Wishes::default().ranges_per_request(Some(17))),
+        size(&roomy(), &Wishes::default().page_size(4095)),
+        size(&roomy(), &Wishes::default().requests(0)),
     ];
     let mut names = results.map(name_of).to_vec();
     names.sort_unstable();
@@ -209,7 +209,7 @@ fn s12_d18_one_error_per_gate() {
 fn s13_derived_values() {
     let sizing = newest(&roomy()).expect("accepted");
     assert_eq!((sizing.send_batch, sizing.send_cq_entries, sizing.receive_cq_entries), (16, 929, 168));
-    let seven = size(&roomy(), &Wishes { requests: 7, ..Wishes::default() }).expect("accepted");
+    let seven = size(&roomy(), &Wishes::default().requests(7)).expect("accepted");
     assert_eq!((seven.max_requests, seven.send_batch), (7, 0));
     assert!(newest(&DeviceAttributes { max_cqe: 929, ..roomy() }).is_ok());
     assert_eq!(
@@ -261,24 +261,24 @@ fn s17_inline_limits() {
     assert_eq!((sizing.max_inline_call, sizing.max_inline_reply, sizing.header_buffer_bytes), (3972, 4012, 128));
     assert_eq!(newest(&with_depth(30)).expect("accepted").header_buffer_bytes, 512);
     // Where the header leaves no room, nothing fits inline.
-    let tiny = Wishes { inline_send_bytes: 64, inline_receive_bytes: 64, ..Wishes::default() };
+    let tiny = Wishes::default().inline_send_bytes(64).inline_receive_bytes(64);
     let sizing = size(&roomy(), &tiny).expect("accepted");
     assert_eq!((sizing.max_inline_call, sizing.max_inline_reply), (0, 0));
 }
 
 #[test]
 fn u07_windows() {
-    let wishes = Wishes { ranges_per_request: Some(2), requests: 32, ..Wishes::default() };
+    let wishes = Wishes::default().ranges_per_request(Some(2)).requests(32);
     // No page list is needed, but work requests that register are.
     let sizing = size(&with_depth(0), &wishes).expect("accepted");
     assert_eq!((sizing.mr_type.name(), sizing.mr_depth), ("window", 1));
     assert_eq!((sizing.work_requests_per_request, sizing.max_send_wr), (5, 32 * 5 + 33));
     assert_eq!(sizing.max_rdma_segments, 2);
     assert_eq!(
-        size(&roomy(), &Wishes { ranges_per_request: Some(17), ..wishes }),
+        size(&roomy(), &wishes.ranges_per_request(Some(17))),
         Err(SizingError::TooManyRanges { ranges: 17, limit: 16 })
     );
-    assert_eq!(name_of(size(&roomy(), &Wishes { ranges_per_request: Some(0), ..wishes })), "wish_out_of_range");
+    assert_eq!(name_of(size(&roomy(), &wishes.ranges_per_request(Some(0)))), "wish_out_of_range");
     let none = DeviceAttributes { memory_management_extensions: false, ..roomy() };
     assert_eq!(name_of(size(&none, &wishes)), "no_memory_extensions");
 }
@@ -313,19 +313,20 @@ fn any_wishes() -> impl Strategy<Value = Wishes> {
     let version = prop_oneof![Just(SizingVersion::Newest), Just(SizingVersion::FiveX), Just(SizingVersion::FourX)];
     let shape = (0u32..32, any::<bool>(), any::<bool>(), proptest::option::of(number()));
     (version, 0u32..20_000, number(), 0u32..300, number(), shape, number(), number()).prop_map(
-        |(version, requests, payload_bytes, header_segments, backward_requests, shape, batch, inline)| Wishes {
-            version,
-            requests,
-            page_size: 1 << shape.0,
-            payload_bytes,
-            header_segments,
-            backward_requests,
-            receive_batch: ReceiveBatch::Fixed(batch),
-            depth_hint: shape.1,
-            pad_slot: shape.2,
-            ranges_per_request: shape.3,
-            inline_send_bytes: inline,
-            inline_receive_bytes: inline,
+        |(version, requests, payload_bytes, header_segments, backward_requests, shape, batch, inline)| {
+            Wishes::default()
+                .version(version)
+                .requests(requests)
+                .page_size(1 << shape.0)
+                .payload_bytes(payload_bytes)
+                .header_segments(header_segments)
+                .backward_requests(backward_requests)
+                .receive_batch(ReceiveBatch::Fixed(batch))
+                .depth_hint(shape.1)
+                .pad_slot(shape.2)
+                .ranges_per_request(shape.3)
+                .inline_send_bytes(inline)
+                .inline_receive_bytes(inline)
         },
     )
 }

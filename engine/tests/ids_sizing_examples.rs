@@ -41,7 +41,7 @@ fn newest(attributes: &DeviceAttributes) -> Result<Sizing, SizingError> {
 fn accepted(attributes: &DeviceAttributes, wishes: &Wishes, expected: (u32, u32, u32, u32, u32, u32)) -> Sizing {
     let sizing = size(attributes, wishes).expect("accepted");
     assert_eq!(row(&sizing), expected);
-    let five_x = Wishes { version: SizingVersion::FiveX, ..*wishes };
+    let five_x = wishes.version(SizingVersion::FiveX);
     let older = size(attributes, &five_x).expect("accepted by 5.x");
     assert_eq!(older, Sizing { max_recv_wr: expected.4 - 7, receive_cq_entries: expected.4 - 7, ..sizing });
     sizing
@@ -57,7 +57,7 @@ fn four_x(attributes: &DeviceAttributes, expected: (u32, u32, u32, u32)) -> Sizi
 }
 
 fn large_pages() -> Wishes {
-    Wishes { page_size: 65536, ..Wishes::default() }
+    Wishes::default().page_size(65536)
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn e01_mlx5_like() {
 fn e01_other_wishes() {
     let attributes = device(65535, 30, 30, 32768, true);
     for (requests, send, receive) in [(1, 56, 41), (4, 125, 44), (16, 401, 56), (256, 5921, 296), (1000, 23033, 1040)] {
-        let sizing = size(&attributes, &Wishes { requests, ..Wishes::default() }).expect("accepted");
+        let sizing = size(&attributes, &Wishes::default().requests(requests)).expect("accepted");
         assert_eq!((sizing.max_requests, sizing.max_send_wr, sizing.max_recv_wr), (requests, send, receive));
     }
 }

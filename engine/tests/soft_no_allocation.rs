@@ -88,7 +88,7 @@ fn a13_posts_and_polls_do_not_allocate() {
 fn a13_refusals_and_flushes_do_not_allocate() {
     on_all(|profile| {
         // A failed queue pair flushes at once what a doorbell starts; here it is to be full first.
-        let mut pair = pair_with(SoftOptions { starts_at_doorbell: false, ..SoftOptions::new(profile) });
+        let mut pair = pair_with(SoftOptions::new(profile).starts_at_doorbell(false));
         let ends = pair.connect();
         let mut full = Builder::new();
         for _ in 0..SIZES.send {

@@ -200,7 +200,7 @@ fn f31_seven_retries_never_end_on_rxe() {
         let fabric = SoftFabric::new();
         let options = SoftOptions::new(profile);
         let mut pair = Pair::new(fabric.device(options), fabric.device(options), ADDRESS);
-        let limits = ConnectionParameters { retry_count: 7, ..ConnectionParameters::default() };
+        let limits = ConnectionParameters::default().retry_count(7);
         let domains = (pair.owner.domain, pair.peer.domain);
         let queue_pair = pair.connect_with(domains.0, domains.1, SIZES, limits).owner;
         let Pair { mut owner, peer, .. } = pair;
@@ -222,7 +222,7 @@ fn f31_seven_retries_never_end_on_rxe() {
 fn f30_rxe_hangs_when_a_registration_stands_behind_a_message_without_receive() {
     on_all(|profile| {
         let mut pair = pair(profile);
-        let limits = ConnectionParameters { rnr_retry_count: 7, ..ConnectionParameters::default() };
+        let limits = ConnectionParameters::default().rnr_retry_count(7);
         let domains = (pair.owner.domain, pair.peer.domain);
         let ends = pair.connect_with(domains.0, domains.1, SIZES, limits);
         let mut slot = pair.owner.slot(ends.owner);

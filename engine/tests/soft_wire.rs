@@ -14,7 +14,7 @@ const FLUSHED: Option<FailureStatus> = Some(FailureStatus::Flushed);
 
 /// The smallest packets, one at a time.
 fn narrow(profile: SoftProfile) -> Pair<SoftDevice> {
-    pair_with(SoftOptions { mtu: MIN_MTU, wire_packets: 1, ..SoftOptions::new(profile) })
+    pair_with(SoftOptions::new(profile).mtu(MIN_MTU).wire_packets(1))
 }
 
 fn connect(pair: &mut Pair<SoftDevice>, limits: ConnectionParameters) -> Ends {
@@ -34,10 +34,7 @@ fn open(pair: &mut Pair<SoftDevice>, ends: Ends, length: u32, access: Access) ->
 #[test]
 fn u23_no_more_reads_are_outstanding_than_agreed() {
     let defaults = ConnectionParameters::default();
-    for limits in [
-        ConnectionParameters { initiator_depth: 1, ..defaults },
-        ConnectionParameters { responder_resources: 1, ..defaults },
-    ] {
+    for limits in [defaults.initiator_depth(1), defaults.responder_resources(1)] {
         on_all(|profile| {
             let mut pair = pair(profile);
             let ends = connect(&mut pair, limits);
@@ -159,7 +156,7 @@ fn s113_a_receive_that_is_half_filled_is_flushed() {
 #[test]
 fn k27_one_busy_queue_pair_does_not_starve_another() {
     on_all(|profile| {
-        let mut pair = pair_with(SoftOptions { wire_packets: 512, ..SoftOptions::new(profile) });
+        let mut pair = pair_with(SoftOptions::new(profile).wire_packets(512));
         let (owner, peer) = (pair.owner.domain, pair.peer.domain);
         let sizes = QueueSizes { send: 400, receive: 400, max_send_sge: 1 };
         let mut chain = Builder::new();

@@ -13,7 +13,7 @@ fn u13_the_self_test_finds_what_is_known_of_the_device() {
         return;
     };
     for post in [PostInterface::Automatic, PostInterface::List, PostInterface::Builder] {
-        let options = VerbsOptions { post, ..VerbsOptions::new(&name) };
+        let options = VerbsOptions::new(&name).post(post);
         let device = VerbsDevice::open(&options).unwrap_or_else(|error| panic!("{error}"));
         let expected: &[&str] = if device.known().driver == "rxe" { &RXE_DEVIATES } else { &[] };
         let rows = device.findings().rows();

@@ -60,6 +60,7 @@ pub mod lane;
 pub mod limits;
 #[doc(hidden)]
 pub mod mutant;
+mod options;
 mod primitive;
 #[allow(unsafe_code, reason = "mapping memory, and sharing the raw range between blocks")]
 pub mod region;

@@ -111,7 +111,7 @@ fn assert_usable(mut region: Region) {
 #[test]
 fn explicit_hugepages_are_what_the_kernel_reports() {
     let Some(_pool) = Pool::with_free(2) else { return };
-    let region = Region::map(&exactly(3 * MEBIBYTE, PageSize::TwoMebibytes).node(0)).unwrap();
+    let region = Region::map(&exactly(3 * MEBIBYTE, PageSize::TwoMebibytes).node(Some(0))).unwrap();
     assert_eq!(region.kind(), RegionKind::Huge { page_size: 2 * MEBIBYTE });
     assert_eq!(region.kind().to_string(), "hugepages 2 MiB");
     assert_eq!((region.len(), region.node()), (4 * MEBIBYTE, Some(0)));
@@ -151,7 +151,7 @@ fn the_ladder_begins_with_the_systems_default_and_its_pages_come_back() {
     }
     // Each of them has all pages of the pool.
     for _ in 0..3 {
-        let mut region = Region::map(&RegionOptions::new(3 * MEBIBYTE).node(0)).unwrap();
+        let mut region = Region::map(&RegionOptions::new(3 * MEBIBYTE).node(Some(0))).unwrap();
         assert_eq!(region.kind(), RegionKind::HugeDefault { page_size: 2 * MEBIBYTE });
         assert_eq!((region.len(), region.node(), region.failed_rungs()), (4 * MEBIBYTE, Some(0), &[][..]));
         let report = region.page_report().unwrap();
@@ -283,7 +283,7 @@ fn an_exhausted_pool_is_an_error_with_wanted_free_and_remedy() {
 #[test]
 fn the_remedy_for_a_node_names_the_nodes_pool() {
     let Some(_pool) = Pool::with_free(0) else { return };
-    let text = Region::map(&exactly(1, PageSize::TwoMebibytes).node(0)).unwrap_err().to_string();
+    let text = Region::map(&exactly(1, PageSize::TwoMebibytes).node(Some(0))).unwrap_err().to_string();
     assert!(text.contains("> /sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages`"), "{text}");
 }
 
@@ -357,7 +357,7 @@ fn plain_pages_only_by_name() {
 fn impossible_wishes_are_refused() {
     assert_eq!(Region::map(&RegionOptions::new(0)).unwrap_err(), RegionError::NoBytes);
     for node in [1023, 1024, u32::MAX] {
-        let error = Region::map(&exactly(1, PageSize::Plain).node(node)).unwrap_err();
+        let error = Region::map(&exactly(1, PageSize::Plain).node(Some(node))).unwrap_err();
         assert_eq!(error, RegionError::UnknownNode { node });
     }
     for pages in [PageSize::TwoMebibytes, PageSize::OneGibibyte, PageSize::SystemDefault, PageSize::Plain] {

@@ -36,17 +36,19 @@ pub enum Idle {
     SleepAfter(u32),
 }
 
-/// How reactors behave; the same for all reactors of one wiring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Messages per lane, 2 to 65536; rounded up to a power of two.
-    pub lane_capacity: usize,
-    /// What to do while nothing is to do.
-    pub idle: Idle,
-    /// Charge time to each poller: two clock reads around each poll. Off by default.
-    pub time_pollers: bool,
-    /// How long the other reactors may drain after one panicked.
-    pub panic_grace: Duration,
+frwr_mempool::options! {
+    /// How reactors behave; the same for all reactors of one wiring.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Options {
+        /// Messages per lane, 2 to 65536; rounded up to a power of two.
+        pub lane_capacity: usize,
+        /// What to do while nothing is to do.
+        pub idle: Idle,
+        /// Charge time to each poller: two clock reads around each poll. Off by default.
+        pub time_pollers: bool,
+        /// How long the other reactors may drain after one panicked.
+        pub panic_grace: Duration,
+    }
 }
 
 impl Default for Options {

@@ -10,12 +10,13 @@ use frwr_reactor::{
     Clock, Context, CoreIndex, Now, Options, SendError, Source, Step, VirtualClock, Wiring, WiringError,
 };
 
-const SMALL: Options =
-    Options { lane_capacity: 4, idle: frwr_reactor::Idle::Spin, time_pollers: false, panic_grace: Duration::ZERO };
+fn small() -> Options {
+    Options::default().lane_capacity(4).panic_grace(Duration::ZERO)
+}
 
 #[test]
 fn full_lane_gives_the_message_back() {
-    let mut world = world(2, 0, SMALL);
+    let mut world = world(2, 0, small());
     for message in 0..4 {
         world.reactors[0].context_mut().outbox.send(SECOND, message).unwrap();
     }
@@ -33,7 +34,7 @@ fn full_lane_gives_the_message_back() {
 /// Neither waits for the other: both go on, and what was given back arrives once there is room.
 #[test]
 fn two_full_lanes_stand_in_nobodys_way() {
-    let mut world = world(2, 0, SMALL);
+    let mut world = world(2, 0, small());
     let ends = [(0, SECOND), (1, FIRST)];
     for (from, to) in ends {
         let outbox = &mut world.reactors[from].context_mut().outbox;
@@ -54,7 +55,7 @@ fn two_full_lanes_stand_in_nobodys_way() {
 
 #[test]
 fn each_pair_has_its_own_lane() {
-    let mut world = world(3, 0, SMALL);
+    let mut world = world(3, 0, small());
     for message in 0..4 {
         world.reactors[0].context_mut().outbox.send(SECOND, message).unwrap();
     }
@@ -68,7 +69,7 @@ fn each_pair_has_its_own_lane() {
 
 #[test]
 fn unknown_and_gone_receivers_are_told_apart() {
-    let mut world = world(2, 1, SMALL);
+    let mut world = world(2, 1, small());
     assert_eq!(world.foreign[0].send(CoreIndex(2), 1), Err(SendError::NoSuchReactor(1)));
     drop(world.reactors.remove(1));
     assert_eq!(world.foreign[0].send(SECOND, 2), Err(SendError::Closed(2)));
@@ -80,7 +81,7 @@ fn unknown_and_gone_receivers_are_told_apart() {
 #[test]
 fn foreign_threads_have_lanes_of_their_own() {
     const EACH: u32 = 10_000;
-    let mut world = world(1, 2, SMALL);
+    let mut world = world(1, 2, small());
     let reactor = &mut world.reactors[0];
     std::thread::scope(|scope| {
         for mut outbox in world.foreign {
@@ -108,7 +109,7 @@ fn foreign_threads_have_lanes_of_their_own() {
 
 #[test]
 fn messages_behind_one_that_panics_are_received_in_the_next_iteration() {
-    let wiring = Wiring::new(1, 1, &Clock::from(&VirtualClock::new()), SMALL).unwrap();
+    let wiring = Wiring::new(1, 1, &Clock::from(&VirtualClock::new()), small()).unwrap();
     let (seat, _outbox) = wiring.seats.into_iter().next().unwrap();
     let mut reactor = seat.reactor(Picky::default());
     let [mut foreign] = <[_; 1]>::try_from(wiring.foreign).unwrap();
@@ -136,7 +137,7 @@ impl Context for Picky {
 #[test]
 fn wirings_beyond_the_limits_are_refused() {
     let refused = |reactors, foreign, lane_capacity| {
-        Wiring::<u32>::new(reactors, foreign, &Clock::system(), Options { lane_capacity, ..SMALL }).unwrap_err()
+        Wiring::<u32>::new(reactors, foreign, &Clock::system(), small().lane_capacity(lane_capacity)).unwrap_err()
     };
     assert_eq!(refused(0, 0, 4), WiringError::Reactors(0));
     assert_eq!(refused(65, 0, 4), WiringError::Reactors(65));

@@ -27,7 +27,7 @@ fn lanes_are_made_by_the_thread_that_reads_them() {
     let start = |seat: Seat<[u64; 128]>, _: Outbox<[u64; 128]>| {
         Ok::<_, Infallible>(seat.reactor(Tells { lanes_of_its_thread: allocated_bytes() / LANE }))
     };
-    let options = Options { lane_capacity: LANE / size_of::<[u64; 128]>(), ..Options::default() };
+    let options = Options::default().lane_capacity(LANE / size_of::<[u64; 128]>());
     let before = allocated_bytes();
     let reactors = Reactors::new(Placement::Unpinned { reactors: 3 }).options(options).foreign(1);
     let running = reactors.launch(|_| start).unwrap();

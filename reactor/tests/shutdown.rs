@@ -110,7 +110,7 @@ fn messages_left_are_counted() {
 
 #[test]
 fn a_sleepy_poller_does_not_delay_draining() {
-    let (_clock, mut reactor) = alone(Options { idle: frwr_reactor::Idle::SleepAfter(0), ..Options::default() });
+    let (_clock, mut reactor) = alone(Options::default().idle(frwr_reactor::Idle::SleepAfter(0)));
     reactor.add("sleepy", Schedule::Busy, Scribe { sleep: Sleep::Forever, ..Scribe::new("sleepy") }).unwrap();
     reactor.shutdown_handle().request(ns(1_000));
     reactor.run();
@@ -119,7 +119,7 @@ fn a_sleepy_poller_does_not_delay_draining() {
 
 #[test]
 fn messages_left_are_counted_in_lanes_that_were_rounded_up() {
-    let mut world = world(2, 0, Options { lane_capacity: 3, ..Options::default() });
+    let mut world = world(2, 0, Options::default().lane_capacity(3));
     let outbox = &mut world.reactors[0].context_mut().outbox;
     let sent = (0..9).take_while(|&message| outbox.send(common::SECOND, message).is_ok()).count();
     assert_eq!(world.reactors.remove(1).finish().report.messages_left, sent);

@@ -89,7 +89,7 @@ fn timed_pollers_have_a_budget_and_none_starves() {
 
 #[test]
 fn inbox_has_a_budget_and_no_lane_starves() {
-    let options = Options { lane_capacity: 256, ..Options::default() };
+    let options = Options::default().lane_capacity(256);
     let mut world = common::world(2, 0, options);
     for message in 0..200 {
         for reactor in &mut world.reactors {
@@ -217,7 +217,7 @@ fn iterations_above_the_limit_are_counted() {
 
 #[test]
 fn pollers_are_timed_on_demand() {
-    let (clock, mut reactor) = alone(Options { time_pollers: true, ..Options::default() });
+    let (clock, mut reactor) = alone(Options::default().time_pollers(true));
     let hand = clock.clone();
     let slow = move |_: &mut Journal, _: &Now| {
         hand.advance(ns(40));

@@ -238,7 +238,7 @@ fn panic_of_a_poller_is_its_own_whatever_it_was_asked() {
                 Ok::<_, Infallible>(reactor)
             }
         };
-        let options = Options { idle: Idle::SleepAfter(0), ..Options::default() };
+        let options = Options::default().idle(Idle::SleepAfter(0));
         let running = unpinned(1).options(options).launch(init).unwrap();
         // Who panics for being asked to sleep ends by itself.
         let mut ended = if shy == Shy::Sleeps { running.join() } else { running.shutdown(GRACE) };
@@ -282,7 +282,7 @@ fn panic_of_a_poller_that_is_dropped_at_the_end_says_what_it_says() {
 
 #[test]
 fn sleeping_reactors_are_woken_by_messages() {
-    let options = Options { idle: Idle::SleepAfter(0), ..Options::default() };
+    let options = Options::default().idle(Idle::SleepAfter(0));
     let init = |_| {
         |seat, outbox| {
             let mut reactor = relay(seat, outbox)?;
@@ -298,7 +298,7 @@ fn sleeping_reactors_are_woken_by_messages() {
 
 #[test]
 fn sleeping_reactors_are_woken_by_pollers_and_shutdown() {
-    let options = Options { idle: Idle::SleepAfter(0), ..Options::default() };
+    let options = Options::default().idle(Idle::SleepAfter(0));
     let (send, adders) = std::sync::mpsc::channel();
     let init = |_| {
         let send = send.clone();
@@ -437,7 +437,7 @@ impl Poller<Relay> for Asked {
 #[test]
 fn work_found_on_the_way_to_sleep_starts_the_count_again() {
     let (asked_at, asked) = std::sync::mpsc::channel();
-    let options = Options { idle: Idle::SleepAfter(3), ..Options::default() };
+    let options = Options::default().idle(Idle::SleepAfter(3));
     let running = unpinned(1).options(options).launch(|_| {
         let poller = Asked { polls: 0, asked_at: asked_at.clone(), asked: Default::default() };
         move |seat, outbox| {

@@ -172,8 +172,7 @@ impl<D: Device> Stepped<D> {
         let data = memory(usize::from(queue_depth) * BLOCK_BYTES as usize)?;
         let id = engine.add_memory(data, MemoryAccess::ReadWrite)?;
         let mut host = Host::new(engine, memory(ADMIN_DATA_BYTES)?, options)?;
-        let mut options =
-            TargetOptions { queue_entries: 2 * queue_depth.max(32), ..TargetOptions::new(address, subsystem) };
+        let mut options = TargetOptions::new(address, subsystem).queue_entries(2 * queue_depth.max(32));
         change(&mut options);
         let (target_control, engine) = self::engine(fabric.device(device), &options.engine())?;
         let medium = memory(BLOCKS as usize * BLOCK_BYTES as usize)?;

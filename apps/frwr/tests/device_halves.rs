@@ -14,7 +14,7 @@ fn a_file_goes_there_and_back(registration: Registration, post: PostInterface) {
         println!("SKIPPED: FRWR_CONFORMANCE_DEVICE and FRWR_CONFORMANCE_ADDRESS name no device");
         return;
     };
-    let options = VerbsOptions { registration, post, ..VerbsOptions::new(&name) };
+    let options = VerbsOptions::new(&name).registration(registration).post(post);
     let open = || VerbsDevice::open(&options).unwrap_or_else(|error| panic!("{error}"));
     let (reconnects, _) = move_a_file("file", &format!("{address}:4420"), open(), open());
     assert_eq!(reconnects, 0);

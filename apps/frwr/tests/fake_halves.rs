@@ -20,7 +20,7 @@ use std::{
 };
 
 fn open(fake: &FakeDevice, registration: Registration) -> VerbsDevice {
-    let options = VerbsOptions { registration, ..VerbsOptions::new(fake.name()) };
+    let options = VerbsOptions::new(fake.name()).registration(registration);
     VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -68,7 +68,7 @@ fn a_card_that_opens_no_keys_serves_a_host_on_one_that_does() {
         let manners = Manners::responds_only(invalidate);
         let card = FakeDevice::new(FakeOptions::with_manners("bnxt_re", manners));
         let other = FakeDevice::new(FakeOptions::windows("mlx5"));
-        let options = VerbsOptions { role: Role::Responder, ..VerbsOptions::new(card.name()) };
+        let options = VerbsOptions::new(card.name()).role(Role::Responder);
         let target = VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"));
         let host = open(&other, Registration::Windows);
         let (reconnects, _) = move_a_file(&format!("keyless{at}"), &format!("{}:4420", card.address()), target, host);

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 const REQUESTS: u64 = 200;
 
 fn open(fake: &FakeDevice, registration: Registration) -> VerbsDevice {
-    let options = VerbsOptions { registration, ..VerbsOptions::new(fake.name()) };
+    let options = VerbsOptions::new(fake.name()).registration(registration);
     VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"))
 }
 

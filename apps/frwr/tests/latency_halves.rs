@@ -217,8 +217,8 @@ fn guest(fabric: &SoftFabric, parameters: Parameters) -> (Raw, frwr_engine::Conn
 fn guest_that_sends(fabric: &SoftFabric, parameters: Parameters, messages: u32) -> (Raw, frwr_engine::ConnectionId) {
     let mut raw = Raw::new(fabric, 4);
     // However long the server's thread stands still, its receives are waited for: it shall be the one who ends this.
-    let patient = ConnectionParameters { rnr_retry_count: 7, ..ConnectionParameters::default() };
-    let options = ConnectionOptions { peer_receives: messages, parameters: patient, ..ConnectionOptions::default() };
+    let patient = ConnectionParameters::default().rnr_retry_count(7);
+    let options = ConnectionOptions::default().peer_receives(messages).parameters(patient);
     let data = ConnectData { parameters, client: 9 }.encode();
     let mut connection = raw.engine.connect(ADDRESS.parse().unwrap(), &data, &options).unwrap();
     loop {
@@ -503,7 +503,7 @@ fn a_bench_that_moves_nothing_is_caught() {
         let reply = ResponseRequest { local: &[], remote: &[], message, invalidate: None, cookie: 0 };
         raw.engine.respond(connection, &reply).unwrap();
     };
-    let options = ConnectionOptions { peer_receives: 5, ..ConnectionOptions::default() };
+    let options = ConnectionOptions::default().peer_receives(5);
     while !run.is_finished() {
         let Some(event) = raw.next() else { continue };
         match event {

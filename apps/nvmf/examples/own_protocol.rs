@@ -52,7 +52,7 @@ impl Side {
         let data = pages as usize * PAGE;
         let bytes = builder.region_bytes() + data + PAGE;
         let pages = PagePolicy::Ladder { allow_plain: true };
-        let mut region = Region::map(&RegionOptions { bytes, pages, node })?;
+        let mut region = Region::map(&RegionOptions::new(bytes).pages(pages).node(node))?;
         let mut engine = builder.build(&mut region)?;
         let data = region.carve(data, PAGE)?.into_device_memory();
         // Before there is a connection: those that are open would not have it.
@@ -267,7 +267,7 @@ fn start(seat: Seat<Infallible>, opened: EngineBuilder<SoftPort>) -> Result<Reac
         side.engine.listen(ADDRESS.parse()?)?;
         None
     } else {
-        let options = ConnectionOptions { peer_receives: DEPTH, ..ConnectionOptions::default() };
+        let options = ConnectionOptions::default().peer_receives(DEPTH);
         let connection = side.engine.connect(ADDRESS.parse()?, b"", &options)?;
         let slots = Slots([RequestHandle::NONE; DEPTH as usize]);
         Some(Client { slots, free: (0..DEPTH).collect(), connection, next: 0, done: 0 })
@@ -282,9 +282,9 @@ fn start(seat: Seat<Infallible>, opened: EngineBuilder<SoftPort>) -> Result<Reac
 pub(crate) fn main() -> Result<(), Error> {
     let fabric = SoftFabric::new();
     let mut controls = [(); 2].map(|()| Control::new(fabric.device(SoftOptions::default())));
-    let common = EngineOptions { connections: 1, message_bytes: COMMAND as u32, ..EngineOptions::default() };
-    let server = EngineOptions { queue_depth: 0, transfer_depth: DEPTH, receive_depth: DEPTH, ..common.clone() };
-    let client = EngineOptions { queue_depth: DEPTH, ..common };
+    let common = EngineOptions::default().connections(1).message_bytes(COMMAND as u32);
+    let server = common.clone().queue_depth(0).transfer_depth(DEPTH).receive_depth(DEPTH);
+    let client = common.queue_depth(DEPTH);
     let mut opened = [controls[0].open_engine(server)?, controls[1].open_engine(client)?].into_iter();
     let prepare = |_| {
         let opened = opened.next();

@@ -9,11 +9,11 @@ use frwr_support::nvmf_harness::spread::Spread;
 use frwr_support::nvmf_harness::{BLOCK, BLOCKS, PROFILES, host_options, subsystem};
 
 fn options(depth: u16) -> HostOptions {
-    HostOptions { queue_depth: depth, ..host_options() }
+    host_options().queue_depth(depth)
 }
 
 fn target_options() -> TargetOptions {
-    TargetOptions { io_queues: 3, ..nvmf_harness::target_options() }
+    nvmf_harness::target_options().io_queues(3)
 }
 
 /// Two hosts that follow one, ready.
@@ -182,7 +182,7 @@ fn with_fewer_queues_granted_some_cores_have_none_and_say_so() {
 fn several_queues_per_core() {
     let mut target = target_options();
     target.io_queues = 5;
-    let mut spread = Spread::ready("window", 2, HostOptions { queues: 2, ..options(4) }, target);
+    let mut spread = Spread::ready("window", 2, options(4).queues(2), target);
     let queues: Vec<usize> = spread.members.iter().map(|member| member.host.queues()).collect();
     assert_eq!((queues, spread.target.statistics().queues), (vec![2, 2, 1], 6));
     write_all(&mut spread, 8, 1);
@@ -325,7 +325,7 @@ fn a_path_that_is_closed_and_opened_again_holds_the_requests_of_all_cores() {
 
 #[test]
 fn a_path_that_stays_closed_fails_a_follower_s_requests_in_time() {
-    let options = HostOptions { inaccessible_timeout: Duration::from_secs(3), ..options(8) };
+    let options = options(8).inaccessible_timeout(Duration::from_secs(3));
     let mut spread = Spread::ready("reg_mr", 1, options, target_options());
     spread.target.set_ana_state(&subsystem(), AnaState::Inaccessible).unwrap();
     let member = &mut spread.members[1];
@@ -345,7 +345,7 @@ fn ends_of_the_session_that_another_core_saw_first_count_half_against_a_command(
     // Who ends its connections, how often, and what becomes of the follower's command.
     let unanswered = |attempts| Err(IoError::Unanswered { attempts });
     for (ends, times, expected) in [(1, 5, Ok(())), (1, 6, unanswered(6)), (0, 10, Ok(())), (0, 11, unanswered(11))] {
-        let options = HostOptions { command_timeout: Duration::ZERO, keep_alive: Duration::ZERO, ..options(8) };
+        let options = options(8).command_timeout(Duration::ZERO).keep_alive(Duration::ZERO);
         let mut spread = Spread::ready("reg_mr", 1, options, target_options());
         let segment = [spread.members[1].segment(0, 1)];
         spread.members[1].host.read(0, &segment, 7).unwrap();

@@ -1,8 +1,7 @@
 //! One controller on several cores against a plain model: random reads and writes of all of them in the same blocks, uneven
 //! steps, slow news between cores, connections of any of them that drop at any time, and a path that comes and goes.
 
-use frwr_nvmf::controller::TargetOptions;
-use frwr_nvmf::host::{HostCompletion, HostOptions};
+use frwr_nvmf::host::HostCompletion;
 use frwr_nvmf::wire::AnaState;
 use frwr_support::nvmf_harness::spread::Spread;
 use frwr_support::nvmf_harness::{BLOCK, PROFILES, host_options, subsystem, target_options};
@@ -72,10 +71,10 @@ impl Model {
 /// With `paths` the namespace cannot be reached now and then. Returns how many requests were lost with a connection, and how many of them by followers.
 fn run(profile: &str, seed: u8, paths: bool) -> (u64, u64) {
     let mut random = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
-    let target = TargetOptions { io_queues: FOLLOWERS + 1, ..target_options() };
+    let target = target_options().io_queues(FOLLOWERS + 1);
     // Sessions end soon, and time goes by slowly.
     let longest_back_off = host_options().first_back_off;
-    let host = HostOptions { queue_depth: 16, longest_back_off, ..host_options() };
+    let host = host_options().queue_depth(16).longest_back_off(longest_back_off);
     let mut spread = Spread::ready(profile, FOLLOWERS, host, target);
     let count = SLOTS as usize;
     let mut model = Model { contents: vec![0; count], doing: vec![Doing::Nothing; count], ended: 0 };

@@ -36,7 +36,7 @@ fn switch<T: Copy + 'static>(value: T) -> (Rc<Cell<T>>, Rc<Cell<T>>) {
 
 /// A controller that grants four I/O queues and says nothing to their Connects.
 fn slow_queues(options: HostOptions) -> Scripted {
-    let options = HostOptions { queues: 4, queue_depth: 8, ..options };
+    let options = options.queues(4).queue_depth(8);
     Scripted::new("reg_mr", options, |controller| {
         controller.rule = Box::new(|asked| match asked.command {
             Command::SetFeatures(_) => Some(Answer::Status(Status::SUCCESS, 0x0003_0003)),
@@ -48,7 +48,7 @@ fn slow_queues(options: HostOptions) -> Scripted {
 
 #[test]
 fn a_controller_that_is_slow_to_give_its_queues_is_kept_alive_meanwhile() {
-    let options = HostOptions { keep_alive: 2 * SECOND, step_timeout: 15 * SECOND, ..host_options() };
+    let options = host_options().keep_alive(2 * SECOND).step_timeout(15 * SECOND);
     let mut scripted = slow_queues(options);
     scripted.tick = MILLISECOND;
     for queue in 1..=4 {
@@ -71,7 +71,7 @@ fn a_controller_that_is_slow_to_give_its_queues_is_kept_alive_meanwhile() {
 
 #[test]
 fn a_keep_alive_that_is_not_answered_during_the_bring_up_ends_it() {
-    let options = HostOptions { keep_alive: 2 * SECOND, step_timeout: 60 * SECOND, ..host_options() };
+    let options = host_options().keep_alive(2 * SECOND).step_timeout(60 * SECOND);
     let mut scripted = slow_queues(options);
     let mut usual = core::mem::replace(&mut scripted.controller.rule, Box::new(|_| None));
     scripted.controller.rule =
@@ -86,7 +86,7 @@ fn a_keep_alive_that_is_not_answered_during_the_bring_up_ends_it() {
 #[test]
 fn keep_alives_begin_with_csts_rdy_and_end_with_the_shutdown() {
     let (held, theirs) = switch(true);
-    let options = HostOptions { keep_alive: SECOND, ..host_options() };
+    let options = host_options().keep_alive(SECOND);
     let mut scripted = Scripted::new("reg_mr", options, |controller| {
         controller.capabilities = ControllerCapabilities::new(128, 20);
         controller.rule = Box::new(move |asked| (is_status_question(asked) && theirs.get()).then(not_ready));
@@ -113,7 +113,7 @@ fn keep_alives_begin_with_csts_rdy_and_end_with_the_shutdown() {
 #[test]
 fn a_controller_is_asked_now_and_then_whether_it_is_ready_and_no_longer_than_it_may_take() {
     let (held, theirs) = switch(true);
-    let options = HostOptions { step_timeout: SECOND, max_attempts: 0, ..host_options() };
+    let options = host_options().step_timeout(SECOND).max_attempts(0);
     for comes_up in [true, false] {
         let theirs = Rc::clone(&theirs);
         held.set(true);
@@ -151,12 +151,8 @@ fn a_controller_is_asked_now_and_then_whether_it_is_ready_and_no_longer_than_it_
 
 #[test]
 fn a_host_that_is_started_again_has_all_its_time_again() {
-    let options = HostOptions {
-        step_timeout: SECOND,
-        controller_loss_timeout: 5 * SECOND,
-        inaccessible_timeout: 5 * SECOND,
-        ..host_options()
-    };
+    let options =
+        host_options().step_timeout(SECOND).controller_loss_timeout(5 * SECOND).inaccessible_timeout(5 * SECOND);
     let (silent, theirs) = switch(false);
     let (state, theirs_too) = switch(AnaState::Optimized);
     let mut scripted = Scripted::ready("reg_mr", options, |controller| {
@@ -207,16 +203,14 @@ fn a_host_that_is_started_again_has_all_its_time_again() {
 #[test]
 fn times_that_are_for_ever_are_no_panic() {
     let for_ever = Duration::MAX;
-    let options = HostOptions {
-        keep_alive: for_ever,
-        step_timeout: for_ever,
-        command_timeout: for_ever,
-        first_back_off: MILLISECOND,
-        longest_back_off: for_ever,
-        controller_loss_timeout: for_ever,
-        inaccessible_timeout: for_ever,
-        ..host_options()
-    };
+    let options = host_options()
+        .keep_alive(for_ever)
+        .step_timeout(for_ever)
+        .command_timeout(for_ever)
+        .first_back_off(MILLISECOND)
+        .longest_back_off(for_ever)
+        .controller_loss_timeout(for_ever)
+        .inaccessible_timeout(for_ever);
     let mut scripted = Scripted::new("reg_mr", options.clone(), |_| {});
     scripted.tick = MILLISECOND;
     for sessions in 1..=3 {
@@ -230,7 +224,7 @@ fn times_that_are_for_ever_are_no_panic() {
     }
     scripted.finish();
     // The first pause is one that never ends.
-    let options = HostOptions { first_back_off: for_ever, ..options };
+    let options = options.first_back_off(for_ever);
     let mut scripted = Scripted::ready("reg_mr", options, |_| {});
     scripted.controller.hang_up();
     scripted.until("lost", |scripted| scripted.lone.host.statistics().failures == 1);
@@ -241,7 +235,7 @@ fn times_that_are_for_ever_are_no_panic() {
 
 #[test]
 fn a_clock_that_is_at_its_end_is_no_panic() {
-    let options = HostOptions { command_timeout: SECOND, step_timeout: SECOND, keep_alive: SECOND, ..host_options() };
+    let options = host_options().command_timeout(SECOND).step_timeout(SECOND).keep_alive(SECOND);
     for now in [Duration::from_nanos(u64::MAX), Duration::MAX - SECOND] {
         let mut scripted = Scripted::ready("reg_mr", options.clone(), |_| {});
         scripted.lone.host.read(0, &[scripted.segment(0, 1)], 1).unwrap();

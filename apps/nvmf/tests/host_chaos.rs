@@ -15,19 +15,17 @@ const ROUNDS: usize = 3000;
 
 fn options() -> HostOptions {
     let of = Duration::from_millis;
-    HostOptions {
-        queue_depth: 8,
-        bounce_buffers: 2,
-        keep_alive: of(2000),
-        step_timeout: of(500),
-        command_timeout: of(1000),
-        first_back_off: of(1),
-        longest_back_off: of(20),
-        max_attempts: 50,
-        controller_loss_timeout: of(20_000),
-        inaccessible_timeout: of(700),
-        ..host_options()
-    }
+    host_options()
+        .queue_depth(8)
+        .bounce_buffers(2)
+        .keep_alive(of(2000))
+        .step_timeout(of(500))
+        .command_timeout(of(1000))
+        .first_back_off(of(1))
+        .longest_back_off(of(20))
+        .max_attempts(50)
+        .controller_loss_timeout(of(20_000))
+        .inaccessible_timeout(of(700))
 }
 
 /// What a controller says of itself, other than before.

@@ -27,7 +27,7 @@ fn whole_session(options: HostOptions) -> Scripted {
 #[test]
 fn connects_say_what_the_standard_wants_of_each_kind_of_queue() {
     let depth = host_options().queue_depth;
-    let scripted = whole_session(HostOptions { keep_alive: KEEP_ALIVE, ..host_options() });
+    let scripted = whole_session(host_options().keep_alive(KEEP_ALIVE));
     let connects = scripted.controller.asked.iter().filter_map(|asked| match asked.command {
         Command::Connect(connect) => Some((asked.queue_id, connect)),
         _ => None,
@@ -91,7 +91,7 @@ fn force_unit_access_is_asked_for_where_the_caller_asks_for_it_and_nowhere_else(
 
 /// How a host ends that finds such a controller, at its first attempt.
 fn failure(prepare: impl FnOnce(&mut Controller)) -> Option<HostFailure> {
-    let options = HostOptions { max_attempts: 0, ..host_options() };
+    let options = host_options().max_attempts(0);
     let mut scripted = Scripted::new("reg_mr", options, prepare);
     scripted.until("given up", |scripted| scripted.lone.host.is_stopped());
     let io = scripted.controller.count(|asked| asked.queue_id > 0);
@@ -177,7 +177,7 @@ fn in_capsule_data_is_sent_only_where_it_may_stand_right_behind_the_command() {
 #[test]
 fn a_discovery_log_of_another_format_is_not_read() {
     let (like, subsystem) = (host_options(), Nqn::new(DISCOVERY_SUBSYSTEM).unwrap());
-    let options = HostOptions { max_attempts: 0, ..HostOptions::new(like.address, subsystem, like.host) };
+    let options = HostOptions::new(like.address, subsystem, like.host).max_attempts(0);
     let mut scripted = Scripted::new("reg_mr", options, |controller| {
         controller.rule = Box::new(|asked| {
             let mut header = DiscoveryHeader::new(1, 1);

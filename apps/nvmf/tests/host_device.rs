@@ -75,22 +75,18 @@ fn scripted(options: HostOptions) -> (Scripted<Scarce>, Arc<Mutex<Told>>) {
 #[test]
 fn a_host_asks_for_no_reads_of_its_own_and_for_all_that_it_was_told_beside_them() {
     for initiator_depth in [0, 1, 16] {
-        let parameters = ConnectionParameters {
-            responder_resources: 7,
-            initiator_depth,
-            retry_count: 3,
-            ..ConnectionParameters::default()
-        };
-        let (mut pair, told) = scripted(HostOptions { parameters, ..host_options() });
+        let parameters =
+            ConnectionParameters::default().responder_resources(7).initiator_depth(initiator_depth).retry_count(3);
+        let (mut pair, told) = scripted(host_options().parameters(parameters));
         pair.until("ready", |pair| pair.lone.host.is_ready());
         let asked = told.lock().unwrap().parameters.clone();
-        assert_eq!(asked, [ConnectionParameters { initiator_depth: 0, ..parameters }; 2]);
+        assert_eq!(asked, [parameters.initiator_depth(0); 2]);
     }
 }
 
 #[test]
 fn a_request_for_which_the_device_never_has_enough_objects_is_given_back() {
-    let (mut pair, told) = scripted(HostOptions { queue_depth: 2, ..host_options() });
+    let (mut pair, told) = scripted(host_options().queue_depth(2));
     pair.until("the I/O queue is opened", |pair| pair.lone.host.connections()[1].is_some());
     // One, which its Connect needs.
     told.lock().unwrap().objects = Some(1);

@@ -16,13 +16,13 @@ fn is_keep_alive(asked: &Asked) -> bool {
 
 fn discovery() -> HostOptions {
     let (like, subsystem) = (host_options(), Nqn::new(DISCOVERY_SUBSYSTEM).unwrap());
-    HostOptions { max_attempts: 2, step_timeout: SECOND, ..HostOptions::new(like.address, subsystem, like.host) }
+    HostOptions::new(like.address, subsystem, like.host).max_attempts(2).step_timeout(SECOND)
 }
 
 #[test]
 fn a_discovery_controller_is_asked_for_no_persistent_connection_unless_it_is_wanted() {
     for (keep_alive, milliseconds) in [(None, 0), (Some(5 * SECOND), 5000)] {
-        let options = HostOptions { keep_alive: keep_alive.unwrap_or(discovery().keep_alive), ..discovery() };
+        let options = discovery().keep_alive(keep_alive.unwrap_or(discovery().keep_alive));
         let mut scripted = Scripted::new("reg_mr", options, |controller| {
             controller.rule = Box::new(|asked| part(DiscoveryHeader::new(1, 0).as_bytes(), asked));
         });

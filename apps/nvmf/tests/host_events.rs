@@ -72,7 +72,7 @@ fn a_command_that_is_refused_for_its_path_is_sent_again_without_a_notice() {
 #[test]
 fn a_namespace_that_is_lost_for_ever_or_for_too_long_fails_its_requests() {
     for (state, patience) in [(AnaState::PersistentLoss, 0), (AnaState::Inaccessible, 5), (AnaState::Change, 5)] {
-        let options = HostOptions { inaccessible_timeout: Duration::from_secs(5), ..host_options() };
+        let options = host_options().inaccessible_timeout(Duration::from_secs(5));
         let mut pair = Pair::with("reg_mr", options, target_options());
         pair.bring_up();
         settle(&mut pair);
@@ -143,7 +143,7 @@ fn a_namespace_that_is_taken_away_ends_the_host_with_the_reason() {
 fn a_slow_command_is_aborted_and_the_session_goes_on() {
     for gate in [Gate::Full, Gate::Unstarted] {
         let (command_timeout, step_timeout) = (Duration::from_secs(2), Duration::from_secs(1));
-        let (mut pair, switch) = gated(HostOptions { command_timeout, step_timeout, ..host_options() });
+        let (mut pair, switch) = gated(host_options().command_timeout(command_timeout).step_timeout(step_timeout));
         pair.fill(0, 0x11);
         pair.host.write(0, &[pair.segment(0, 1)], 1).unwrap();
         assert_eq!(pair.completed(1)[0].result, Ok(()));
@@ -168,7 +168,7 @@ fn a_slow_command_is_aborted_and_the_session_goes_on() {
 #[test]
 fn a_command_that_cannot_be_aborted_any_more_has_its_own_answer() {
     let (command_timeout, step_timeout) = (Duration::from_secs(2), Duration::from_secs(5));
-    let (mut pair, switch) = gated(HostOptions { command_timeout, step_timeout, ..host_options() });
+    let (mut pair, switch) = gated(host_options().command_timeout(command_timeout).step_timeout(step_timeout));
     switch.gate.set(Gate::Running);
     pair.host.write(0, &[pair.segment(0, 1)], 1).unwrap();
     pair.tick = Duration::from_millis(10);
@@ -195,7 +195,7 @@ fn subsystems(count: usize) -> Vec<Subsystem<MemoryStorage>> {
 #[test]
 fn a_discovery_service_is_read_to_its_end() {
     for (profile, count) in [("reg_mr", 1), ("window", 7), ("rxe", 8), ("umr", 31), ("reg_mr", MAX_SUBSYSTEMS)] {
-        let options = HostOptions { subsystem: Nqn::new(DISCOVERY_SUBSYSTEM).unwrap(), ..host_options() };
+        let options = host_options().subsystem(Nqn::new(DISCOVERY_SUBSYSTEM).unwrap());
         let mut pair = Pair::with_subsystems(profile, options, target_options(), subsystems(count), 8);
         pair.bring_up();
         let found: Vec<_> = pair.host.discovered().iter().map(|entry| entry.subsystem.as_str().to_owned()).collect();
@@ -214,7 +214,7 @@ fn a_discovery_service_is_read_to_its_end() {
 
 #[test]
 fn a_discovery_log_that_changes_while_it_is_read_is_read_again() {
-    let options = HostOptions { subsystem: Nqn::new(DISCOVERY_SUBSYSTEM).unwrap(), ..host_options() };
+    let options = host_options().subsystem(Nqn::new(DISCOVERY_SUBSYSTEM).unwrap());
     let mut again = 0;
     for steps in 0..60 {
         let mut pair = Pair::with_subsystems("reg_mr", options.clone(), target_options(), subsystems(24), 8);

@@ -4,7 +4,6 @@
 use core::time::Duration;
 use frwr_engine::control::Control;
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
-use frwr_nvmf::controller::TargetOptions;
 use frwr_nvmf::host::{FollowerOrder, Host, HostCompletion, HostFailure, HostOptions, IoError};
 use frwr_nvmf::wire::{AnaState, Command, RejectPrivateData, RejectStatus, Status};
 use frwr_support::nvmf_harness::scripted::{Answer, Controller};
@@ -16,11 +15,11 @@ const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 fn quiet(options: HostOptions) -> HostOptions {
-    HostOptions { keep_alive: Duration::ZERO, queue_depth: 8, ..options }
+    options.keep_alive(Duration::ZERO).queue_depth(8)
 }
 
 fn two(options: HostOptions, queues: u16) -> Spread {
-    let target = TargetOptions { io_queues: queues, ..nvmf_harness::target_options() };
+    let target = nvmf_harness::target_options().io_queues(queues);
     Spread::ready("reg_mr", 1, quiet(options), target)
 }
 
@@ -34,7 +33,7 @@ struct Followed {
 
 impl Followed {
     fn new(options: HostOptions) -> Self {
-        let (fabric, options) = (SoftFabric::new(), HostOptions { followers: 1, ..options });
+        let (fabric, options) = (SoftFabric::new(), options.followers(1));
         let mut controller = Controller::new(&fabric, "reg_mr");
         controller.rule = Box::new(|asked| {
             let is_asked = matches!(asked.command, Command::SetFeatures(_));
@@ -93,7 +92,7 @@ fn a_follower_whose_queue_is_rejected_does_not_give_up_while_the_other_host_goes
 
 #[test]
 fn a_follower_need_be_polled_for_a_path_that_is_closed_only_while_something_waits_for_it() {
-    let options = HostOptions { inaccessible_timeout: 20 * SECOND, ..host_options() };
+    let options = host_options().inaccessible_timeout(20 * SECOND);
     for is_refused in [false, true] {
         let mut spread = two(options.clone(), 2);
         spread.tick = MILLISECOND;
@@ -131,7 +130,7 @@ fn a_follower_need_be_polled_for_a_path_that_is_closed_only_while_something_wait
 
 #[test]
 fn what_stood_still_is_told_as_far_as_it_was_since_the_follower_began_to_connect() {
-    let options = HostOptions { queues: 2, step_timeout: 5 * SECOND, ..host_options() };
+    let options = host_options().queues(2).step_timeout(5 * SECOND);
     let mut spread = two(options, 4);
     spread.tick = MILLISECOND;
     let pass = |spread: &mut Spread, standstill: Duration| {
@@ -162,7 +161,7 @@ fn what_stood_still_is_told_as_far_as_it_was_since_the_follower_began_to_connect
 
 #[test]
 fn an_order_about_a_command_that_nobody_asked_to_be_aborted_changes_nothing() {
-    let options = HostOptions { step_timeout: SECOND, command_timeout: 30 * SECOND, ..host_options() };
+    let options = host_options().step_timeout(SECOND).command_timeout(30 * SECOND);
     let mut spread = two(options, 2);
     let segment = [spread.members[1].segment(0, 1)];
     spread.members[1].host.read(0, &segment, 7).unwrap();
@@ -187,7 +186,7 @@ fn an_order_about_a_command_that_nobody_asked_to_be_aborted_changes_nothing() {
 #[test]
 fn a_session_that_another_core_ended_makes_no_later_one_count_less() {
     for index in [0, 1] {
-        let mut spread = two(HostOptions { command_retries: Some(1), ..host_options() }, 2);
+        let mut spread = two(host_options().command_retries(Some(1)), 2);
         spread.tick = MILLISECOND;
         let ready = |spread: &mut Spread| spread.members.iter().all(|member| member.host.is_ready());
         spread.members[1 - index].host.drop_connections();

@@ -2,7 +2,6 @@
 //! to another group, followers that leave.
 
 use core::time::Duration;
-use frwr_nvmf::controller::TargetOptions;
 use frwr_nvmf::host::{HostCompletion, HostOptions};
 use frwr_nvmf::wire::{AnaState, Command, IdentifyController, Status, log_page};
 use frwr_support::nvmf_harness::scripted::{Answer, Asked, Controller, Scripted};
@@ -124,7 +123,7 @@ fn a_command_that_was_lost_once_does_not_wait_behind_suspects() {
 #[test]
 fn a_path_that_is_back_is_waited_for_anew_when_it_goes_again() {
     let patience = 5 * SECOND;
-    let options = HostOptions { inaccessible_timeout: patience, keep_alive: Duration::ZERO, ..host_options() };
+    let options = host_options().inaccessible_timeout(patience).keep_alive(Duration::ZERO);
     let (refuses, theirs) = switch(true);
     let mut scripted = Scripted::ready("reg_mr", options, |controller| {
         reports_ana(controller);
@@ -197,7 +196,7 @@ fn news_of_states_from_a_controller_that_reports_none_hold_nothing_up() {
 
 #[test]
 fn a_follower_that_leaves_does_not_make_its_session_a_short_one() {
-    let target = TargetOptions { io_queues: 2, ..target_options() };
+    let target = target_options().io_queues(2);
     let mut spread = Spread::ready("reg_mr", 1, host_options(), target);
     let HostOptions { first_back_off: first, longest_back_off: longest, .. } = host_options();
     // From one end of a session to the next session of the first host.

@@ -10,7 +10,7 @@ use frwr_support::nvmf_harness::{BLOCK, PROFILES, Pair, host_options, memory, su
 
 /// A target that takes as many keys per command, and no data in capsules beside their descriptors.
 fn listing(data_blocks: u8) -> TargetOptions {
-    TargetOptions { data_blocks, in_capsule_bytes: 16 * u32::from(data_blocks), ..target_options() }
+    target_options().data_blocks(data_blocks).in_capsule_bytes(16 * u32::from(data_blocks))
 }
 
 fn pair(profile: &str, host: HostOptions, target: TargetOptions) -> Pair {
@@ -32,7 +32,7 @@ fn half(pair: &Pair, block: u64) -> Segment {
 fn a_list_of_several_keys_is_one_command_where_the_controller_takes_as_many() {
     for profile in PROFILES {
         for invite in [true, false] {
-            let options = HostOptions { remote_invalidation: invite, ..host_options() };
+            let options = host_options().remote_invalidation(invite);
             let mut pair = pair(profile, options, listing(4));
             assert_eq!(pair.host.max_data_blocks(), 4);
             let single_range = ["window", "rxe"].contains(&profile);
@@ -70,7 +70,7 @@ fn a_list_of_several_keys_is_one_command_where_the_controller_takes_as_many() {
 #[test]
 fn what_exceeds_the_keys_of_a_command_is_split_or_bounced() {
     for (host_blocks, target_blocks) in [(8, 3), (3, 8), (8, 1), (1, 8)] {
-        let options = HostOptions { data_blocks: host_blocks, ..host_options() };
+        let options = host_options().data_blocks(host_blocks);
         let mut pair = pair("window", options, listing(target_blocks));
         let keys = u64::from(host_blocks.min(target_blocks));
         let before = pair.host.statistics().submissions;
@@ -104,7 +104,7 @@ fn what_exceeds_the_keys_of_a_command_is_split_or_bounced() {
 
 #[test]
 fn a_bounce_buffer_comes_back_with_its_command() {
-    let options = HostOptions { bounce_buffers: 1, ..host_options() };
+    let options = host_options().bounce_buffers(1);
     let mut pair = pair("window", options, listing(1));
     for request in 0..3 {
         pair.fill(0, 2 * request + 1);
@@ -148,7 +148,7 @@ fn a_deep_queue_of_commands_with_several_keys_is_served() {
 
 #[test]
 fn the_shallowest_queue_has_keys_for_the_largest_command() {
-    let options = HostOptions { queue_depth: 1, ..host_options() };
+    let options = host_options().queue_depth(1);
     let mut pair = pair("window", options, listing(8));
     let list = apart(&pair, 0, 8);
     pair.host.write(0, &list, 1).unwrap();
@@ -162,7 +162,7 @@ fn the_shallowest_queue_has_keys_for_the_largest_command() {
 fn lost_commands_are_cut_again_where_the_next_session_takes_less() {
     for profile in ["window", "reg_mr"] {
         for read in [false, true] {
-            let large = TargetOptions { buffer_bytes: 64 << 10, ..listing(8) };
+            let large = listing(8).buffer_bytes(64 << 10);
             let mut pair = pair(profile, host_options(), large);
             assert_eq!(pair.host.max_transfer_bytes(), 64 << 10);
             for block in 0..48 {
@@ -188,7 +188,7 @@ fn lost_commands_are_cut_again_where_the_next_session_takes_less() {
             }
             pair.step_host();
             let submitted = pair.host.statistics().submissions - before;
-            pair.replace_target(TargetOptions { buffer_bytes: 8 << 10, ..target_options() });
+            pair.replace_target(target_options().buffer_bytes(8 << 10));
             let ended = pair.completed(3);
             assert!(ended.iter().all(|ended| ended.result == Ok(())), "{profile} {ended:?}");
             assert_eq!(pair.host.max_transfer_bytes(), 8 << 10);
@@ -214,11 +214,11 @@ fn lost_commands_are_cut_again_where_the_next_session_takes_less() {
 
 #[test]
 fn a_request_given_up_while_its_rest_waits_ends_once() {
-    let large = TargetOptions { buffer_bytes: 64 << 10, ..target_options() };
+    let large = target_options().buffer_bytes(64 << 10);
     let mut pair = pair("reg_mr", host_options(), large);
     pair.host.write(0, &[pair.segment(0, 16)], 1).unwrap();
     pair.step_host();
-    pair.replace_target(TargetOptions { buffer_bytes: 8 << 10, ..target_options() });
+    pair.replace_target(target_options().buffer_bytes(8 << 10));
     pair.until("half way", |pair| pair.target.statistics().writes >= 2);
     assert_eq!(pair.host.abort(1), 1);
     let ended = pair.completed(1);
@@ -233,7 +233,7 @@ fn a_request_given_up_while_its_rest_waits_ends_once() {
 #[test]
 fn a_number_of_keys_that_cannot_be_is_refused() {
     for data_blocks in [0, 9] {
-        let options = HostOptions { data_blocks, ..host_options() };
+        let options = host_options().data_blocks(data_blocks);
         let error = Pair::host_error("reg_mr", options);
         assert_eq!(error, HostError::DataBlocks(data_blocks));
         assert!(error.to_string().contains("1 to 8"), "{error}");
@@ -243,7 +243,7 @@ fn a_number_of_keys_that_cannot_be_is_refused() {
 #[test]
 fn a_discovery_controller_has_nobody_to_follow() {
     let subsystem = Nqn::new(DISCOVERY_SUBSYSTEM).unwrap();
-    let options = HostOptions { subsystem, followers: 1, ..host_options() };
+    let options = host_options().subsystem(subsystem).followers(1);
     assert_eq!(Pair::host_error("reg_mr", options), HostError::DiscoveryFollowers(1));
 }
 
@@ -271,7 +271,7 @@ fn zeroes_are_written_by_commands_that_the_controller_takes() {
 fn lost_commands_that_need_more_bounce_buffers_than_there_are_all_end_with_their_own_bytes() {
     const REQUESTS: u64 = 6;
     // More requests than buffers, of a block each.
-    let options = HostOptions { bounce_buffers: 4, ..host_options() };
+    let options = host_options().bounce_buffers(4);
     let mut pair = pair("window", options, listing(8));
     let longer = |segment: Segment| Segment { length: BLOCK * 3 / 2, ..segment };
     for request in 0..REQUESTS {

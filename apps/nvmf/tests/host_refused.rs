@@ -1,9 +1,9 @@
 //! The host over a device that refuses posts, where its connections go on (`OnPostError::DeregisterAndContinue`).
 
+use frwr_engine::OnPostError;
 use frwr_engine::provider::PostRefusal;
 use frwr_engine::provider::fault::{FaultHandle, Faulty};
 use frwr_engine::provider::soft::SoftDevice;
-use frwr_engine::{EngineOptions, OnPostError};
 use frwr_nvmf::host::{HostCompletion, IoError};
 use frwr_nvmf::wire::{Command, IdentifyController, Status, log_page};
 use frwr_support::nvmf_harness::host_options;
@@ -18,7 +18,7 @@ impl Refused {
     /// With a session.
     fn ready(prepare: impl FnOnce(&mut Controller)) -> Self {
         let (options, mut faults) = (host_options(), None);
-        let engine = EngineOptions { on_post_error: OnPostError::DeregisterAndContinue, ..options.engine() };
+        let engine = options.engine().on_post_error(OnPostError::DeregisterAndContinue);
         let faulty = |device| {
             let (device, handle) = Faulty::new(device);
             faults = Some(handle);

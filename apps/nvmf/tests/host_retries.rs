@@ -30,7 +30,7 @@ struct Fragile {
 impl Fragile {
     fn new(options: HostOptions) -> Self {
         // Its sessions are as short as can be.
-        let options = HostOptions { longest_back_off: 10 * MILLISECOND, ..options };
+        let options = options.longest_back_off(10 * MILLISECOND);
         let held = Rc::new(RefCell::new(Vec::new()));
         let theirs = Rc::clone(&held);
         let mut scripted = Scripted::ready("reg_mr", options, |controller| {
@@ -90,7 +90,7 @@ impl Fragile {
 #[test]
 fn a_command_that_ends_every_session_is_given_back_after_as_many_as_the_options_say() {
     for retries in [0, 1, 2, 5] {
-        let mut fragile = Fragile::new(HostOptions { command_retries: Some(retries), ..host_options() });
+        let mut fragile = Fragile::new(host_options().command_retries(Some(retries)));
         fragile.write(POISONED, 7);
         let attempts = u32::from(retries) + 1;
         let ended = fragile.ended(1);
@@ -107,7 +107,7 @@ fn a_command_that_ends_every_session_is_given_back_after_as_many_as_the_options_
 #[test]
 fn the_default_is_five_and_none_is_for_ever() {
     assert_eq!(host_options().command_retries, Some(5));
-    let mut fragile = Fragile::new(HostOptions { command_retries: None, ..host_options() });
+    let mut fragile = Fragile::new(host_options().command_retries(None));
     fragile.write(POISONED, 7);
     while fragile.scripted.controller.count(is_poisoned) < 40 {
         fragile.step();
@@ -119,7 +119,7 @@ fn the_default_is_five_and_none_is_for_ever() {
 #[test]
 fn commands_that_were_in_flight_with_one_that_ends_sessions_are_executed() {
     for (retries, poisoned) in [(5, 1), (5, 3), (3, 1), (2, 1)] {
-        let options = HostOptions { command_retries: Some(retries), queues: 2, queue_depth: 16, ..host_options() };
+        let options = host_options().command_retries(Some(retries)).queues(2).queue_depth(16);
         let mut fragile = Fragile::new(options);
         let all = fragile.scripted.lone.host.free_requests() as u64;
         for cookie in 0..all {
@@ -140,7 +140,7 @@ fn commands_that_were_in_flight_with_one_that_ends_sessions_are_executed() {
 
 #[test]
 fn requests_that_come_all_the_time_beside_one_that_ends_sessions_are_executed() {
-    let mut fragile = Fragile::new(HostOptions { queue_depth: 8, ..host_options() });
+    let mut fragile = Fragile::new(host_options().queue_depth(8));
     fragile.write(POISONED, u64::MAX);
     let (mut next, mut ended) = (0, Vec::new());
     while ended.len() < 300 {
@@ -180,13 +180,11 @@ fn a_request_of_several_commands_ends_as_few_sessions_as_one_of_them_may() {
 #[test]
 fn a_command_that_is_never_answered_and_cannot_be_aborted_is_given_back() {
     let second = 1000 * MILLISECOND;
-    let options = HostOptions {
-        command_timeout: 2 * second,
-        step_timeout: second,
-        keep_alive: Duration::ZERO,
-        command_retries: Some(2),
-        ..host_options()
-    };
+    let options = host_options()
+        .command_timeout(2 * second)
+        .step_timeout(second)
+        .keep_alive(Duration::ZERO)
+        .command_retries(Some(2));
     let mut scripted = Scripted::ready("reg_mr", options, |controller| {
         controller.rule = Box::new(|asked| {
             (is_poisoned(asked) || matches!(asked.command, Command::Abort(_))).then_some(Answer::Silence)

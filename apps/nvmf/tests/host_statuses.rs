@@ -70,7 +70,7 @@ impl Refusing {
 #[test]
 fn what_may_be_tried_again_is_as_often_as_the_options_say() {
     for retries in [0, 1, 5] {
-        let options = HostOptions { command_retries: Some(retries), ..host_options() };
+        let options = host_options().command_retries(Some(retries));
         let mut refusing = Refusing::new(options, [0; 3]);
         for code in AGAIN {
             for times in [0, 1, 5, 6] {
@@ -95,7 +95,7 @@ fn what_may_be_tried_again_is_as_often_as_the_options_say() {
 
 #[test]
 fn what_is_away_is_waited_for_and_no_longer_than_the_options_say() {
-    let options = HostOptions { inaccessible_timeout: 6 * SECOND, command_retries: Some(0), ..host_options() };
+    let options = host_options().inaccessible_timeout(6 * SECOND).command_retries(Some(0));
     let mut refusing = Refusing::new(options, [0; 3]);
     for code in AWAY {
         // A second, as a namespace that an operator switches off and on.
@@ -166,7 +166,7 @@ fn a_request_that_pauses_can_be_aborted_and_outlives_its_session() {
 
 #[test]
 fn a_host_that_sleeps_until_poll_at_wakes_when_a_pause_is_over() {
-    let mut refusing = Refusing::new(HostOptions { keep_alive: Duration::ZERO, ..host_options() }, [0; 3]);
+    let mut refusing = Refusing::new(host_options().keep_alive(Duration::ZERO), [0; 3]);
     refusing.times.set(5);
     *refusing.with.borrow_mut() = status(0x022);
     let scripted = &mut refusing.scripted;

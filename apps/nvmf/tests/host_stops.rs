@@ -33,7 +33,7 @@ fn is_read(asked: &Asked) -> bool {
 }
 
 fn quiet(options: HostOptions) -> HostOptions {
-    HostOptions { keep_alive: Duration::ZERO, ..options }
+    options.keep_alive(Duration::ZERO)
 }
 
 /// A switch that a controller's rule and the test share.
@@ -45,7 +45,7 @@ fn switch<T: Copy + 'static>(value: T) -> (Rc<Cell<T>>, Rc<Cell<T>>) {
 /// A connection of somebody else over the host's engine, as tools open them.
 fn another(scripted: &mut Scripted) -> ConnectionId {
     let private_data = RequestPrivateData::new(0, 32);
-    let options = ConnectionOptions { peer_receives: 1, ..ConnectionOptions::default() };
+    let options = ConnectionOptions::default().peer_receives(1);
     let address = host_options().address;
     scripted.lone.host.engine_mut().connect(address, private_data.as_bytes(), &options).unwrap()
 }
@@ -140,7 +140,7 @@ fn a_shutdown_waits_for_every_command_of_the_admin_queue() {
     let is_log = |asked: &Asked| matches!(asked.command, Command::GetLogPage(_));
     let held: [fn(&Asked) -> bool; 3] = [is_keep_alive, is_abort, is_log];
     for (which, is_held) in held.into_iter().enumerate() {
-        let options = HostOptions { keep_alive: SECOND, ..host_options() };
+        let options = host_options().keep_alive(SECOND);
         let mut scripted = Scripted::ready("reg_mr", options, |controller| {
             controller.identify.events = IdentifyController::NAMESPACE_EVENTS.into();
             controller.rule = Box::new(move |asked| (is_held(asked) || is_read(asked)).then_some(Answer::Silence));
@@ -232,7 +232,7 @@ fn a_controller_that_rejects_connections_is_tried_again_behind_the_first_session
 #[test]
 fn what_stood_still_is_told_as_far_as_it_was_in_this_attempt() {
     let (silent, theirs) = switch(false);
-    let options = quiet(HostOptions { step_timeout: 5 * SECOND, ..host_options() });
+    let options = quiet(host_options().step_timeout(5 * SECOND));
     let mut scripted = Scripted::ready("reg_mr", options, |controller| {
         controller.rule = Box::new(move |asked| {
             let is_asked = matches!(asked.command, Command::Connect(_));
@@ -267,7 +267,7 @@ fn what_stood_still_is_told_as_far_as_it_was_in_this_attempt() {
 
 #[test]
 fn keep_alives_that_are_answered_do_not_answer_an_abort() {
-    let options = HostOptions { keep_alive: SECOND, step_timeout: 3 * SECOND, ..host_options() };
+    let options = host_options().keep_alive(SECOND).step_timeout(3 * SECOND);
     let mut scripted = Scripted::ready("reg_mr", options, |controller| {
         controller.rule = Box::new(|asked| (is_read(asked) || is_abort(asked)).then_some(Answer::Silence));
     });
@@ -288,7 +288,7 @@ fn keep_alives_that_are_answered_do_not_answer_an_abort() {
 
 #[test]
 fn what_abort_answers_and_keep_alives_say_is_no_event() {
-    let options = HostOptions { keep_alive: SECOND, ..host_options() };
+    let options = host_options().keep_alive(SECOND);
     let mut scripted = Scripted::ready("reg_mr", options, |controller| {
         controller.identify.events = IdentifyController::NAMESPACE_EVENTS.into();
         let mut reads = 0;
@@ -335,7 +335,7 @@ fn a_command_that_waits_for_the_next_session_is_given_up_at_once() {
 #[test]
 fn a_command_that_waits_for_its_path_is_not_too_late_for_an_abort_of_the_session_before() {
     let (state, theirs) = switch(AnaState::Optimized);
-    let options = quiet(HostOptions { command_timeout: SECOND, step_timeout: 2 * SECOND, ..host_options() });
+    let options = quiet(host_options().command_timeout(SECOND).step_timeout(2 * SECOND));
     let mut scripted = Scripted::ready("reg_mr", options, |controller| {
         controller.identify.multi_path = IdentifyController::REPORTS_ANA;
         controller.namespace.ana_group = 1.into();

@@ -36,7 +36,7 @@ fn is_shutdown(asked: &Asked) -> bool {
 
 /// Without Keep Alives, which are due all the time.
 fn quiet(options: HostOptions) -> HostOptions {
-    HostOptions { keep_alive: Duration::ZERO, ..options }
+    options.keep_alive(Duration::ZERO)
 }
 
 /// A switch that a controller's rule and the test share.
@@ -92,7 +92,7 @@ fn an_idle_host_without_keep_alives_need_not_be_polled() {
 
 #[test]
 fn commands_that_may_take_for_ever_need_no_poll_and_are_not_aborted() {
-    let mut scripted = mute(quiet(HostOptions { command_timeout: Duration::ZERO, ..host_options() }));
+    let mut scripted = mute(quiet(host_options().command_timeout(Duration::ZERO)));
     scripted.lone.host.flush_namespace(1).unwrap();
     scripted.steps(ROUND);
     assert!(scripted.lone.host.poll_at().is_none_or(|at| at == Duration::MAX));
@@ -103,7 +103,7 @@ fn commands_that_may_take_for_ever_need_no_poll_and_are_not_aborted() {
 
 #[test]
 fn a_command_is_aborted_at_its_time_whenever_it_was_submitted() {
-    let options = quiet(HostOptions { command_timeout: 20 * SECOND, step_timeout: 7 * SECOND, ..host_options() });
+    let options = quiet(host_options().command_timeout(20 * SECOND).step_timeout(7 * SECOND));
     for idle in [0, 5, 15, 19, 25, 100] {
         let mut scripted = mute(options.clone());
         assert_eq!(scripted.lone.host.poll_at(), None);
@@ -125,7 +125,7 @@ fn a_command_is_aborted_at_its_time_whenever_it_was_submitted() {
 
 #[test]
 fn a_request_that_is_given_up_is_aborted_by_the_next_poll_and_once() {
-    let options = quiet(HostOptions { command_timeout: 20 * SECOND, step_timeout: 7 * SECOND, ..host_options() });
+    let options = quiet(host_options().command_timeout(20 * SECOND).step_timeout(7 * SECOND));
     let mut scripted = mute(options);
     scripted.lone.host.flush_namespace(1).unwrap();
     scripted.steps(ROUND);
@@ -147,7 +147,7 @@ fn a_request_that_is_given_up_is_aborted_by_the_next_poll_and_once() {
 #[test]
 fn keep_alives_are_sent_each_half_of_their_time_and_answered_within_all_of_it() {
     let (silent, theirs) = switch();
-    let options = HostOptions { keep_alive: 4 * SECOND, ..host_options() };
+    let options = host_options().keep_alive(4 * SECOND);
     let mut scripted = Scripted::ready("reg_mr", options, |controller| {
         controller.rule = Box::new(move |asked| (is_keep_alive(asked) && theirs.get()).then_some(Answer::Silence));
     });
@@ -170,7 +170,7 @@ fn keep_alives_are_sent_each_half_of_their_time_and_answered_within_all_of_it() 
 #[test]
 fn a_controller_whose_next_session_is_slow_hears_no_keep_alive_of_the_last_one() {
     let (slow, theirs) = switch();
-    let options = HostOptions { keep_alive: SECOND, step_timeout: 15 * SECOND, ..host_options() };
+    let options = host_options().keep_alive(SECOND).step_timeout(15 * SECOND);
     let mut scripted = Scripted::ready("reg_mr", options, |controller| {
         controller.rule = Box::new(move |asked| {
             let not_ready = ControllerStatus::new(false, ShutdownStatus::Normal).0.into();
@@ -215,7 +215,7 @@ fn a_controller_that_is_not_ready_yet_is_asked_again_by_the_poll_that_was_named(
 
 #[test]
 fn an_attempt_to_connect_that_nobody_answers_ends_at_its_time() {
-    let options = quiet(HostOptions { step_timeout: 2 * SECOND, ..host_options() });
+    let options = quiet(host_options().step_timeout(2 * SECOND));
     let mut scripted = Scripted::new("reg_mr", options, |_| {});
     scripted.lone.step();
     let end = scripted.lone.now + 2 * SECOND;
@@ -278,7 +278,7 @@ fn pauses_of_commands_end_each_at_its_time() {
 #[test]
 fn a_session_that_lasted_longer_than_the_longest_pause_is_a_new_beginning_and_no_shorter_one() {
     let (first, longest) = (10 * MILLISECOND, 50 * MILLISECOND);
-    let options = quiet(HostOptions { first_back_off: first, longest_back_off: longest, ..host_options() });
+    let options = quiet(host_options().first_back_off(first).longest_back_off(longest));
     let mut scripted = Scripted::ready("reg_mr", options, |_| {});
     // What each session lasts, and the pause behind it.
     let short = Duration::ZERO;
@@ -305,7 +305,7 @@ fn a_session_that_lasted_longer_than_the_longest_pause_is_a_new_beginning_and_no
 fn a_controller_is_given_up_as_lost_when_it_has_been_away_for_that_long_and_no_sooner() {
     let loss = 50 * MILLISECOND;
     for (away, expected) in [(loss - STEP, None), (loss, Some(HostFailure::ControllerLoss))] {
-        let options = HostOptions { controller_loss_timeout: loss, ..host_options() };
+        let options = host_options().controller_loss_timeout(loss);
         let mut scripted = Scripted::ready("reg_mr", quiet(options), |_| {});
         scripted.tick = MILLISECOND;
         // It may have been used for longer than that.

@@ -59,7 +59,7 @@ fn lose(scripted: &mut Scripted) {
 
 /// All suspects are lost, and one is in flight once more: that one, and those that wait.
 fn with_suspects(count: u64, prepare: impl FnOnce(&mut Controller)) -> (Scripted, Rc<Cell<bool>>, u64, Vec<u64>) {
-    let (mut scripted, silence) = silent_of(HostOptions { command_retries: SUSPECTED, ..host_options() }, prepare);
+    let (mut scripted, silence) = silent_of(host_options().command_retries(SUSPECTED), prepare);
     (0..count).for_each(|block| read(&mut scripted, block));
     scripted.until("sent", |scripted| blocks(scripted, 1).len() == count as usize);
     lose(&mut scripted);
@@ -136,7 +136,7 @@ fn requests_that_wait_in_vain_end_in_the_order_in_which_they_waited() {
     assert_eq!(cookies(&scripted.completions), [waiting[0], sent]);
 
     // Commands that pause.
-    let (mut scripted, _) = silent(HostOptions { max_attempts: 0, ..host_options() });
+    let (mut scripted, _) = silent(host_options().max_attempts(0));
     (0..4).for_each(|block| read(&mut scripted, block));
     scripted.until("sent", |scripted| blocks(scripted, 1).len() == 4);
     (0..4).for_each(|block| answer(&mut scripted, block, Status::from_wire(0x006 << 1)));
@@ -176,7 +176,7 @@ fn a_suspect_that_is_given_up_leaves_the_line_and_nobody_else_does() {
 
 #[test]
 fn what_waits_of_a_request_that_has_failed_is_not_sent() {
-    let (mut scripted, silence) = silent(HostOptions { command_retries: SUSPECTED, ..host_options() });
+    let (mut scripted, silence) = silent(host_options().command_retries(SUSPECTED));
     // Commands of two blocks.
     scripted.controller.identify.max_data_transfer = 1;
     lose(&mut scripted);
@@ -200,7 +200,7 @@ fn what_waits_of_a_request_that_has_failed_is_not_sent() {
 #[test]
 fn commands_that_were_refused_do_not_wait_for_each_other() {
     for retries in [Some(0), Some(1), None] {
-        let (mut scripted, silence) = silent(HostOptions { command_retries: retries, ..host_options() });
+        let (mut scripted, silence) = silent(host_options().command_retries(retries));
         (0..4).for_each(|block| read(&mut scripted, block));
         scripted.until("sent", |scripted| blocks(scripted, 1).len() == 4);
         // The last one stays without an answer.
@@ -221,7 +221,7 @@ fn commands_that_are_given_up_behind_many_that_lack_a_buffer_leave_their_places_
     const LOST: u64 = 26;
     // Others take all of their places.
     const GIVEN_UP: u64 = 4;
-    let options = HostOptions { bounce_buffers: 1, queue_depth: 48, ..host_options() };
+    let options = host_options().bounce_buffers(1).queue_depth(48);
     let mut scripted = Scripted::ready("window", options, |controller| {
         controller.identify.optional_commands = IdentifyController::DATASET_MANAGEMENT.into();
         controller.rule = Box::new(|asked| block_of(asked).map(|_| Answer::Silence));

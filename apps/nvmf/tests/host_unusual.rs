@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use frwr_engine::gather::Segment;
-use frwr_nvmf::host::{HostFailure, HostOptions, IoError};
+use frwr_nvmf::host::{HostFailure, IoError};
 use frwr_nvmf::wire::{
     AnaState, Command, DISCOVERY_SUBSYSTEM, DiscoveryEntry, DiscoveryHeader, IdentifyController, IdentifyNamespace,
     Nqn, Status, feature, log_page,
@@ -81,7 +81,7 @@ fn requests_are_sent_in_the_order_in_which_they_came_whichever_were_given_up() {
 #[test]
 fn no_queue_is_given_more_commands_than_it_may_have() {
     const DEPTH: usize = 4;
-    let options = HostOptions { queues: 2, queue_depth: DEPTH as u16, ..host_options() };
+    let options = host_options().queues(2).queue_depth(DEPTH as u16);
     let mut scripted = Scripted::ready("reg_mr", options, |controller| {
         controller.rule = Box::new(|asked| match asked.command {
             Command::SetFeatures(set) if set.feature == feature::NUMBER_OF_QUEUES => {
@@ -162,7 +162,7 @@ fn a_status_about_the_path_of_a_controller_without_ana_is_an_answer_like_any_oth
 
 #[test]
 fn a_path_that_is_open_by_the_log_page_and_closed_by_every_answer_is_not_tried_for_ever() {
-    let options = HostOptions { inaccessible_timeout: 5 * SECOND, ..host_options() };
+    let options = host_options().inaccessible_timeout(5 * SECOND);
     let mut scripted = Scripted::ready("reg_mr", options, |controller| {
         reports_ana(controller);
         controller.rule = Box::new(|asked| match asked.command {
@@ -183,7 +183,7 @@ fn a_path_that_is_open_by_the_log_page_and_closed_by_every_answer_is_not_tried_f
 
 #[test]
 fn a_host_that_is_shut_down_does_not_wait_for_ever_for_a_path() {
-    let options = HostOptions { inaccessible_timeout: 5 * SECOND, ..host_options() };
+    let options = host_options().inaccessible_timeout(5 * SECOND);
     for comes_back in [false, true] {
         let (state, theirs) = switch(AnaState::Inaccessible);
         let mut scripted = Scripted::ready("reg_mr", options.clone(), |controller| {
@@ -210,7 +210,7 @@ fn a_host_that_is_shut_down_does_not_wait_for_ever_for_a_path() {
 
 #[test]
 fn an_abort_that_is_never_answered_holds_up_neither_others_nor_the_shutdown() {
-    let options = HostOptions { step_timeout: 5 * SECOND, ..host_options() };
+    let options = host_options().step_timeout(5 * SECOND);
     for stops in [true, false] {
         let mut scripted = Scripted::ready("reg_mr", options.clone(), |controller| {
             let mut first = true;
@@ -239,7 +239,7 @@ fn an_abort_that_is_never_answered_holds_up_neither_others_nor_the_shutdown() {
 
 #[test]
 fn a_log_page_that_never_comes_ends_the_session() {
-    let options = HostOptions { step_timeout: 5 * SECOND, ..host_options() };
+    let options = host_options().step_timeout(5 * SECOND);
     for stops in [true, false] {
         let (held, theirs) = switch(false);
         let mut scripted = Scripted::ready("reg_mr", options.clone(), |controller| {
@@ -274,7 +274,7 @@ fn a_log_page_that_never_comes_ends_the_session() {
 
 #[test]
 fn requests_that_hold_bounce_buffers_are_sent_although_lost_commands_wait_for_one() {
-    let options = HostOptions { bounce_buffers: 1, ..host_options() };
+    let options = host_options().bounce_buffers(1);
     let mut scripted = Scripted::ready("window", options, |controller| {
         controller.identify.optional_commands = IdentifyController::DATASET_MANAGEMENT.into();
         controller.rule = Box::new(|asked| (is_write(asked) && asked.session == 1).then_some(Answer::Silence));
@@ -338,7 +338,7 @@ fn zeroes_deallocate_only_where_the_namespace_says_that_they_may() {
 #[test]
 fn a_discovery_log_whose_reading_was_interrupted_is_read_from_its_beginning() {
     const ENTRIES: u64 = 8;
-    let options = HostOptions { subsystem: Nqn::new(DISCOVERY_SUBSYSTEM).unwrap(), ..host_options() };
+    let options = host_options().subsystem(Nqn::new(DISCOVERY_SUBSYSTEM).unwrap());
     let mut scripted = Scripted::new("reg_mr", options, |controller| {
         let address = "10.0.0.1:4420".parse().unwrap();
         let mut page = DiscoveryHeader::new(1, ENTRIES).as_bytes().to_vec();

@@ -6,7 +6,6 @@ use frwr_engine::provider::{
     Access, TokenKind,
     fault::{CompletionFault, CompletionFilter},
 };
-use frwr_nvmf::controller::TargetOptions;
 use frwr_nvmf::host::HostOptions;
 use frwr_nvmf::wire::{
     BlockRange, Command, ConnectData, DYNAMIC_CONTROLLER, Nqn, Property, PropertySet, PropertySize, Status,
@@ -39,7 +38,7 @@ fn read(lba: u64, id: u16) -> SubmissionQueueEntry {
 /// A target with room for two hosts, over a medium that a test holds.
 fn target() -> (Raw<Gated>, Rc<Switch>) {
     let (storage, switch) = Gated::new(64, BLOCK, 8);
-    let options = TargetOptions { controllers: 4, io_queues: 2, ..target_options() };
+    let options = target_options().controllers(4).io_queues(2);
     (Raw::with(options, vec![storage]), switch)
 }
 
@@ -170,7 +169,7 @@ fn is_io(asked: &Asked) -> bool {
 
 /// A host with a controller that grants two queues and answers no command of I/O by itself.
 fn silent(options: HostOptions) -> Scripted {
-    Scripted::ready("reg_mr", HostOptions { longest_back_off: Duration::from_millis(1), ..options }, |controller| {
+    Scripted::ready("reg_mr", options.longest_back_off(Duration::from_millis(1)), |controller| {
         controller.rule = Box::new(|asked| match asked.command {
             Command::SetFeatures(_) => Some(Answer::Status(Status::SUCCESS, 0x0001_0001)),
             _ => is_io(asked).then_some(Answer::Silence),
@@ -192,7 +191,7 @@ fn succeed(scripted: &mut Scripted, asked: &Asked) {
 
 #[test]
 fn an_answer_that_comes_twice_answers_no_later_command() {
-    let mut scripted = silent(HostOptions { queues: 1, queue_depth: 1, ..host_options() });
+    let mut scripted = silent(host_options().queues(1).queue_depth(1));
     let mut identifiers = Vec::new();
     for cookie in 0..50 {
         let asked = submit(&mut scripted, cookie);
@@ -220,7 +219,7 @@ fn an_answer_that_comes_twice_answers_no_later_command() {
 
 #[test]
 fn an_answer_on_another_queue_answers_nothing() {
-    let mut scripted = silent(HostOptions { queues: 2, queue_depth: 2, ..host_options() });
+    let mut scripted = silent(host_options().queues(2).queue_depth(2));
     let (first, second) = (submit(&mut scripted, 0), submit(&mut scripted, 1));
     assert_ne!(first.connection, second.connection);
     succeed(&mut scripted, &Asked { connection: second.connection, ..first });
@@ -240,7 +239,7 @@ fn an_answer_on_another_queue_answers_nothing() {
 #[test]
 fn no_session_begins_before_all_connections_of_the_former_one_are_gone() {
     for admin_first in [true, false] {
-        let mut scripted = silent(HostOptions { queues: 2, queue_depth: 2, ..host_options() });
+        let mut scripted = silent(host_options().queues(2).queue_depth(2));
         let answered = submit(&mut scripted, 0);
         succeed(&mut scripted, &answered);
         scripted.until("ended", |scripted| scripted.completions.pop().is_some());
@@ -279,7 +278,7 @@ fn admin_connects(scripted: &Scripted) -> usize {
 #[test]
 fn no_queue_has_more_commands_than_it_is_deep_and_none_is_lost_count_of() {
     const DEPTH: usize = 3;
-    let mut scripted = silent(HostOptions { queues: 2, queue_depth: DEPTH as u16, ..host_options() });
+    let mut scripted = silent(host_options().queues(2).queue_depth(DEPTH as u16));
     let mut cookie = 0;
     for round in 0..6 {
         while scripted.lone.host.free_requests() > 0 {

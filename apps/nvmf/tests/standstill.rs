@@ -4,7 +4,6 @@
 use core::cell::Cell;
 use core::time::Duration;
 use frwr_engine::provider::{Completion, CompletionBatch, CompletionQueue, FailureStatus, Port, QueuePairId, Token};
-use frwr_nvmf::controller::TargetOptions;
 use frwr_nvmf::host::{HostFailure, HostOptions};
 use frwr_nvmf::storage::MemoryStorage;
 use frwr_nvmf::wire::{self, AnaState, Command, Status, feature};
@@ -25,8 +24,8 @@ fn stops(timeout: Duration) -> [Duration; 5] {
 }
 
 fn deep(depth: u16, options: HostOptions) -> Pair {
-    let host = HostOptions { queue_depth: depth, ..options };
-    let mut pair = Pair::with("reg_mr", host, TargetOptions { queue_entries: (depth + 1).max(32), ..target_options() });
+    let host = options.queue_depth(depth);
+    let mut pair = Pair::with("reg_mr", host, target_options().queue_entries((depth + 1).max(32)));
     pair.bring_up();
     pair
 }
@@ -61,7 +60,7 @@ fn a_keep_alive_that_came_while_the_target_stood_still_is_read_first() {
         // The largest takes its time to be made.
         let lengths = [27 * TENTH, 40 * TENTH, 49 * TENTH];
         for &stop in &lengths[..if count > 200 { 1 } else { 3 }] {
-            let mut pair = deep(count, HostOptions { keep_alive: 5 * SECOND, ..host_options() });
+            let mut pair = deep(count, host_options().keep_alive(5 * SECOND));
             pair.tick = TENTH / 2;
             let due = pair.now + 24 * TENTH;
             while pair.now < due {
@@ -85,7 +84,7 @@ fn a_keep_alive_that_came_while_the_target_stood_still_is_read_first() {
 #[test]
 fn answers_that_came_just_before_a_deadline_are_read_before_it_is_judged() {
     for count in IN_FRONT {
-        let mut pair = deep(count, HostOptions { keep_alive: Duration::ZERO, ..host_options() });
+        let mut pair = deep(count, host_options().keep_alive(Duration::ZERO));
         flushes(&mut pair, count);
         // The host polls, and is not answered.
         let last = pair.now + host_options().command_timeout - TENTH / 2;
@@ -129,7 +128,7 @@ fn taken() -> CompletionBatch {
 fn answers_that_came_while_the_host_stood_still_are_read_first() {
     for count in IN_FRONT {
         for &stop in &stops(host_options().command_timeout)[if count > 200 { 3 } else { 0 }..] {
-            let mut pair = deep(count, HostOptions { keep_alive: Duration::ZERO, ..host_options() });
+            let mut pair = deep(count, host_options().keep_alive(Duration::ZERO));
             flushes(&mut pair, count);
             answer_all(&mut pair, count);
             pair.now += stop;
@@ -144,7 +143,7 @@ fn answers_that_came_while_the_host_stood_still_are_read_first() {
 fn both_ends_may_stand_still_together_at_any_moment() {
     for (count, timeout) in [(1, 5 * SECOND), (65, 5 * SECOND), (200, host_options().command_timeout)] {
         for stop in stops(timeout) {
-            let mut pair = deep(count, HostOptions { keep_alive: 5 * SECOND, ..host_options() });
+            let mut pair = deep(count, host_options().keep_alive(5 * SECOND));
             pair.tick = TENTH / 2;
             for _ in 0..3 {
                 let until = pair.now + 24 * TENTH;
@@ -230,7 +229,7 @@ fn a_keep_alive_behind_commands_of_another_host_is_read_before_its_host_is_judge
             [(5 * SECOND - TENTH / 2, TENTH * 9 / 10), (24 * TENTH, 27 * TENTH), (24 * TENTH, 60 * SECOND)]
         {
             let mut raw = Raw::with(
-                TargetOptions { io_queues: 8, ..target_options() },
+                target_options().io_queues(8),
                 vec![MemoryStorage::new(nvmf_harness::memory(64 << 10), 512, 64).unwrap()],
             );
             let silent = with_keep_alive(&mut raw, 5000);
@@ -262,7 +261,7 @@ fn a_keep_alive_behind_commands_of_another_host_is_read_before_its_host_is_judge
 #[test]
 fn a_peer_that_floods_the_queues_puts_off_nobodys_deadline() {
     let mut raw = Raw::with(
-        TargetOptions { io_queues: 8, ..target_options() },
+        target_options().io_queues(8),
         vec![MemoryStorage::new(nvmf_harness::memory(64 << 10), 512, 64).unwrap()],
     );
     let silent = with_keep_alive(&mut raw, 2000);
@@ -311,7 +310,7 @@ fn a_session_ends_for_a_command_only_behind_its_abort_and_its_time() {
     for answers_aborts in [false, true] {
         for (period, stop) in [(TENTH / 10, Duration::ZERO), (TENTH, 60 * SECOND), (SECOND, Duration::ZERO)] {
             let (command_timeout, step_timeout) = timeouts;
-            let options = HostOptions { command_timeout, step_timeout, ..host_options() };
+            let options = host_options().command_timeout(command_timeout).step_timeout(step_timeout);
             let mut scripted = mute(options, answers_aborts);
             for cookie in 0..20 {
                 scripted.lone.host.flush_namespace(cookie).unwrap();
@@ -338,7 +337,7 @@ fn a_session_ends_for_a_command_only_behind_its_abort_and_its_time() {
 #[test]
 fn a_host_that_sleeps_until_poll_at_sees_its_deadlines_in_time() {
     let (command_timeout, step_timeout) = (20 * SECOND, 7 * SECOND);
-    let options = HostOptions { command_timeout, step_timeout, keep_alive: Duration::ZERO, ..host_options() };
+    let options = host_options().command_timeout(command_timeout).step_timeout(step_timeout).keep_alive(Duration::ZERO);
     let mut scripted = mute(options, false);
     scripted.lone.host.flush_namespace(1).unwrap();
     scripted.steps(20);
@@ -362,8 +361,8 @@ fn a_host_that_sleeps_until_poll_at_sees_its_deadlines_in_time() {
 #[test]
 fn a_host_that_oversleeps_gives_its_controller_the_time_that_it_stood_still() {
     for stop in stops(20 * SECOND) {
-        let options = HostOptions { command_timeout: 20 * SECOND, ..host_options() };
-        let mut scripted = mute(HostOptions { keep_alive: Duration::ZERO, ..options }, false);
+        let options = host_options().command_timeout(20 * SECOND);
+        let mut scripted = mute(options.keep_alive(Duration::ZERO), false);
         scripted.lone.host.flush_namespace(1).unwrap();
         scripted.steps(20);
         let at = scripted.lone.host.poll_at().unwrap();

@@ -153,7 +153,7 @@ fn storages_say_what_they_can_and_take_their_buffers_once() {
     for kind in KINDS {
         let mut bench = Bench::new(kind, "features", 16, 4);
         let write_through = kind == Kind::Memory;
-        let features = Features { write_zeroes: true, deallocate: true, read_only: false, write_through };
+        let features = Features::default().write_zeroes(true).deallocate(true).write_through(write_through);
         assert_eq!(bench.storage.features(), features);
         assert_eq!(bench.storage.geometry(), Geometry::new(16, BLOCK as u32).unwrap());
         if kind != Kind::Memory {
@@ -219,7 +219,7 @@ impl Storage for Spy {
     }
 
     fn features(&self) -> Features {
-        Features { write_zeroes: true, ..Features::default() }
+        Features::default().write_zeroes(true)
     }
 
     fn attach(&mut self, _: DeviceMemory) -> Result<(), AttachError> {

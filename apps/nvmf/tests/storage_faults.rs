@@ -121,7 +121,7 @@ impl Filled {
     fn new(backing: Backing, direct: bool) -> Self {
         let file = Temporary::sparse("cut", MIB as u64);
         fs::write(&file.0, vec![0xab; MIB]).unwrap();
-        let medium = FileMedium::open(&FileOptions { direct, ..file.options() }).unwrap();
+        let medium = FileMedium::open(&file.options().direct(direct)).unwrap();
         let bench = attached(medium.storage(backing, 64).unwrap().0);
         Self { file, medium, bench }
     }
@@ -195,7 +195,7 @@ fn what_was_cut_off_is_never_read_as_zeros() {
 fn a_read_only_file_that_was_cut_is_out_of_order_once_that_is_seen() {
     for backing in BACKINGS {
         let file = Temporary::sparse("cut", MIB as u64);
-        let medium = FileMedium::open(&FileOptions { read_only: true, ..file.options() }).unwrap();
+        let medium = FileMedium::open(&file.options().read_only(true)).unwrap();
         let mut bench = attached(medium.storage(backing, 4).unwrap().0);
         File::options().write(true).open(&file.0).unwrap().set_len(512 << 10).unwrap();
         assert_eq!(bench.read(127, 1), Ok(vec![0; BLOCK]), "it is there");
@@ -295,7 +295,7 @@ fn zeros_and_hints_of_any_length_end_well_on_a_device_of_larger_blocks() {
         let Some(device) = LoopDevice::new(MIB as u64, &["--sector-size", "4096"]) else {
             return skipped("no loop device of blocks of 4096 bytes can be made here");
         };
-        let options = FileOptions { block_bytes: SMALL as u32, direct: false, ..FileOptions::new(device.path()) };
+        let options = FileOptions::new(device.path()).block_bytes(SMALL as u32).direct(false);
         let mut bench = attached(opened(&options).storage(backing, 4).unwrap().0);
         for (lba, blocks) in [(0, 7), (0, 8), (1, 7), (3, 2), (1, 30), (8, 16), (7, 9), (0, 64), (63, 1)] {
             for deallocate in [false, true] {
@@ -377,7 +377,7 @@ fn a_limit_of_file_sizes_is_told_at_the_start_and_is_a_full_disk_to_hosts() {
     // Who only reads has nothing to fear.
     drop(medium);
     let path = std::env::var_os(LIMITED).unwrap();
-    let reading = FileMedium::open(&FileOptions { read_only: true, ..FileOptions::new(path) }).unwrap();
+    let reading = FileMedium::open(&FileOptions::new(path).read_only(true)).unwrap();
     assert!(reading.storage(Backing::Thread, 4).unwrap().1.is_empty());
 }
 

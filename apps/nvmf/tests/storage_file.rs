@@ -82,7 +82,7 @@ fn a_read_only_namespace_is_read_and_not_changed() {
     let file = Temporary::sparse("read-only", 4 * BLOCK as u64);
     fs::write(&file.0, vec![0xab; 4 * BLOCK]).unwrap();
     fs::set_permissions(&file.0, fs::Permissions::from_mode(0o444)).unwrap();
-    let options = FileOptions { read_only: true, ..file.options() };
+    let options = file.options().read_only(true);
     for backing in [Backing::Ring, Backing::Thread] {
         let (storage, _) = FileMedium::open(&options).unwrap().storage(backing, 4).unwrap();
         assert!(storage.features().read_only);
@@ -102,7 +102,7 @@ fn a_read_only_namespace_is_read_and_not_changed() {
 #[test]
 fn a_file_has_one_writer_or_many_readers() {
     let file = Temporary::sparse("locked", 4 * BLOCK as u64);
-    let reading = FileOptions { read_only: true, ..file.options() };
+    let reading = file.options().read_only(true);
     for backing in [Backing::Ring, Backing::Thread] {
         let medium = FileMedium::open(&file.options()).unwrap();
         for options in [file.options(), reading.clone()] {
@@ -199,10 +199,10 @@ fn direct_access_asks_for_alignment() {
     }
     drop(medium);
     // Blocks may be as small as the medium's, and no smaller.
-    let smallest = FileOptions { block_bytes: alignment as u32, ..file.options() };
+    let smallest = file.options().block_bytes(alignment as u32);
     assert!(FileMedium::open(&smallest).is_ok());
     if alignment > 512 {
-        let error = FileMedium::open(&FileOptions { block_bytes: 512, ..file.options() }).unwrap_err();
+        let error = FileMedium::open(&file.options().block_bytes(512)).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("512") && text.contains(&alignment.to_string()) && text.contains("choose"), "{text}");
     }
@@ -224,20 +224,20 @@ fn media_that_cannot_be_are_refused_with_limit_value_and_remedy() {
         (std::env::temp_dir(), MediumKind::Any, "folder"),
         ("/dev/null".into(), MediumKind::Any, "character device"),
     ] {
-        let error = FileMedium::open(&FileOptions { kind, ..FileOptions::new(path) }).unwrap_err();
+        let error = FileMedium::open(&FileOptions::new(path).kind(kind)).unwrap_err();
         assert!(matches!(error, FileError::Kind { .. }) && error.to_string().contains(says), "{error}");
     }
     let empty = Temporary::sparse("empty", 100);
     let error = FileMedium::open(&empty.options()).unwrap_err();
     assert!(matches!(error, FileError::Geometry { bytes: 100, block_bytes: 4096, .. }), "{error}");
-    let error = FileMedium::open(&FileOptions { block_bytes: 1000, ..file.options() }).unwrap_err();
+    let error = FileMedium::open(&file.options().block_bytes(1000)).unwrap_err();
     assert!(matches!(error, FileError::Geometry { block_bytes: 1000, .. }), "{error}");
 }
 
 #[test]
 fn a_block_device_is_served_and_nobody_elses_meanwhile() {
     let Some(device) = LoopDevice::new(1 << 20, &[]) else { return skipped("no loop device can be made here") };
-    let options = FileOptions { kind: MediumKind::Device, ..FileOptions::new(device.path()) };
+    let options = FileOptions::new(device.path()).kind(MediumKind::Device);
     for backing in [Backing::Ring, Backing::Thread] {
         let medium = opened(&options);
         assert_eq!(medium.geometry().blocks(), 256);

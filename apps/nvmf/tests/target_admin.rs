@@ -4,7 +4,7 @@ use core::mem::size_of;
 use core::time::Duration;
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
-use frwr_nvmf::controller::{AllowedHosts, Subsystem, TargetOptions};
+use frwr_nvmf::controller::{AllowedHosts, Subsystem};
 use frwr_nvmf::storage::MemoryStorage;
 use frwr_nvmf::wire::{
     self, Abort, AnaGroup, AnaLogHeader, AnaState, Command, CompletionQueueEntry, DataPointer, DatasetManagement,
@@ -401,7 +401,7 @@ fn scattered(command: Command, id: u16, list: &[KeyedDataBlock]) -> Vec<u8> {
 
 #[test]
 fn lists_of_data_blocks_are_checked() {
-    let options = TargetOptions { in_capsule_bytes: 256, data_blocks: 4, ..target_options() };
+    let options = target_options().in_capsule_bytes(256).data_blocks(4);
     let mut raw = Raw::with(options, vec![MemoryStorage::new(memory(64 << 10), 512, 64).unwrap()]);
     let (admin, io) = raw.io_queue();
     let identify = Identify { structure: cns::CONTROLLER, namespace: 0, data: keyed(4096) };
@@ -437,7 +437,7 @@ fn lists_of_data_blocks_are_checked() {
 
 #[test]
 fn data_moves_between_blocks_and_lists_of_data_blocks() {
-    let options = TargetOptions { in_capsule_bytes: 256, data_blocks: 4, ..target_options() };
+    let options = target_options().in_capsule_bytes(256).data_blocks(4);
     let mut raw = Raw::with(options, storage());
     let (_, io) = raw.io_queue();
     let list = [100, 1, 923].map(|length| KeyedDataBlock { address: 0, length, key: 0, invalidate: true });
@@ -466,7 +466,7 @@ fn data_moves_between_blocks_and_lists_of_data_blocks() {
 
 #[test]
 fn connect_data_may_follow_the_command() {
-    let options = TargetOptions { in_capsule_bytes: 1024, ..target_options() };
+    let options = target_options().in_capsule_bytes(1024);
     let mut raw = Raw::with(options, storage());
     let (_, controller) = raw.controller();
     let io = raw.open_queue(1, 32);
@@ -548,7 +548,7 @@ fn discovery(raw: &mut Memory, keep_alive_timeout: u32) -> ConnectionId {
 fn a_silent_host_of_the_discovery_service_keeps_its_place_for_a_while() {
     let second = Duration::from_secs(1);
     let subsystems = vec![named("nqn.first", AllowedHosts::Any), Subsystem::new(subsystem(), storage())];
-    let mut raw = Raw::with_subsystems(TargetOptions { discovery_controllers: 3, ..target_options() }, subsystems);
+    let mut raw = Raw::with_subsystems(target_options().discovery_controllers(3), subsystems);
     let [silent, busy, alive] = [0, 0, 300_000].map(|keep_alive| discovery(&mut raw, keep_alive));
     let (io, _) = raw.controller();
     // What it set later is no keep alive either.
@@ -582,7 +582,7 @@ fn a_target_that_listens_everywhere_tells_each_host_where_it_is() {
         ("[::]:4420", ["fd00::7", "::ffff:10.0.0.1"], 2),
         ("127.0.0.1:4420", ["127.0.0.1", "127.0.0.1"], 1),
     ] {
-        let options = TargetOptions { address: listens.parse().unwrap(), controllers: 2, ..target_options() };
+        let options = target_options().address(listens.parse().unwrap()).controllers(2);
         let mut raw = Raw::with_subsystems(options, vec![named("nqn.first", AllowedHosts::Any)]);
         for address in asked {
             raw.address = SocketAddr::new(address.parse().unwrap(), 4420);

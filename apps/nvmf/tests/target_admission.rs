@@ -3,7 +3,7 @@
 use core::time::Duration;
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
-use frwr_nvmf::controller::{AllowedHosts, Subsystem, TargetOptions};
+use frwr_nvmf::controller::{AllowedHosts, Subsystem};
 use frwr_nvmf::storage::MemoryStorage;
 use frwr_nvmf::wire::{
     Command, ConnectData, DISCOVERY_SUBSYSTEM, DYNAMIC_CONTROLLER, Nqn, RejectStatus, RequestPrivateData, Status,
@@ -36,8 +36,8 @@ fn storage() -> Vec<MemoryStorage> {
 
 /// A target of as many hosts, with a place for one that comes back, and as many for discovery.
 fn target(hosts: u16, discovery: u16) -> Memory {
-    let places = TargetOptions { returning_controllers: 1, discovery_controllers: discovery, ..target_options() };
-    Raw::with(TargetOptions { controllers: hosts + 1, io_queues: 2, max_silence: 20 * SECOND, ..places }, storage())
+    let places = target_options().returning_controllers(1).discovery_controllers(discovery);
+    Raw::with(places.controllers(hosts + 1).io_queues(2).max_silence(20 * SECOND), storage())
 }
 
 /// The status of the Connect of an admin queue.
@@ -175,7 +175,7 @@ fn silent_hosts_are_looked_for_now_and_then() {
         [(2 * SECOND, 5 * STEP, SECOND / 2), (4 * SECOND, 10 * STEP, SECOND), (20 * SECOND, 10 * STEP, SECOND)]
     {
         let hosts = 10;
-        let options = TargetOptions { controllers: hosts, max_silence, ..target_options() };
+        let options = target_options().controllers(hosts).max_silence(max_silence);
         let mut raw = Raw::with(options, storage());
         let mut at = raw.now;
         let mut asked = Vec::new();
@@ -233,7 +233,7 @@ fn a_host_without_a_place_has_silent_ones_asked_at_once() {
 
 #[test]
 fn without_a_longest_silence_nobody_is_asked() {
-    let options = TargetOptions { max_silence: Duration::ZERO, ..target_options() };
+    let options = target_options().max_silence(Duration::ZERO);
     let mut raw = Raw::with(options, storage());
     raw.io_queue();
     raw.another_host(None, false);
@@ -286,7 +286,7 @@ fn whoever_is_refused_at_connect_is_told_by_name() {
         Subsystem { hosts: listed, ..Subsystem::new(name("nqn.listed"), storage()) },
         Subsystem::new(name("nqn.Third"), storage()),
     ];
-    let mut raw = Raw::with_subsystems(TargetOptions { controllers: 3, ..target_options() }, subsystems);
+    let mut raw = Raw::with_subsystems(target_options().controllers(3), subsystems);
     raw.another_host(Some("::ffff:10.0.0.9"), true);
     let with = |number, subsystem: &str| ConnectData { subsystem: name(subsystem), ..host(number, DYNAMIC_CONTROLLER) };
     let first = subsystem();
@@ -346,7 +346,7 @@ fn whoever_is_refused_at_connect_is_told_by_name() {
 /// What is wrong with a Connect before its names are known, and with the names themselves.
 #[test]
 fn a_connect_that_is_no_connect_is_told_by_its_field() {
-    let mut raw = Raw::with(TargetOptions { io_queues: 2, ..target_options() }, storage());
+    let mut raw = Raw::with(target_options().io_queues(2), storage());
     let admin = raw.open_queue(0, 32);
     let data = host(1, DYNAMIC_CONTROLLER);
     let connects = [
@@ -388,7 +388,7 @@ fn a_connect_that_is_no_connect_is_told_by_its_field() {
 #[test]
 fn an_io_queue_comes_from_where_its_admin_queue_does_on_every_core() {
     for cores in [1, 2] {
-        let options = TargetOptions { cores, io_queues: 2, ..target_options() };
+        let options = target_options().cores(cores).io_queues(2);
         let mut raw = Raw::spread(options, |_| vec![Subsystem::new(subsystem(), storage())]);
         raw.another_host(Some("10.0.0.1"), true);
         let (_, controller) = raw.controller_of(&host(1, DYNAMIC_CONTROLLER));
@@ -419,7 +419,7 @@ fn an_io_queue_comes_from_where_its_admin_queue_does_on_every_core() {
 /// Where every connection is a queue of a host, who comes is told so and why, in a reject that says no resources.
 #[test]
 fn where_all_connections_are_queues_the_next_is_told_so() {
-    let options = TargetOptions { controllers: 3, io_queues: 4, discovery_controllers: 1, ..target_options() };
+    let options = target_options().controllers(3).io_queues(4).discovery_controllers(1);
     let mut raw = Raw::with(options, storage());
     let mut controllers = Vec::new();
     for number in 1..=3 {

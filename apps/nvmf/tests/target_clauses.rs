@@ -2,7 +2,6 @@
 
 use core::time::Duration;
 use frwr_engine::provider::Access;
-use frwr_nvmf::controller::TargetOptions;
 use frwr_nvmf::storage::{MemoryStorage, Operation};
 use frwr_nvmf::wire::{
     self, BlockRange, Command, CompletionQueueEntry, GetFeatures, Identify, Select, Status, SubmissionQueueEntry,
@@ -157,7 +156,7 @@ fn fewer_receives_than_commands_are_rejected() {
 /// Controller identifiers are told by Connect and by Identify alike, and no two controllers share one.
 #[test]
 fn every_controller_has_an_identifier_of_its_own() {
-    let options = TargetOptions { controllers: 4, ..target_options() };
+    let options = target_options().controllers(4);
     let namespaces = vec![MemoryStorage::new(nvmf_harness::memory(64 << 10), BLOCK, 64).unwrap()];
     let mut raw = Raw::with(options, namespaces);
     let ids: Vec<u16> = (0..4).map(|_| raw.controller().1).collect();

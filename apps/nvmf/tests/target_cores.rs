@@ -65,7 +65,7 @@ impl Storage for Held {
 type Cores = Raw<Held>;
 
 fn options(cores: u16, io_queues: u16) -> TargetOptions {
-    TargetOptions { cores, io_queues, ..target_options() }
+    target_options().cores(cores).io_queues(io_queues)
 }
 
 fn spread(options: TargetOptions) -> (Cores, Shared) {
@@ -140,7 +140,7 @@ fn the_io_queues_of_one_controller_are_spread_and_serve_the_same_blocks() {
 
 #[test]
 fn hosts_with_one_io_queue_each_share_the_cores() {
-    let (mut raw, _) = spread(TargetOptions { controllers: 4, ..options(2, 1) });
+    let (mut raw, _) = spread(options(2, 1).controllers(4));
     for _ in 0..4 {
         raw.io_queue();
     }
@@ -562,7 +562,7 @@ fn a_host_that_leaves_while_members_are_told_leaves_nothing() {
 #[test]
 fn commands_of_another_cores_queue_are_aborted_where_they_wait() {
     // So few queues that a queue's commands take all buffers of the member.
-    let (mut raw, shared) = spread(TargetOptions { controllers: 1, ..options(2, 2) });
+    let (mut raw, shared) = spread(options(2, 2).controllers(1));
     let (admin, io) = raw.io_queue();
     assert_eq!(queues(&raw), [1, 1]);
     let missing = raw.command(admin, Command::Abort(Abort { queue_id: 1, command_id: 999 }), None);
@@ -706,7 +706,7 @@ fn a_connection_that_ends_while_it_is_judged_gives_its_place_to_the_next() {
 
 #[test]
 fn hosts_that_come_and_go_at_any_moment_leave_nothing_behind() {
-    let (mut raw, _) = spread(TargetOptions { connect_timeout: Duration::from_micros(300), ..options(3, 3) });
+    let (mut raw, _) = spread(options(3, 3).connect_timeout(Duration::from_micros(300)));
     let mut random = 12345_u64;
     let mut draw = |below: u64| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -2,7 +2,7 @@
 
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
-use frwr_nvmf::controller::{Subsystem, TargetOptions};
+use frwr_nvmf::controller::Subsystem;
 use frwr_nvmf::storage::{Backing, FileMedium, Operation, Storage};
 use frwr_nvmf::wire::{
     BlockRange, Command, ConnectData, ControllerConfiguration, ControllerStatus, DYNAMIC_CONTROLLER, ErrorLogEntry,
@@ -270,7 +270,7 @@ fn nothing_is_said_to_be_durable_once_a_file_could_not_be_flushed() {
 #[test]
 fn what_members_have_answered_is_on_the_medium_when_a_shutdown_is_complete() {
     let (medium, cache) = (memory(64 << 10), Rc::default());
-    let options = TargetOptions { cores: 2, io_queues: 2, ..target_options() };
+    let options = target_options().cores(2).io_queues(2);
     let mut raw =
         Raw::spread(options, |_| vec![Subsystem::new(subsystem(), vec![Cached::over(medium.clone(), BLOCK, &cache)])]);
     let (admin, controller) = raw.controller();
@@ -331,7 +331,7 @@ fn an_end_takes_what_members_have_written_to_the_media_too() {
     for with_hosts in [true, false] {
         let medium = memory(64 << 10);
         let caches: [Rc<Cache>; 2] = Default::default();
-        let options = TargetOptions { cores: 2, io_queues: 2, ..target_options() };
+        let options = target_options().cores(2).io_queues(2);
         let mut raw = Raw::spread(options, |core| {
             vec![Subsystem::new(subsystem(), vec![Cached::over(medium.clone(), BLOCK, &caches[usize::from(core)])])]
         });

@@ -32,7 +32,7 @@ impl Hung {
 
     fn with(namespaces: usize, options: TargetOptions) -> Self {
         let (storages, switches) = (0..namespaces).map(|_| Gated::new(8, BLOCK, 128)).unzip();
-        let mut raw = Raw::with(TargetOptions { controllers: 3, io_queues: 2, ..options }, storages);
+        let mut raw = Raw::with(options.controllers(3).io_queues(2), storages);
         let (mut queues, mut admins) = (Vec::new(), Vec::new());
         for _ in 0..2 {
             let (admin, controller) = raw.controller();
@@ -180,7 +180,7 @@ fn commands_that_wait_for_a_buffer_end_with_their_connection() {
 #[test]
 fn receives_of_aborted_commands_come_back_once() {
     let receive_queues = ReceiveQueues::Shared { entries: 300 };
-    let mut hung = Hung::with(2, TargetOptions { receive_queues, in_capsule_bytes: 1024, ..target_options() });
+    let mut hung = Hung::with(2, target_options().receive_queues(receive_queues).in_capsule_bytes(1024));
     let data = DataPointer::InCapsule { offset: 0, length: BLOCK };
     let mut bytes = vec![0; 64 + BLOCK as usize];
     let write = |hung: &mut Hung, id: u16, bytes: &mut [u8]| {

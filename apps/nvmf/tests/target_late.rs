@@ -60,7 +60,7 @@ fn target(options: TargetOptions, apart: bool) -> (Raw<Gated>, Rc<Switch>) {
 }
 
 fn options(cores: u16, controllers: u16, io_queues: u16) -> TargetOptions {
-    TargetOptions { cores, controllers, io_queues, ..target_options() }
+    target_options().cores(cores).controllers(controllers).io_queues(io_queues)
 }
 
 /// Everything that hung ends, and nothing is left.
@@ -324,7 +324,7 @@ fn the_place_of_a_controller_is_its_own_until_its_commands_are_done() {
 #[test]
 fn a_connect_that_is_held_back_has_all_of_its_time_again_and_again() {
     let connect_timeout = Duration::from_millis(50);
-    let (mut raw, switch) = target(TargetOptions { connect_timeout, ..options(1, 2, 1) }, false);
+    let (mut raw, switch) = target(options(1, 2, 1).connect_timeout(connect_timeout), false);
     leave_session(&mut raw, &switch, 1);
     let before = raw.target.statistics().accepted;
     raw.begin_open(RequestPrivateData::new(0, 32).as_bytes());

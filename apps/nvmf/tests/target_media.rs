@@ -6,7 +6,7 @@ use frwr_engine::provider::Access;
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::controller::TargetStatistics;
 use frwr_nvmf::storage::{
-    AnyStorage, AttachError, Backing, Completion, CompletionBatch, Cookie, Features, FileMedium, FileOptions, Geometry,
+    AnyStorage, AttachError, Backing, Completion, CompletionBatch, Cookie, Features, FileMedium, Geometry,
     MemoryStorage, Operation, QueueFull, Storage, StorageError, StorageStatistics,
 };
 use frwr_nvmf::wire::{
@@ -56,7 +56,7 @@ fn a_read_only_file_is_told_as_write_protected_and_not_changed() {
     for backing in [Backing::Ring, Backing::Thread] {
         let file = Temporary::sparse(&format!("protected-{backing:?}"), 0);
         std::fs::write(&file.0, &bytes).unwrap();
-        let medium = FileMedium::open(&FileOptions { read_only: true, ..file.options() }).unwrap();
+        let medium = FileMedium::open(&file.options().read_only(true)).unwrap();
         let (protected, _) = medium.storage(backing, 8).unwrap();
         let other = AnyStorage::Memory(MemoryStorage::new(memory(4 * BLOCK), BLOCK as u32, 8).unwrap());
         let mut raw = Raw::with(target_options(), vec![protected, other]);
@@ -156,12 +156,12 @@ impl Storage for Lacking {
 
 #[test]
 fn commands_are_offered_that_every_namespace_has() {
-    let every = Features { write_zeroes: true, deallocate: true, read_only: false, write_through: true };
+    let every = Features::default().write_zeroes(true).deallocate(true).write_through(true);
     let (zeroes, ranges) = (IdentifyController::WRITE_ZEROES, IdentifyController::DATASET_MANAGEMENT);
     for (features, offered) in [
         (every, IdentifyController::COMPARE | zeroes | ranges),
-        (Features { write_zeroes: false, ..every }, IdentifyController::COMPARE | ranges),
-        (Features { deallocate: false, ..every }, IdentifyController::COMPARE | zeroes),
+        (every.write_zeroes(false), IdentifyController::COMPARE | ranges),
+        (every.deallocate(false), IdentifyController::COMPARE | zeroes),
         (Features::default(), IdentifyController::COMPARE),
     ] {
         let storage = |features| Lacking(MemoryStorage::new(memory(8 * BLOCK), BLOCK as u32, 8).unwrap(), features);

@@ -5,7 +5,7 @@ use core::time::Duration;
 use frwr_engine::provider::Access;
 use frwr_engine::{ConnectionId, ReceiveQueues};
 use frwr_mempool::DeviceMemory;
-use frwr_nvmf::controller::{Fault, Incident, TargetOptions};
+use frwr_nvmf::controller::{Fault, Incident};
 use frwr_nvmf::storage::{
     CompletionBatch, Cookie, Geometry, MemoryStorage, Operation, QueueFull, Storage, StorageError,
 };
@@ -587,7 +587,7 @@ fn what_is_said_of_a_refused_command_is_about_that_command() {
 #[test]
 fn shared_receives_are_granted_by_the_size_of_the_queue() {
     let receive_queues = ReceiveQueues::Shared { entries: 112 };
-    let options = TargetOptions { receive_queues, io_queues: 3, ..target_options() };
+    let options = target_options().receive_queues(receive_queues).io_queues(3);
     let namespaces = vec![MemoryStorage::new(memory(64 << 10), 512, 64).unwrap()];
     let mut raw = Raw::with(options, namespaces);
     let free = |raw: &Raw<MemoryStorage>| raw.target.engine().statistics().shared_receives_free;
@@ -626,7 +626,7 @@ fn shared_receives_are_granted_by_the_size_of_the_queue() {
 #[test]
 fn a_command_moves_what_the_target_says_and_no_more() {
     for (limit, block) in [(64_u32 << 10, 512_u32), (128 << 10, 512), (1 << 20, 4096)] {
-        let options = TargetOptions { buffer_bytes: limit, controllers: 1, ..target_options() };
+        let options = target_options().buffer_bytes(limit).controllers(1);
         let medium = MemoryStorage::new(memory(4 << 20), block, 64).unwrap();
         let mut raw = Raw::with(options, vec![medium]);
         let (admin, io) = raw.io_queue();

@@ -1,8 +1,8 @@
 //! Connections of a target from their connect request to their end: what each of them is told, and when.
 
 use core::time::Duration;
+use frwr_engine::ConnectionId;
 use frwr_engine::provider::fault::CommandKind;
-use frwr_engine::{ConnectionId, EngineOptions};
 use frwr_nvmf::controller::{Subsystem, TargetOptions};
 use frwr_nvmf::storage::MemoryStorage;
 use frwr_nvmf::wire::{Command, Connect, ConnectData, DYNAMIC_CONTROLLER, Nqn, RequestPrivateData};
@@ -43,7 +43,7 @@ fn accepted(raw: &mut Memory) -> (ConnectionId, Duration) {
 #[test]
 fn connections_without_a_connect_end_one_by_one_each_told_once() {
     let connect_timeout = 3 * MILLISECOND;
-    let mut raw = target(TargetOptions { connect_timeout, controllers: 3, ..target_options() });
+    let mut raw = target(target_options().connect_timeout(connect_timeout).controllers(3));
     let (queue, _) = raw.controller();
     let opened = [0; 3].map(|_| {
         raw.now += MILLISECOND / 3;
@@ -88,7 +88,7 @@ fn the_connect_that_makes_a_queue_is_its_first_entry() {
 /// Who connects looks at all connections that end, of whatever host.
 #[test]
 fn an_io_queue_that_ends_takes_no_other_queue_of_its_controller_with_it() {
-    let mut raw = target(TargetOptions { controllers: 2, io_queues: 2, ..target_options() });
+    let mut raw = target(target_options().controllers(2).io_queues(2));
     let (admin, controller) = raw.controller();
     let queues = [1, 2].map(|queue| raw.another_queue(controller, queue));
     let other = raw.open_queue(0, 32);
@@ -106,8 +106,8 @@ fn an_io_queue_that_ends_takes_no_other_queue_of_its_controller_with_it() {
 /// Its engine may be somebody else's as well, and have room for more than the target does.
 #[test]
 fn a_connection_without_a_place_in_the_target_ends() {
-    let options = TargetOptions { controllers: 1, ..target_options() };
-    let engine = |options: &TargetOptions| EngineOptions { connections: 32, ..options.engine() };
+    let options = target_options().controllers(1);
+    let engine = |options: &TargetOptions| options.engine().connections(32);
     let places = u64::from(options.connections());
     let mut raw = Raw::over(options, engine, |_| vec![Subsystem::new(subsystem(), storage())]);
     // An address may have fewer than half of them.
@@ -142,7 +142,7 @@ fn a_standstill_before_a_host_came_is_none_of_its_silence() {
 #[test]
 fn a_controller_ends_with_its_connection_whoever_comes_at_that_moment() {
     for controllers in [2, 1] {
-        let mut raw = target(TargetOptions { controllers, ..target_options() });
+        let mut raw = target(target_options().controllers(controllers));
         let (former, _) = raw.controller();
         raw.faults.hold_answers(CommandKind::DestroyQueuePair);
         raw.engine.disconnect(former);

@@ -100,7 +100,7 @@ fn capabilities() -> Capabilities {
 }
 
 fn options(connections: u16, queue_depth: u32) -> EngineOptions {
-    EngineOptions { connections, queue_depth, message_bytes: MESSAGE_BYTES as u32, ..usual_options() }
+    usual_options().connections(connections).queue_depth(queue_depth).message_bytes(MESSAGE_BYTES as u32)
 }
 
 impl Core {

@@ -93,19 +93,18 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn options(shape: &Shape) -> EngineOptions {
     let usual = usual_options();
-    EngineOptions {
+    let depth = usual.queue_depth;
+    usual
         // The key for the whole run takes one slot and one MR more.
-        queue_depth: usual.queue_depth + u32::from(shape.names_static_key),
-        registrations: usual.queue_depth * shape.chunks.len().max(1) as u32 + u32::from(shape.names_static_key),
-        receive_queues: if shape.shares_receives {
+        .queue_depth(depth + u32::from(shape.names_static_key))
+        .registrations(depth * shape.chunks.len().max(1) as u32 + u32::from(shape.names_static_key))
+        .receive_queues(if shape.shares_receives {
             ReceiveQueues::Shared { entries: 0 }
         } else {
             ReceiveQueues::PerConnection
-        },
-        message_bytes: MESSAGE_BYTES as u32 + PAGE,
-        trace_records: if shape.traced { TRACE_RECORDS } else { 0 },
-        ..usual
-    }
+        })
+        .message_bytes(MESSAGE_BYTES as u32 + PAGE)
+        .trace_records(if shape.traced { TRACE_RECORDS } else { 0 })
 }
 
 #[inline(never)]

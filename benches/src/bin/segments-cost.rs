@@ -14,7 +14,7 @@ use frwr_benches::{
     requester::{self, InOrder, Load, MESSAGE_BYTES, PAGE, Requester, usual_options},
 };
 use frwr_engine::{
-    Chunk, Engine, EngineOptions, Submission,
+    Chunk, Engine, Submission,
     gather::Segment,
     provider::{Access, Capabilities, Contiguity, soft::SoftProfile},
 };
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         capabilities.attributes.max_fast_reg_page_list_len = MOST;
     }
     let stride = if list == "adjacent" { 1 } else { 2 };
-    let options = EngineOptions { max_segments: MOST, ..usual_options() };
+    let options = usual_options().max_segments(MOST);
     let requester = Requester::open(NullDevice::new(capabilities, NullPort::new(true)), &options)?;
     let lists: Vec<Vec<Segment>> = (0..BATCH)
         .map(|first| {

@@ -54,20 +54,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err(format!("ITERATIONS is {iterations}, but failed has at most {CONNECTIONS}").into());
     }
     let options = match mode.as_str() {
-        "failed" => EngineOptions {
-            connections: CONNECTIONS,
-            queue_depth: FAILING,
-            receive_depth: BUDGET,
-            ..EngineOptions::default()
-        },
+        "failed" => EngineOptions::default().connections(CONNECTIONS).queue_depth(FAILING).receive_depth(BUDGET),
         // Every message asks for a completion, so that both queues bring a full budget.
-        "good" | "stale" => EngineOptions {
-            connections: 1,
-            queue_depth: BUDGET,
-            receive_depth: BUDGET,
-            signal: SignalPolicy::KernelBudget { batch: 0 },
-            ..EngineOptions::default()
-        },
+        "good" | "stale" => EngineOptions::default()
+            .connections(1)
+            .queue_depth(BUDGET)
+            .receive_depth(BUDGET)
+            .signal(SignalPolicy::KernelBudget { batch: 0 }),
         other => return Err(format!("the mode is {other}, but must be good, failed or stale").into()),
     };
     let port = StormPort::new(usize::from(options.connections));

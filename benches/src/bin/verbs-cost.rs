@@ -89,7 +89,7 @@ struct Bench {
 impl Bench {
     fn open(device: FakeOptions, post: PostInterface) -> Result<Self, Box<dyn Error>> {
         let fake = FakeDevice::new(device);
-        let options = VerbsOptions { post, self_test: false, ..VerbsOptions::new(fake.name()) };
+        let options = VerbsOptions::new(fake.name()).post(post).self_test(false);
         let mut device = VerbsDevice::open_with(frwr_fake::discarding_library(), &options)?;
         let port = device.open_port(COMPLETIONS, COMPLETIONS)?;
         let mut region =

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let round = Round::named(mode).ok_or_else(|| format!("the mode is {mode}, but must be one, list or each"))?;
     // A driver that the provider knows to have no deviations.
     let fake = FakeDevice::new(FakeOptions::windows("mlx5"));
-    let options = VerbsOptions { post: PostInterface::List, self_test: false, ..VerbsOptions::new(fake.name()) };
+    let options = VerbsOptions::new(fake.name()).post(PostInterface::List).self_test(false);
     let device = ConnectedAtOnce::new(VerbsDevice::open_with(frwr_fake::completing_library(), &options)?);
     println!("{}", writes::run(device, round, writes.parse()?)?);
     Ok(())

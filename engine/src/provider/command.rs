@@ -35,17 +35,19 @@ pub struct QueueSizes {
     pub max_send_sge: u32,
 }
 
-/// What the connection manager negotiates beside private data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConnectionParameters {
-    /// RDMA READs that the peer may have outstanding towards us.
-    pub responder_resources: u8,
-    /// RDMA READs that we may have outstanding towards the peer.
-    pub initiator_depth: u8,
-    /// Transport retries, 0 to 7; 7 is finite, but rxe retries for ever with it, so the default is 6.
-    pub retry_count: u8,
-    /// Receiver-not-ready retries, 0 to 7; 7 retries for ever.
-    pub rnr_retry_count: u8,
+frwr_mempool::options! {
+    /// What the connection manager negotiates beside private data.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ConnectionParameters {
+        /// RDMA READs that the peer may have outstanding towards us.
+        pub responder_resources: u8,
+        /// RDMA READs that we may have outstanding towards the peer.
+        pub initiator_depth: u8,
+        /// Transport retries, 0 to 7; 7 is finite, but rxe retries for ever with it, so the default is 6.
+        pub retry_count: u8,
+        /// Receiver-not-ready retries, 0 to 7; 7 retries for ever.
+        pub rnr_retry_count: u8,
+    }
 }
 
 impl Default for ConnectionParameters {

@@ -67,35 +67,37 @@ pub enum ReceiveBatch {
     QuarterOfRequests,
 }
 
-/// What the caller would like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wishes {
-    /// Whose formulas.
-    pub version: SizingVersion,
-    /// Requests in flight, 1 to [`MAX_REQUESTS`]; the result may be lower.
-    pub requests: u32,
-    /// Bytes per page, a power of two (S11).
-    pub page_size: u32,
-    /// Bytes of the largest request's payload.
-    pub payload_bytes: u32,
-    /// RDMA segments that a transport header holds, 1 to [`MAX_HEADER_SEGMENTS`] (D17).
-    pub header_segments: u32,
-    /// Work requests reserved on each queue for the reverse direction.
-    pub backward_requests: u32,
-    /// Receives posted beyond the need.
-    pub receive_batch: ReceiveBatch,
-    /// Takes the device's `max_sge_rd` for its best registration depth, where that is more than `header_segments` (S4, D16).
-    /// Never above the page-list length (F14).
-    pub depth_hint: bool,
-    /// One more send queue slot, for the registration of the pad (D19, S92).
-    pub pad_slot: bool,
-    /// Contiguous ranges of one request, each an MR of its own. Set exactly where `Capabilities::contiguity` is
-    /// `SingleRange`: a window covers one range, so the page-list formulas do not apply (U7).
-    pub ranges_per_request: Option<u32>,
-    /// Bytes of a SEND (S17).
-    pub inline_send_bytes: u32,
-    /// Bytes of a receive buffer (S17).
-    pub inline_receive_bytes: u32,
+frwr_mempool::options! {
+    /// What the caller would like.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Wishes {
+        /// Whose formulas.
+        pub version: SizingVersion,
+        /// Requests in flight, 1 to [`MAX_REQUESTS`]; the result may be lower.
+        pub requests: u32,
+        /// Bytes per page, a power of two (S11).
+        pub page_size: u32,
+        /// Bytes of the largest request's payload.
+        pub payload_bytes: u32,
+        /// RDMA segments that a transport header holds, 1 to [`MAX_HEADER_SEGMENTS`] (D17).
+        pub header_segments: u32,
+        /// Work requests reserved on each queue for the reverse direction.
+        pub backward_requests: u32,
+        /// Receives posted beyond the need.
+        pub receive_batch: ReceiveBatch,
+        /// Takes the device's `max_sge_rd` for its best registration depth, where that is more than `header_segments` (S4, D16).
+        /// Never above the page-list length (F14).
+        pub depth_hint: bool,
+        /// One more send queue slot, for the registration of the pad (D19, S92).
+        pub pad_slot: bool,
+        /// Contiguous ranges of one request, each an MR of its own. Set exactly where `Capabilities::contiguity` is
+        /// `SingleRange`: a window covers one range, so the page-list formulas do not apply (U7).
+        pub ranges_per_request: Option<u32>,
+        /// Bytes of a SEND (S17).
+        pub inline_send_bytes: u32,
+        /// Bytes of a receive buffer (S17).
+        pub inline_receive_bytes: u32,
+    }
 }
 
 impl Default for Wishes {

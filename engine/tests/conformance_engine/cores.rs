@@ -78,7 +78,7 @@ impl Core {
 
     /// Connects, runs all requests, disconnects.
     fn run(mut self, address: SocketAddr) {
-        let options = ConnectionOptions { peer_receives: DEPTH as u32, ..ConnectionOptions::default() };
+        let options = ConnectionOptions::default().peer_receives(DEPTH as u32);
         for _ in 0..CONNECTIONS {
             self.engine.connect(address, b"hello", &options).unwrap();
         }
@@ -191,11 +191,11 @@ fn answer(target: &mut Side<AnyDevice>, connection: ConnectionId, name: [u8; 8],
 
 fn two_cores(subject: Subject) {
     let network = Network::new(subject);
-    let common = EngineOptions { connections: 4, queue_depth: DEPTH as u32, ..EngineOptions::default() };
-    let options = EngineOptions { connections: CONNECTIONS as u16, ..common.clone() };
+    let common = EngineOptions::default().connections(4).queue_depth(DEPTH as u32);
+    let options = common.clone().connections(CONNECTIONS as u16);
     let mut control = Control::new(network.device());
     let cores = [0, 1].map(|number| Core::new(&mut control, &options, number));
-    let target = EngineOptions { transfer_depth: 64, queue_depth: 1, registrations: 1, ..common };
+    let target = common.transfer_depth(64).queue_depth(1).registrations(1);
     let mut target = Side::new(network.device(), target);
     target.every_command = Some(Vec::new());
     for colour in 0..COLOURS {

@@ -126,7 +126,7 @@ fn devices_that_cannot_are_refused_when_the_engine_is_made() {
         let mut capabilities = SoftProfile::Window.capabilities();
         (capabilities.attributes.max_srq, capabilities.attributes.max_srq_wr) = (max_srq, max_srq_wr);
         let receive_queues = ReceiveQueues::Shared { entries };
-        let options = EngineOptions { connections: 4, receive_depth: 10, receive_queues, ..Default::default() };
+        let options = EngineOptions::default().connections(4).receive_depth(10).receive_queues(receive_queues);
         Engine::<SoftPort>::completion_entries(&options, &capabilities).map(|(_, receives)| receives)
     };
     assert_eq!((sized(1, 40, 0), sized(1, 40, 25)), (Ok(40), Ok(25)));
@@ -142,7 +142,7 @@ fn devices_that_cannot_are_refused_when_the_engine_is_made() {
 fn a_device_that_looks_at_the_connections_domain_shares_within_one_domain_only() {
     fn made(capabilities: &Capabilities, domain: DomainPolicy) -> Result<(u32, u32), EngineError> {
         let receive_queues = ReceiveQueues::Shared { entries: 0 };
-        let options = EngineOptions { domain, receive_queues, ..Default::default() };
+        let options = EngineOptions::default().domain(domain).receive_queues(receive_queues);
         Engine::<SoftPort>::completion_entries(&options, capabilities)
     }
     let mut capabilities = SoftProfile::Rxe.capabilities();

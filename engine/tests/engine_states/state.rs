@@ -64,7 +64,7 @@ impl State {
 
     /// A connected pair with the request in this state, and the name of a command that the peer has taken and not answered.
     pub(crate) fn reached(self, profile: &str) -> (Scripted, Option<[u8; 8]>) {
-        let options = EngineOptions { registrations: REGISTRATIONS, connections: 2, ..EngineOptions::default() };
+        let options = EngineOptions::default().registrations(REGISTRATIONS).connections(2);
         let mut setup = Setup::new(profile).host(|host| *host = options);
         (setup.host_device.watches_buffers, setup.target_device.watches_buffers) = (true, true);
         let receives = if self == Self::WaitsForCredit { 1 } else { 32 };

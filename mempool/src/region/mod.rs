@@ -75,16 +75,18 @@ pub enum PagePolicy {
     Exactly(PageSize),
 }
 
-/// What region to map.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RegionOptions {
-    /// Bytes wanted, at least 1; rounded up to whole pages. Transparent hugepages larger than 2 MiB, as where ordinary pages have 16 or
-    /// 64 KiB, are the exception: it is rounded up to 2 MiB, and what follows the last whole one is ordinary pages.
-    pub bytes: usize,
-    /// Which pages.
-    pub pages: PagePolicy,
-    /// The NUMA node all pages shall be on: the one of the NIC. `None`: wherever the mapping thread runs.
-    pub node: Option<u32>,
+crate::options! {
+    /// What region to map.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct RegionOptions {
+        /// Bytes wanted, at least 1; rounded up to whole pages. Transparent hugepages larger than 2 MiB, as where ordinary pages have 16 or
+        /// 64 KiB, are the exception: it is rounded up to 2 MiB, and what follows the last whole one is ordinary pages.
+        pub bytes: usize,
+        /// Which pages.
+        pub pages: PagePolicy,
+        /// The NUMA node all pages shall be on: the one of the NIC. `None`: wherever the mapping thread runs.
+        pub node: Option<u32>,
+    }
 }
 
 impl RegionOptions {
@@ -92,18 +94,6 @@ impl RegionOptions {
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         Self { bytes, pages: PagePolicy::Ladder { allow_plain: false }, node: None }
-    }
-
-    /// With these pages.
-    #[must_use]
-    pub fn pages(self, pages: PagePolicy) -> Self {
-        Self { pages, ..self }
-    }
-
-    /// On this NUMA node. The field itself takes one that may be unknown, as a core's may.
-    #[must_use]
-    pub fn node(self, node: u32) -> Self {
-        Self { node: Some(node), ..self }
     }
 }
 

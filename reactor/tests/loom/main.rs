@@ -67,7 +67,7 @@ struct Parts {
 
 fn parts() -> Parts {
     // A thread that sleeps as soon as it may.
-    let options = Options { idle: Idle::SleepAfter(0), lane_capacity: 2, ..Options::default() };
+    let options = Options::default().idle(Idle::SleepAfter(0)).lane_capacity(2);
     let wiring = Wiring::new(1, 1, &Clock::from(&VirtualClock::new()), options).unwrap();
     let (seat, _outbox) = wiring.seats.into_iter().next().unwrap();
     let foreign = wiring.foreign.into_iter().next().unwrap();

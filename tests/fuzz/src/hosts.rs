@@ -72,23 +72,21 @@ pub(crate) fn host(bytes: &[u8]) {
 
 fn options(kind: u8) -> HostOptions {
     let short = Duration::from_millis(400);
-    HostOptions {
-        subsystem: if kind & 2 != 0 {
+    host_options()
+        .subsystem(if kind & 2 != 0 {
             Nqn::new(DISCOVERY_SUBSYSTEM).expect("a name")
         } else {
             host_options().subsystem
-        },
-        queues: 1 + u16::from(kind >> 3 & 1),
-        queue_depth: 8,
-        step_timeout: short,
-        command_timeout: short,
-        controller_loss_timeout: 10 * short,
-        inaccessible_timeout: short,
-        first_back_off: Duration::from_millis(1),
-        longest_back_off: Duration::from_millis(10),
-        max_attempts: 4,
-        ..host_options()
-    }
+        })
+        .queues(1 + u16::from(kind >> 3 & 1))
+        .queue_depth(8)
+        .step_timeout(short)
+        .command_timeout(short)
+        .controller_loss_timeout(10 * short)
+        .inaccessible_timeout(short)
+        .first_back_off(Duration::from_millis(1))
+        .longest_back_off(Duration::from_millis(10))
+        .max_attempts(4)
 }
 
 fn operation(scripted: &mut Scripted, script: &mut Script<'_>, requests: &mut HashMap<u64, bool>) {

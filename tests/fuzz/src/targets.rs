@@ -5,7 +5,7 @@ use core::time::Duration;
 use frwr_engine::control::Control;
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort, SoftProfile};
 use frwr_engine::provider::{Access, QueuePairId, RemoteRange};
-use frwr_nvmf::controller::{Subsystem, Target, TargetListening, TargetOptions};
+use frwr_nvmf::controller::{Subsystem, Target, TargetListening};
 use frwr_nvmf::storage::MemoryStorage;
 use frwr_nvmf::wire::{
     Command, Connect, ConnectData, ControllerConfiguration, DYNAMIC_CONTROLLER, DataPointer, KeyedDataBlock, Nqn,
@@ -51,15 +51,13 @@ impl World for Served {
 
 impl Served {
     fn new(fabric: &SoftFabric, profile: SoftProfile) -> Self {
-        let options = TargetOptions {
-            in_capsule_bytes: 1024,
-            buffer_bytes: 8 << 10,
-            queue_entries: ENTRIES,
-            connect_timeout: Duration::from_millis(100),
+        let options = target_options()
+            .in_capsule_bytes(1024)
+            .buffer_bytes(8 << 10)
+            .queue_entries(ENTRIES)
+            .connect_timeout(Duration::from_millis(100))
             // A host without keep alive that goes without a word is missed by this alone, and within STEPS_TO_SETTLE.
-            max_silence: Duration::from_secs(1),
-            ..target_options()
-        };
+            .max_silence(Duration::from_secs(1));
         let mut control = Control::new(fabric.device(SoftOptions::new(profile)));
         let engine = engine_of(&mut control, options.engine());
         let buffers = memory(options.buffer_memory_bytes(4));

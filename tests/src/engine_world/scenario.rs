@@ -139,17 +139,15 @@ fn device(random: &mut Random, profile: SoftProfile) -> SoftOptions {
 }
 
 fn target(random: &mut Random, connections: u16) -> EngineOptions {
-    EngineOptions {
-        connections,
-        transfer_depth: random.of(&[8, 64]),
-        transfer_operations: random.of(&[1, 4]),
-        receive_depth: TARGET_RECEIVES,
-        queue_depth: 1,
-        registrations: 1,
-        signal: signal(random),
-        drain_timeout: Duration::from_millis(5),
-        ..EngineOptions::default()
-    }
+    EngineOptions::default()
+        .connections(connections)
+        .transfer_depth(random.of(&[8, 64]))
+        .transfer_operations(random.of(&[1, 4]))
+        .receive_depth(TARGET_RECEIVES)
+        .queue_depth(1)
+        .registrations(1)
+        .signal(signal(random))
+        .drain_timeout(Duration::from_millis(5))
 }
 
 fn signal(random: &mut Random) -> SignalPolicy {
@@ -168,26 +166,24 @@ fn host(random: &mut Random, connections: u16) -> EngineOptions {
     let return_policy = random.of(&[ReturnPolicy::OnInvalidateCompleted, ReturnPolicy::OnInvalidatePosted]);
     let order = random.of(&[InvalidateOrder::BeforeMessages, InvalidateOrder::AfterMessages]);
     let before = return_policy == ReturnPolicy::OnInvalidatePosted;
-    EngineOptions {
-        connections,
-        queue_depth: random.of(&[1, 1, 2, 4, 8]),
-        transfer_depth: random.of(&[0, 1, 2, 8]),
-        transfer_operations: random.of(&[1, 4]),
-        receive_depth: random.of(&[0, 1, 2, 4, 16]),
-        message_bytes: random.of(&[320, 4096]),
-        registrations: random.of(&[0, 1, 2, 3, 8]),
-        first_fill: random.of(&[0, 0, 1]),
-        signal: signal(random),
-        invalidate_signalling: random.of(&[InvalidateSignalling::LastOfChain, InvalidateSignalling::Every]),
-        invalidate_order: if before { InvalidateOrder::BeforeMessages } else { order },
-        return_policy,
-        on_post_error: random.of(&[OnPostError::Disconnect, OnPostError::DeregisterAndContinue]),
-        stale_policy: random.of(&[StalePolicy::Destroy, StalePolicy::Repair]),
-        iova: random.of(&[IovaPolicy::Raw, IovaPolicy::Cookie, IovaPolicy::ZeroBased]),
-        domain: random.of(&[DomainPolicy::ByKeyScope, DomainPolicy::Shared, DomainPolicy::PerConnection]),
-        write_pad: random.one_in(3),
-        drain_timeout: Duration::from_micros(random.of(&[0, 50, 5_000, 500_000])),
-        trace_records: random.of(&[0, 0, 0, 16]),
-        ..EngineOptions::default()
-    }
+    EngineOptions::default()
+        .connections(connections)
+        .queue_depth(random.of(&[1, 1, 2, 4, 8]))
+        .transfer_depth(random.of(&[0, 1, 2, 8]))
+        .transfer_operations(random.of(&[1, 4]))
+        .receive_depth(random.of(&[0, 1, 2, 4, 16]))
+        .message_bytes(random.of(&[320, 4096]))
+        .registrations(random.of(&[0, 1, 2, 3, 8]))
+        .first_fill(random.of(&[0, 0, 1]))
+        .signal(signal(random))
+        .invalidate_signalling(random.of(&[InvalidateSignalling::LastOfChain, InvalidateSignalling::Every]))
+        .invalidate_order(if before { InvalidateOrder::BeforeMessages } else { order })
+        .return_policy(return_policy)
+        .on_post_error(random.of(&[OnPostError::Disconnect, OnPostError::DeregisterAndContinue]))
+        .stale_policy(random.of(&[StalePolicy::Destroy, StalePolicy::Repair]))
+        .iova(random.of(&[IovaPolicy::Raw, IovaPolicy::Cookie, IovaPolicy::ZeroBased]))
+        .domain(random.of(&[DomainPolicy::ByKeyScope, DomainPolicy::Shared, DomainPolicy::PerConnection]))
+        .write_pad(random.one_in(3))
+        .drain_timeout(Duration::from_micros(random.of(&[0, 50, 5_000, 500_000])))
+        .trace_records(random.of(&[0, 0, 0, 16]))
 }

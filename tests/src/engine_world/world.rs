@@ -105,11 +105,10 @@ impl<'a> World<'a> {
         let scenario = Scenario::new(&mut random, FAULTS.len());
         run.event(|| format!("{scenario:?}"));
         let fabric = SoftFabric::new();
-        let parameters =
-            frwr_engine::provider::ConnectionParameters { rnr_retry_count: scenario.rnr_retries, ..Default::default() };
-        let options = ConnectionOptions { peer_receives: scenario.peer_receives, parameters, ..Default::default() };
+        let parameters = frwr_engine::provider::ConnectionParameters::default().rnr_retry_count(scenario.rnr_retries);
+        let options = ConnectionOptions::default().peer_receives(scenario.peer_receives).parameters(parameters);
         let mut host = Party::new(&fabric, scenario.host_device, scenario.host.clone(), options, HOST_BYTES)?;
-        let options = ConnectionOptions { parameters, ..Default::default() };
+        let options = ConnectionOptions::default().parameters(parameters);
         let target = Party::new(&fabric, scenario.target_device, scenario.target.clone(), options, TARGET_BYTES)?;
         let trace = host.engine.trace();
         let mut world = Self {

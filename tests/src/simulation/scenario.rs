@@ -105,8 +105,7 @@ impl Scenario {
         let block_bytes = random.of(&[512, 512, 512, 4096]);
         let geometry =
             Geometry::new(random.of(&[16, 40, 64, 250, 1000]), block_bytes).map_err(|error| error.to_string())?;
-        let features =
-            Features { write_zeroes: true, deallocate: true, read_only: false, write_through: random.one_in(3) };
+        let features = Features::default().write_zeroes(true).deallocate(true).write_through(random.one_in(3));
         let fault_weights = fault_weights(random);
         let (count, followers, cores) =
             (random.of(&[1, 1, 2, 3]), random.of(&[0, 0, 0, 1, 2]), random.of(&[1, 1, 1, 2, 3]));
@@ -126,17 +125,18 @@ impl Scenario {
         pace.patience = pace.patience * waits as u32 + disk_delay * (commands as u32 + 2) * 2;
         let target = target(random, &pace, count, queues * (followers + 1), cores)?;
         let hosts = (0..count).map(|index| {
-            let options = HostOptions { queue_depth, queues, followers, ..host(random, &pace, index, &fault_weights)? };
+            let options = host(random, &pace, index, &fault_weights)?
+                .queue_depth(queue_depth)
+                .queues(queues)
+                .followers(followers);
             let engine = engine(random, options.engine());
-            let engine = EngineOptions {
-                registrations: random.of(&[0, 0, 1, 2, 5]).max(u32::from(followers > 0)),
-                first_fill: random.of(&[0, 0, 1]),
-                ..engine
-            };
+            let engine = engine
+                .registrations(random.of(&[0, 0, 1, 2, 5]).max(u32::from(followers > 0)))
+                .first_fill(random.of(&[0, 0, 1]));
             Ok(HostScenario { device: device(random, profile), options, engine })
         });
         let hosts = hosts.collect::<Result<Vec<_>, String>>()?;
-        let target_engine = EngineOptions { write_pad: false, ..engine(random, target.engine()) };
+        let target_engine = engine(random, target.engine()).write_pad(false);
         let mut weights = [(); Kind::ALL.len()].map(|()| random.weight());
         weights[0] = weights[0].max(1);
         // A flush is rare on every machine, and is what makes all writes before it durable.
@@ -256,47 +256,43 @@ fn host(
     let keeps_alive = refuses || !random.one_in(8);
     let mut times = |factors: &[u32]| (pace.patience * random.of(factors)).max(LEAST_TIMEOUT);
     let (keep_alive, step_timeout, command_timeout) = (times(&[4, 8]), times(&[2, 4]), times(&[2, 4]));
-    Ok(HostOptions {
-        remote_invalidation: !random.one_in(3),
-        in_capsule_data: random.one_in(4),
-        data_blocks: random.of(&[1, 2, 8]),
+    Ok(HostOptions::new(address, name(SUBSYSTEM)?, name(&format!("nqn.2026-11.invalid.frwr:host{index}"))?)
+        .remote_invalidation(!random.one_in(3))
+        .in_capsule_data(random.one_in(4))
+        .data_blocks(random.of(&[1, 2, 8]))
         // The protocol counts it in milliseconds.
-        keep_alive: if keeps_alive { Duration::from_millis(keep_alive.as_millis() as u64 + 1) } else { Duration::ZERO },
-        step_timeout,
-        longest_back_off: Duration::from_millis(random.of(&[10, 100])),
-        command_timeout,
-        max_attempts: u32::MAX,
-        controller_loss_timeout: Duration::ZERO,
+        .keep_alive(if keeps_alive { Duration::from_millis(keep_alive.as_millis() as u64 + 1) } else { Duration::ZERO })
+        .step_timeout(step_timeout)
+        .longest_back_off(Duration::from_millis(random.of(&[10, 100])))
+        .command_timeout(command_timeout)
+        .max_attempts(u32::MAX)
+        .controller_loss_timeout(Duration::ZERO)
         // Requests wait for a path as long as it takes: whatever goes comes back.
-        inaccessible_timeout: Duration::MAX,
-        ..HostOptions::new(address, name(SUBSYSTEM)?, name(&format!("nqn.2026-11.invalid.frwr:host{index}"))?)
-    })
+        .inaccessible_timeout(Duration::MAX))
 }
 
 fn target(random: &mut Random, pace: &Pace, hosts: u16, io_queues: u16, cores: u16) -> Result<TargetOptions, String> {
     let name = Nqn::new(SUBSYSTEM).map_err(|error| error.to_string())?;
     let in_capsule_bytes = random.of(&[0, 0, 4096]);
-    Ok(TargetOptions {
-        controllers: hosts + random.of(&[0, 1, 2]),
-        cores,
-        io_queues,
+    Ok(TargetOptions::new(SocketAddr::from(([127, 0, 0, 1], PORT)), name)
+        .controllers(hosts + random.of(&[0, 1, 2]))
+        .cores(cores)
+        .io_queues(io_queues)
         // The host's deepest queue, and the entry that a queue never uses.
-        queue_entries: random.of(&[ADMIN_QUEUE_ENTRIES + 1, 40]),
-        buffer_bytes: random.of(&[MIN_BUFFER_BYTES, MIN_BUFFER_BYTES, 32 << 10]),
-        connect_timeout: (pace.patience * 8).max(LEAST_TIMEOUT * 2),
-        max_silence: (pace.patience * 16).max(LEAST_TIMEOUT * 4),
-        in_capsule_bytes,
-        data_blocks: if in_capsule_bytes > 0 { random.of(&[1, 8]) } else { 1 },
-        ..TargetOptions::new(SocketAddr::from(([127, 0, 0, 1], PORT)), name)
-    })
+        .queue_entries(random.of(&[ADMIN_QUEUE_ENTRIES + 1, 40]))
+        .buffer_bytes(random.of(&[MIN_BUFFER_BYTES, MIN_BUFFER_BYTES, 32 << 10]))
+        .connect_timeout((pace.patience * 8).max(LEAST_TIMEOUT * 2))
+        .max_silence((pace.patience * 16).max(LEAST_TIMEOUT * 4))
+        .in_capsule_bytes(in_capsule_bytes)
+        .data_blocks(if in_capsule_bytes > 0 { random.of(&[1, 8]) } else { 1 }))
 }
 
 /// Policies; sizes stay.
 fn engine(random: &mut Random, options: EngineOptions) -> EngineOptions {
     let return_policy = random.of(&[ReturnPolicy::OnInvalidateCompleted, ReturnPolicy::OnInvalidatePosted]);
     let order = random.of(&[InvalidateOrder::BeforeMessages, InvalidateOrder::AfterMessages]);
-    EngineOptions {
-        signal: random.of(&[
+    options
+        .signal(random.of(&[
             SignalPolicy::Sparse,
             SignalPolicy::Sparse,
             SignalPolicy::KernelBudget { batch: 0 },
@@ -304,19 +300,17 @@ fn engine(random: &mut Random, options: EngineOptions) -> EngineOptions {
             SignalPolicy::SendsOnly { batch: 0 },
             SignalPolicy::SendsOnly { batch: 4 },
             SignalPolicy::GlobalCounter { max_send_wr: 32 },
-        ]),
-        invalidate_signalling: random.of(&[InvalidateSignalling::LastOfChain, InvalidateSignalling::Every]),
-        invalidate_order: match return_policy {
+        ]))
+        .invalidate_signalling(random.of(&[InvalidateSignalling::LastOfChain, InvalidateSignalling::Every]))
+        .invalidate_order(match return_policy {
             ReturnPolicy::OnInvalidatePosted => InvalidateOrder::BeforeMessages,
             ReturnPolicy::OnInvalidateCompleted => order,
-        },
-        return_policy,
-        on_post_error: random.of(&[OnPostError::Disconnect, OnPostError::DeregisterAndContinue]),
-        stale_policy: random.of(&[StalePolicy::Destroy, StalePolicy::Repair]),
-        iova: random.of(&[IovaPolicy::Raw, IovaPolicy::Cookie, IovaPolicy::ZeroBased]),
-        domain: random.of(&[DomainPolicy::ByKeyScope, DomainPolicy::Shared, DomainPolicy::PerConnection]),
-        write_pad: random.one_in(3),
-        drain_timeout: Duration::from_micros(random.of(&[50, 5_000, 500_000])),
-        ..options
-    }
+        })
+        .return_policy(return_policy)
+        .on_post_error(random.of(&[OnPostError::Disconnect, OnPostError::DeregisterAndContinue]))
+        .stale_policy(random.of(&[StalePolicy::Destroy, StalePolicy::Repair]))
+        .iova(random.of(&[IovaPolicy::Raw, IovaPolicy::Cookie, IovaPolicy::ZeroBased]))
+        .domain(random.of(&[DomainPolicy::ByKeyScope, DomainPolicy::Shared, DomainPolicy::PerConnection]))
+        .write_pad(random.one_in(3))
+        .drain_timeout(Duration::from_micros(random.of(&[50, 5_000, 500_000])))
 }

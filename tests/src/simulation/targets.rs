@@ -46,12 +46,14 @@ impl TargetSide {
         for core in 0..scenario.target.cores {
             let options = scenario.target.on_core(core);
             let sizes = options.engine();
-            let engine = side.engine(&frwr_engine::EngineOptions {
-                connections: sizes.connections,
-                transfers_held: sizes.transfers_held,
-                receive_depth: sizes.receive_depth,
-                ..scenario.target_engine.clone()
-            })?;
+            let engine = side.engine(
+                &scenario
+                    .target_engine
+                    .clone()
+                    .connections(sizes.connections)
+                    .transfers_held(sizes.transfers_held)
+                    .receive_depth(sizes.receive_depth),
+            )?;
             let disk = Disk::new(medium.clone(), scenario.disk_depth, random.part());
             let buffers = memory(options.buffer_memory_bytes(scenario.busy_buffers))?;
             let target = Target::new(engine, vec![disk], buffers, options).map_err(|error| error.to_string())?;

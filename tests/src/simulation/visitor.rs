@@ -33,13 +33,11 @@ impl Visitor {
     pub(super) fn new(network: &Network, scenario: &Scenario) -> Result<Self, String> {
         let like = &scenario.hosts[0];
         let discovery = Nqn::new(DISCOVERY_SUBSYSTEM).map_err(|error| error.to_string())?;
-        let options = HostOptions {
-            step_timeout: like.options.step_timeout,
-            longest_back_off: like.options.longest_back_off,
-            max_attempts: u32::MAX,
-            controller_loss_timeout: Duration::ZERO,
-            ..HostOptions::new(like.options.address, discovery, like.options.host)
-        };
+        let options = HostOptions::new(like.options.address, discovery, like.options.host)
+            .step_timeout(like.options.step_timeout)
+            .longest_back_off(like.options.longest_back_off)
+            .max_attempts(u32::MAX)
+            .controller_loss_timeout(Duration::ZERO);
         let mut side = Side::new(network, like.device)?;
         let engine = side.engine(&options.engine())?;
         let own = memory(options.memory_bytes())?;

@@ -97,20 +97,18 @@ impl Side {
 fn options(number: usize, plan: &Plan) -> Result<HostOptions, String> {
     let address = ADDRESS.parse().map_err(|_| ADDRESS)?;
     let name = Nqn::new(&format!("nqn.2026-11.invalid.frwr:host-{number}")).map_err(|error| error.to_string())?;
-    Ok(HostOptions {
-        queues: plan.queues,
-        queue_depth: plan.queue_depth,
-        remote_invalidation: plan.remote_invalidation,
-        in_capsule_data: plan.in_capsule_data,
-        data_blocks: plan.data_blocks,
-        keep_alive: if plan.end == End::StoodStill { SHORT_KEEP_ALIVE } else { GENEROUS },
-        command_timeout: GENEROUS,
+    Ok(HostOptions::new(address, subsystem()?, name)
+        .queues(plan.queues)
+        .queue_depth(plan.queue_depth)
+        .remote_invalidation(plan.remote_invalidation)
+        .in_capsule_data(plan.in_capsule_data)
+        .data_blocks(plan.data_blocks)
+        .keep_alive(if plan.end == End::StoodStill { SHORT_KEEP_ALIVE } else { GENEROUS })
+        .command_timeout(GENEROUS)
         // A host whose sessions end as often as this must neither give up nor fail what it has.
-        command_retries: None,
-        max_attempts: u32::MAX,
-        controller_loss_timeout: Duration::ZERO,
-        first_back_off: BACK_OFF,
-        longest_back_off: BACK_OFF,
-        ..HostOptions::new(address, subsystem()?, name)
-    })
+        .command_retries(None)
+        .max_attempts(u32::MAX)
+        .controller_loss_timeout(Duration::ZERO)
+        .first_back_off(BACK_OFF)
+        .longest_back_off(BACK_OFF))
 }

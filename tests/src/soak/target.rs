@@ -76,16 +76,14 @@ impl TargetCore {
         let text = |error: &dyn std::error::Error| error.to_string();
         let address = ADDRESS.parse().map_err(|_| ADDRESS)?;
         let hosts = HOSTS as u16;
-        let options = TargetOptions {
-            controllers: 2 * hosts,
-            returning_controllers: hosts,
-            io_queues: 2,
-            queue_entries: 40,
-            buffer_bytes: 32 << 10,
-            in_capsule_bytes: 4096,
-            data_blocks: 4,
-            ..TargetOptions::new(address, subsystem()?)
-        };
+        let options = TargetOptions::new(address, subsystem()?)
+            .controllers(2 * hosts)
+            .returning_controllers(hosts)
+            .io_queues(2)
+            .queue_entries(40)
+            .buffer_bytes(32 << 10)
+            .in_capsule_bytes(4096)
+            .data_blocks(4);
         let device = fabric.device(SoftOptions::new(profile.parse().map_err(|_| profile.to_owned())?));
         let mut control = Control::new(device);
         let builder = control.open_engine(options.engine()).map_err(|error| text(&error))?;

@@ -10,7 +10,7 @@ pub fn self_test(device: &str) -> SelfTest {
     use frwr_engine::provider::verbs::{self, OpenError, Outcome, Role, VerbsDevice, VerbsOptions};
 
     // Of a device that opens no keys there is to be told what else it can.
-    let options = VerbsOptions { unsettled: true, role: Role::Responder, ..VerbsOptions::new(device) };
+    let options = VerbsOptions::new(device).unsettled(true).role(Role::Responder);
     let findings = match VerbsDevice::open(&options) {
         Ok(opened) => opened.findings().clone(),
         // What was found shows why.

@@ -83,7 +83,7 @@ impl SizingArguments {
 /// # Errors
 /// The gate that the device does not pass.
 pub fn sizing_output(arguments: &SizingArguments, json: bool) -> Result<String, SizingError> {
-    let wishes = Wishes { requests: arguments.requests, page_size: arguments.page_size, ..Wishes::default() };
+    let wishes = Wishes::default().requests(arguments.requests).page_size(arguments.page_size);
     let sizing = size(&arguments.attributes(), &wishes)?;
     let fields = [
         ("max_send_wr", sizing.max_send_wr),

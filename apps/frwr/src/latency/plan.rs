@@ -45,7 +45,7 @@ fn wishes(parameters: &Parameters, capabilities: &Capabilities) -> Wishes {
         Contiguity::Gaps { page_size: 0 } => pieces.saturating_mul(wishes.page_size),
         _ => u32::try_from(bytes).unwrap_or(u32::MAX),
     };
-    Wishes { payload_bytes, ..wishes }
+    wishes.payload_bytes(payload_bytes)
 }
 
 /// The client's engine, with so many connections.
@@ -63,20 +63,18 @@ pub(super) fn client(parameters: &Parameters, connections: u16, capabilities: &C
         Traffic::Messages => (depth + 1, 1),
         Traffic::Transfers | Traffic::Rallies => (1, 1),
     };
-    EngineOptions {
-        connections,
-        queue_depth: requests,
-        transfer_depth: if operation.is_transfer() { depth } else { 1 },
-        transfer_operations: if operation.is_transfer() { parameters.elements() } else { 1 },
-        receive_depth: receives(parameters),
-        message_bytes: message_bytes(parameters),
-        max_segments: u32::from(segments),
-        opens_keys: parameters.client_opens_keys(),
-        registrations,
-        wishes: wishes(parameters, capabilities),
-        drain_timeout: DRAIN_TIMEOUT,
-        ..EngineOptions::default()
-    }
+    EngineOptions::default()
+        .connections(connections)
+        .queue_depth(requests)
+        .transfer_depth(if operation.is_transfer() { depth } else { 1 })
+        .transfer_operations(if operation.is_transfer() { parameters.elements() } else { 1 })
+        .receive_depth(receives(parameters))
+        .message_bytes(message_bytes(parameters))
+        .max_segments(u32::from(segments))
+        .opens_keys(parameters.client_opens_keys())
+        .registrations(registrations)
+        .wishes(wishes(parameters, capabilities))
+        .drain_timeout(DRAIN_TIMEOUT)
 }
 
 /// Requests of a connection of the client, as the device's queues leave them.
@@ -96,31 +94,29 @@ pub(super) fn depth(parameters: &Parameters, connections: u16, capabilities: &Ca
 
 /// The server's engine, with so many connections.
 pub(super) fn server(parameters: &Parameters, connections: u16, capabilities: &Capabilities) -> EngineOptions {
-    EngineOptions {
-        connections,
+    EngineOptions::default()
+        .connections(connections)
         // The key that it opens.
-        queue_depth: 1,
-        transfer_depth: match parameters.operation.traffic() {
+        .queue_depth(1)
+        .transfer_depth(match parameters.operation.traffic() {
             Traffic::Messages => parameters.depth,
             // And one for its messages.
             Traffic::Rallies => parameters.depth + 1,
             Traffic::Transfers | Traffic::Keys => 1,
-        },
-        receive_depth: receives(parameters),
-        message_bytes: message_bytes(parameters),
-        max_segments: 1,
+        })
+        .receive_depth(receives(parameters))
+        .message_bytes(message_bytes(parameters))
+        .max_segments(1)
         // Clients that want one are refused where there are none.
-        opens_keys: capabilities.attributes.memory_management_extensions,
-        registrations: 1,
-        wishes: wishes(parameters, capabilities),
-        drain_timeout: DRAIN_TIMEOUT,
-        ..EngineOptions::default()
-    }
+        .opens_keys(capabilities.attributes.memory_management_extensions)
+        .registrations(1)
+        .wishes(wishes(parameters, capabilities))
+        .drain_timeout(DRAIN_TIMEOUT)
 }
 
 /// Of either side: the other one has posted as many receives.
 pub(super) fn connection(parameters: &Parameters, negotiated: ConnectionParameters) -> ConnectionOptions {
-    ConnectionOptions { peer_receives: receives(parameters), parameters: negotiated, ..ConnectionOptions::default() }
+    ConnectionOptions::default().peer_receives(receives(parameters)).parameters(negotiated)
 }
 
 /// Bytes of the memory that requests are about, on a core with so many connections.

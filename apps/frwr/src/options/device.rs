@@ -161,7 +161,7 @@ impl DeviceArguments {
     /// What its connections negotiate.
     pub(crate) fn parameters(&self) -> ConnectionParameters {
         let (retry_count, rnr_retry_count) = (self.retry_count, self.rnr_retry_count);
-        ConnectionParameters { retry_count, rnr_retry_count, ..ConnectionParameters::default() }
+        ConnectionParameters::default().retry_count(retry_count).rnr_retry_count(rnr_retry_count)
     }
 
     /// What the device is opened with.

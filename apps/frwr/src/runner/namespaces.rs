@@ -292,7 +292,9 @@ fn prepare(
             (in_memory(users, geometry, Some(file.bytes), read_only)?, "memory", geometry, content)
         }
         MediumConfig::Stored { path, kind, backing, direct } => {
-            let medium = FileMedium::open(&FileOptions { path, kind, block_bytes, read_only, direct })?;
+            let medium = FileMedium::open(
+                &FileOptions::new(path).kind(kind).block_bytes(block_bytes).read_only(read_only).direct(direct),
+            )?;
             let (plans, name) = opened(&medium, backing, users, say)?;
             let geometry = medium.geometry();
             media.add(config.name(), medium);

@@ -285,11 +285,7 @@ pub(super) fn shared(
 
 /// A region on the core's node, of the wanted kind.
 pub(crate) fn map(bytes: usize, pages: PagePolicy, node: Option<u32>) -> Result<Region, Error> {
-    let options = RegionOptions::new(bytes).pages(pages);
-    Ok(Region::map(&match node {
-        Some(node) => options.node(node),
-        None => options,
-    })?)
+    Ok(Region::map(&RegionOptions::new(bytes).pages(pages).node(node))?)
 }
 
 impl<T: Port, H: Port> TargetContext for Core<T, H> {

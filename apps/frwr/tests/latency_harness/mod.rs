@@ -158,14 +158,12 @@ impl Raw {
 
     fn build(fabric: &SoftFabric, receives: u32, connections: u16) -> Self {
         let mut control = Control::new(device(fabric, "reg_mr"));
-        let options = EngineOptions {
-            connections,
-            queue_depth: 4,
-            transfer_depth: 8,
-            receive_depth: receives.max(8),
-            message_bytes: 320,
-            ..EngineOptions::default()
-        };
+        let options = EngineOptions::default()
+            .connections(connections)
+            .queue_depth(4)
+            .transfer_depth(8)
+            .receive_depth(receives.max(8))
+            .message_bytes(320);
         let capabilities = *control.device().capabilities();
         let bytes = Engine::<SoftPort>::region_bytes(&options, &capabilities).unwrap() + (64 << 10);
         let plain = PagePolicy::Exactly(PageSize::Plain);

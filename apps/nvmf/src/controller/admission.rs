@@ -200,13 +200,12 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
         let granted = self.options.granted(asked.entries);
         let private_data = AcceptPrivateData::new(granted);
-        let options = ConnectionOptions {
-            peer_receives: asked.receives.into(),
-            receives: granted.into(),
+        let options = ConnectionOptions::default()
+            .peer_receives(asked.receives.into())
+            .receives(granted.into())
             // It asks nothing of hosts, so that no receive is for a reply.
-            granted_receives: Some(granted.into()),
-            parameters: self.options.parameters,
-        };
+            .granted_receives(Some(granted.into()))
+            .parameters(self.options.parameters);
         let connection = match self.engine.accept(incoming, private_data.as_bytes(), &options) {
             Ok(connection) => connection,
             Err(OpenError::NoConnection) => return Err(self.no_connection()),

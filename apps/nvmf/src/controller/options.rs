@@ -44,55 +44,57 @@ const _: () = assert!(MIN_BUFFER_BYTES as usize >= crate::wire::IDENTIFY_BYTES);
 const _: () = assert!(MAX_BUFFER_BYTES <= crate::wire::KEYED_DATA_BLOCK_LIMIT);
 const _: () = assert!(MAX_IN_CAPSULE_BYTES + COMMAND_CAPSULE_BYTES as u32 <= frwr_engine::MAX_MESSAGE_BYTES);
 
-/// What a target is.
-#[derive(Clone, Debug)]
-pub struct TargetOptions {
-    /// Where it listens.
-    pub address: SocketAddr,
-    /// Name of its subsystem.
-    pub subsystem: Nqn,
-    /// Which core of the target this is, from 0; core 0 owns the controllers.
-    pub core: u16,
-    /// Cores that the I/O queues are spread over, 1 to [`super::MAX_CORES`]. All of them are made with the same options but for
-    /// `core`, and with the same subsystems over storages of the same geometry and features.
-    pub cores: u16,
-    /// Controllers of hosts at the same time, those of discovery apart: one for each subsystem that a host uses, and
-    /// `returning_controllers`. One whose commands a storage still has counts until they are done.
-    pub controllers: u16,
-    /// Of these, those that only a host gets that has one for the same subsystem already, since it may have come back before its
-    /// former connection was gone; fewer than `controllers`.
-    pub returning_controllers: u16,
-    /// Discovery controllers at the same time: one for each host that asks, or stays to hear of changes.
-    pub discovery_controllers: u16,
-    /// I/O queues of one controller, 1 to [`MAX_IO_QUEUES`].
-    pub io_queues: u16,
-    /// Entries of the largest queue, [`ADMIN_QUEUE_ENTRIES`] to [`MAX_QUEUE_ENTRIES`].
-    pub queue_entries: u16,
-    /// Bytes of a data buffer, and so of the largest transfer: a power of two from [`MIN_BUFFER_BYTES`] to
-    /// [`MAX_BUFFER_BYTES`].
-    pub buffer_bytes: u32,
-    /// Data that an I/O command's capsule may carry, a multiple of 16 up to [`MAX_IN_CAPSULE_BYTES`] and
-    /// `buffer_bytes`; 0 for none.
-    pub in_capsule_bytes: u32,
-    /// Data blocks that a command may list, 1 to [`MAX_DATA_BLOCKS`] (MSDBD); more than one need room for their
-    /// descriptors in the capsule, so `in_capsule_bytes` of 16 for each.
-    pub data_blocks: u8,
-    /// Where the receives of its connections are posted. Of a shared queue each connection is granted as many as its host's
-    /// queue has entries, and hosts for whom none are left are told "no resources".
-    pub receive_queues: ReceiveQueues,
-    /// How long a connection may take until Connect has made it a queue; it is ended then, so that silent peers keep no place.
-    /// It begins anew while the target itself holds a Connect back.
-    pub connect_timeout: Duration,
-    /// How long a host that asked for no keep alive may be silent, until its device is asked whether it is there
-    /// ([`frwr_engine::Engine::probe`]); one that answers stays. Zero: for ever.
-    pub max_silence: Duration,
-    /// Spoils one byte of every n-th read's data, to prove that verification catches it (`--inject corrupt-data`).
-    pub corrupt_reads: Option<NonZeroU64>,
-    /// Answers with SEND_WITH_INV where the host asks for it, and the device can. Without, hosts have to invalidate their keys themselves:
-    /// to ask for it is no claim (NVMe over RDMA 3.2), and a host sees by each response whether its key is dead.
-    pub remote_invalidation: bool,
-    /// Retries and RDMA READ depths of its connections.
-    pub parameters: ConnectionParameters,
+frwr_mempool::options! {
+    /// What a target is.
+    #[derive(Clone, Debug)]
+    pub struct TargetOptions {
+        /// Where it listens.
+        pub address: SocketAddr,
+        /// Name of its subsystem.
+        pub subsystem: Nqn,
+        /// Which core of the target this is, from 0; core 0 owns the controllers.
+        pub core: u16,
+        /// Cores that the I/O queues are spread over, 1 to [`super::MAX_CORES`]. All of them are made with the same options but for
+        /// `core`, and with the same subsystems over storages of the same geometry and features.
+        pub cores: u16,
+        /// Controllers of hosts at the same time, those of discovery apart: one for each subsystem that a host uses, and
+        /// `returning_controllers`. One whose commands a storage still has counts until they are done.
+        pub controllers: u16,
+        /// Of these, those that only a host gets that has one for the same subsystem already, since it may have come back before its
+        /// former connection was gone; fewer than `controllers`.
+        pub returning_controllers: u16,
+        /// Discovery controllers at the same time: one for each host that asks, or stays to hear of changes.
+        pub discovery_controllers: u16,
+        /// I/O queues of one controller, 1 to [`MAX_IO_QUEUES`].
+        pub io_queues: u16,
+        /// Entries of the largest queue, [`ADMIN_QUEUE_ENTRIES`] to [`MAX_QUEUE_ENTRIES`].
+        pub queue_entries: u16,
+        /// Bytes of a data buffer, and so of the largest transfer: a power of two from [`MIN_BUFFER_BYTES`] to
+        /// [`MAX_BUFFER_BYTES`].
+        pub buffer_bytes: u32,
+        /// Data that an I/O command's capsule may carry, a multiple of 16 up to [`MAX_IN_CAPSULE_BYTES`] and
+        /// `buffer_bytes`; 0 for none.
+        pub in_capsule_bytes: u32,
+        /// Data blocks that a command may list, 1 to [`MAX_DATA_BLOCKS`] (MSDBD); more than one need room for their
+        /// descriptors in the capsule, so `in_capsule_bytes` of 16 for each.
+        pub data_blocks: u8,
+        /// Where the receives of its connections are posted. Of a shared queue each connection is granted as many as its host's
+        /// queue has entries, and hosts for whom none are left are told "no resources".
+        pub receive_queues: ReceiveQueues,
+        /// How long a connection may take until Connect has made it a queue; it is ended then, so that silent peers keep no place.
+        /// It begins anew while the target itself holds a Connect back.
+        pub connect_timeout: Duration,
+        /// How long a host that asked for no keep alive may be silent, until its device is asked whether it is there
+        /// ([`frwr_engine::Engine::probe`]); one that answers stays. Zero: for ever.
+        pub max_silence: Duration,
+        /// Spoils one byte of every n-th read's data, to prove that verification catches it (`--inject corrupt-data`).
+        pub corrupt_reads: Option<NonZeroU64>,
+        /// Answers with SEND_WITH_INV where the host asks for it, and the device can. Without, hosts have to invalidate their keys themselves:
+        /// to ask for it is no claim (NVMe over RDMA 3.2), and a host sees by each response whether its key is dead.
+        pub remote_invalidation: bool,
+        /// Retries and RDMA READ depths of its connections.
+        pub parameters: ConnectionParameters,
+    }
 }
 
 impl TargetOptions {
@@ -124,7 +126,7 @@ impl TargetOptions {
     /// The same for another core of the target.
     #[must_use]
     pub fn on_core(&self, core: u16) -> Self {
-        Self { core, ..self.clone() }
+        self.clone().core(core)
     }
 
     /// Connections of this core at the same time: those of hosts, on the home core those of discovery, and [`UNPROVEN_CONNECTIONS`].
@@ -185,19 +187,17 @@ impl TargetOptions {
     /// The engine that serves this target. Fields that do not set its sizes may be changed before it is made.
     #[must_use]
     pub fn engine(&self) -> EngineOptions {
-        EngineOptions {
-            connections: self.connections(),
+        EngineOptions::default()
+            .connections(self.connections())
             // A target opens no memory of its own to hosts.
-            opens_keys: false,
-            queue_depth: 0,
-            transfer_depth: u32::from(self.queue_entries),
-            transfers_held: self.transfers_held(),
-            receive_depth: u32::from(self.receives()),
-            receive_queues: self.receive_queues,
-            message_bytes: COMMAND_CAPSULE_BYTES as u32 + self.in_capsule_bytes,
-            max_segments: 1,
-            ..EngineOptions::default()
-        }
+            .opens_keys(false)
+            .queue_depth(0)
+            .transfer_depth(u32::from(self.queue_entries))
+            .transfers_held(self.transfers_held())
+            .receive_depth(u32::from(self.receives()))
+            .receive_queues(self.receive_queues)
+            .message_bytes(COMMAND_CAPSULE_BYTES as u32 + self.in_capsule_bytes)
+            .max_segments(1)
     }
 
     /// Receives of each connection: a queue of n entries has at most n commands outstanding, and each occupies its
@@ -315,7 +315,7 @@ mod tests {
         let address = "127.0.0.1:4420".parse().unwrap();
         let of = |controllers, buffer_bytes| {
             let options = TargetOptions::new(address, Nqn::new("nqn.x").unwrap());
-            let options = TargetOptions { controllers, io_queues: 4, queue_entries: 129, buffer_bytes, ..options };
+            let options = options.controllers(controllers).io_queues(4).queue_entries(129).buffer_bytes(buffer_bytes);
             options.check().unwrap();
             let bytes = options.usual_buffer_memory_bytes();
             (bytes / buffer_bytes as usize, bytes >> 20)

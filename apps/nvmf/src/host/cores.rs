@@ -24,7 +24,7 @@ impl<P: Port> Host<P> {
     /// # Errors
     /// [`HostError`].
     pub fn follower(engine: Engine<P>, memory: DeviceMemory, options: HostOptions) -> Result<Self, HostError> {
-        Self::with_role(engine, memory, HostOptions { followers: 0, ..options }, Role::Follows(Following::default()))
+        Self::with_role(engine, memory, options.followers(0), Role::Follows(Following::default()))
     }
 
     /// Takes an order of the host that has the admin queue. Nothing happens where this host has an admin queue itself.

@@ -79,68 +79,70 @@ pub enum HostError {
     Memory(#[from] AddMemoryError),
 }
 
-/// What a host is.
-#[derive(Clone, Debug)]
-pub struct HostOptions {
-    /// Where the target listens.
-    pub address: SocketAddr,
-    /// The subsystem to connect to.
-    pub subsystem: Nqn,
-    /// Our name.
-    pub host: Nqn,
-    /// Our identifier, the same for all connections of this host. Not zero, which identifies nobody (Base 5.27.1.25);
-    /// follows from the name unless it is given.
-    pub host_id: [u8; 16],
-    /// The namespace to read and write.
-    pub namespace: u32,
-    /// I/O queues of this host, 1 to [`MAX_QUEUES`]; the controller may grant fewer.
-    pub queues: u16,
-    /// Hosts on other cores that follow this one, 0 to [`MAX_FOLLOWERS`]; the controller is asked for as many queues for
-    /// each of them.
-    pub followers: u16,
-    /// I/O commands outstanding at most on each queue, 1 to [`MAX_QUEUE_DEPTH`] over all queues.
-    pub queue_depth: u16,
-    /// Invites the target to invalidate our keys with its responses, where the device can take that.
-    pub remote_invalidation: bool,
-    /// Sends write data of one segment in the capsule where the controller takes so much; no key is made then.
-    pub in_capsule_data: bool,
-    /// Keys of one command at most, 1 to [`MAX_DATA_BLOCKS`], where the controller takes as many (MSDBD).
-    pub data_blocks: u8,
-    /// Bytes of a bounce buffer, at least the namespace's block size for scatter lists that cut blocks.
-    pub bounce_bytes: u32,
-    /// Bounce buffers at most; as many as fit into the memory that the host is given.
-    pub bounce_buffers: u16,
-    /// Keep Alive Timeout; half of it passes between two Keep Alives. Zero for none, which is the default for a discovery service: with
-    /// a timeout it is asked for a persistent connection (Base 3.1.2.3), which not every one has. Shared machines stop a thread for
-    /// seconds, so the default of others is generous.
-    pub keep_alive: Duration,
-    /// How long each step of bringing a controller up may take, and later what the host reads for itself; an Abort may take twice
-    /// as long.
-    pub step_timeout: Duration,
-    /// How long a command of an I/O queue may take. Then the controller is asked to abort it, and if it does not answer
-    /// within `step_timeout` either, the session is set up again. Zero for ever.
-    pub command_timeout: Duration,
-    /// How often a command is sent again because its session ended before it was answered; then its request fails
-    /// ([`super::IoError::Unanswered`]), for a command that makes a target end its session would do so for ever. 0 for never, `None` for
-    /// ever. Commands that were in flight with such a one are not failed for it: what was lost twice is sent one at a time, and an
-    /// end that another core of this host saw first counts half. As often, apart from that, a command is sent again because the controller
-    /// refused it with a status that permits that; 0 and `None` as above.
-    pub command_retries: Option<u16>,
-    /// The pause before the first attempt to reconnect; it doubles with every failed attempt, and with every session that lasted no longer
-    /// than `longest_back_off`.
-    pub first_back_off: Duration,
-    /// The longest pause.
-    pub longest_back_off: Duration,
-    /// Attempts in a row that may fail before the host gives up.
-    pub max_attempts: u32,
-    /// How long the host tries to get a controller back before it gives up. Zero for ever.
-    pub controller_loss_timeout: Duration,
-    /// How long requests wait for a namespace that cannot be reached through this controller (ANA), or that is away for another reason
-    /// that may pass (Internal Path Error, Namespace Not Ready), before they fail.
-    pub inaccessible_timeout: Duration,
-    /// Retries of its connections, and RDMA READs that a controller may have outstanding. `initiator_depth` counts as 0: a host
-    /// issues none itself, and SPDK's target complains of one that asks for it.
-    pub parameters: ConnectionParameters,
+frwr_mempool::options! {
+    /// What a host is.
+    #[derive(Clone, Debug)]
+    pub struct HostOptions {
+        /// Where the target listens.
+        pub address: SocketAddr,
+        /// The subsystem to connect to.
+        pub subsystem: Nqn,
+        /// Our name.
+        pub host: Nqn,
+        /// Our identifier, the same for all connections of this host. Not zero, which identifies nobody (Base 5.27.1.25);
+        /// follows from the name unless it is given.
+        pub host_id: [u8; 16],
+        /// The namespace to read and write.
+        pub namespace: u32,
+        /// I/O queues of this host, 1 to [`MAX_QUEUES`]; the controller may grant fewer.
+        pub queues: u16,
+        /// Hosts on other cores that follow this one, 0 to [`MAX_FOLLOWERS`]; the controller is asked for as many queues for
+        /// each of them.
+        pub followers: u16,
+        /// I/O commands outstanding at most on each queue, 1 to [`MAX_QUEUE_DEPTH`] over all queues.
+        pub queue_depth: u16,
+        /// Invites the target to invalidate our keys with its responses, where the device can take that.
+        pub remote_invalidation: bool,
+        /// Sends write data of one segment in the capsule where the controller takes so much; no key is made then.
+        pub in_capsule_data: bool,
+        /// Keys of one command at most, 1 to [`MAX_DATA_BLOCKS`], where the controller takes as many (MSDBD).
+        pub data_blocks: u8,
+        /// Bytes of a bounce buffer, at least the namespace's block size for scatter lists that cut blocks.
+        pub bounce_bytes: u32,
+        /// Bounce buffers at most; as many as fit into the memory that the host is given.
+        pub bounce_buffers: u16,
+        /// Keep Alive Timeout; half of it passes between two Keep Alives. Zero for none, which is the default for a discovery service: with
+        /// a timeout it is asked for a persistent connection (Base 3.1.2.3), which not every one has. Shared machines stop a thread for
+        /// seconds, so the default of others is generous.
+        pub keep_alive: Duration,
+        /// How long each step of bringing a controller up may take, and later what the host reads for itself; an Abort may take twice
+        /// as long.
+        pub step_timeout: Duration,
+        /// How long a command of an I/O queue may take. Then the controller is asked to abort it, and if it does not answer
+        /// within `step_timeout` either, the session is set up again. Zero for ever.
+        pub command_timeout: Duration,
+        /// How often a command is sent again because its session ended before it was answered; then its request fails
+        /// ([`super::IoError::Unanswered`]), for a command that makes a target end its session would do so for ever. 0 for never, `None` for
+        /// ever. Commands that were in flight with such a one are not failed for it: what was lost twice is sent one at a time, and an
+        /// end that another core of this host saw first counts half. As often, apart from that, a command is sent again because the controller
+        /// refused it with a status that permits that; 0 and `None` as above.
+        pub command_retries: Option<u16>,
+        /// The pause before the first attempt to reconnect; it doubles with every failed attempt, and with every session that lasted no longer
+        /// than `longest_back_off`.
+        pub first_back_off: Duration,
+        /// The longest pause.
+        pub longest_back_off: Duration,
+        /// Attempts in a row that may fail before the host gives up.
+        pub max_attempts: u32,
+        /// How long the host tries to get a controller back before it gives up. Zero for ever.
+        pub controller_loss_timeout: Duration,
+        /// How long requests wait for a namespace that cannot be reached through this controller (ANA), or that is away for another reason
+        /// that may pass (Internal Path Error, Namespace Not Ready), before they fail.
+        pub inaccessible_timeout: Duration,
+        /// Retries of its connections, and RDMA READs that a controller may have outstanding. `initiator_depth` counts as 0: a host
+        /// issues none itself, and SPDK's target complains of one that asks for it.
+        pub parameters: ConnectionParameters,
+    }
 }
 
 impl HostOptions {
@@ -179,17 +181,15 @@ impl HostOptions {
     pub fn engine(&self) -> EngineOptions {
         // Admin and I/O queues, and those of a former session that still drain.
         let connections = self.queues.clamp(1, MAX_QUEUES).saturating_add(1).saturating_mul(2);
-        EngineOptions {
-            connections,
-            queue_depth: u32::from(self.queue_depth.saturating_add(ADMIN_COMMANDS)),
-            transfer_depth: 0,
-            receive_depth: u32::from(self.io_entries().max(ADMIN_ENTRIES)),
-            message_bytes: self.capsule_bytes() as u32,
-            max_segments: MAX_SEGMENTS as u32,
+        EngineOptions::default()
+            .connections(connections)
+            .queue_depth(u32::from(self.queue_depth.saturating_add(ADMIN_COMMANDS)))
+            .transfer_depth(0)
+            .receive_depth(u32::from(self.io_entries().max(ADMIN_ENTRIES)))
+            .message_bytes(self.capsule_bytes() as u32)
+            .max_segments(MAX_SEGMENTS as u32)
             // One per command, and enough for the largest command.
-            registrations: u32::from(self.queue_depth.saturating_add(ADMIN_COMMANDS).max(self.data_blocks.into())),
-            ..EngineOptions::default()
-        }
+            .registrations(u32::from(self.queue_depth.saturating_add(ADMIN_COMMANDS).max(self.data_blocks.into())))
     }
 
     /// Whether a host can be that.

@@ -4,7 +4,7 @@ use super::context::Context;
 use super::options::ADMIN_ENTRIES;
 use super::transport::Transport;
 use crate::wire::{ADMIN_QUEUE, RequestPrivateData};
-use frwr_engine::provider::{ConnectionParameters, Port};
+use frwr_engine::provider::Port;
 use frwr_engine::{ConnectionId, ConnectionOptions};
 use frwr_mempool::mutant;
 
@@ -75,14 +75,12 @@ impl Queues {
         };
         let Some(place @ None) = place else { return };
         let private_data = RequestPrivateData::new(queue_id, entries);
-        let asked = ConnectionOptions {
-            peer_receives: entries.into(),
+        let asked = ConnectionOptions::default()
+            .peer_receives(entries.into())
             // A host's RDMA is its controller's: it issues none itself.
-            parameters: ConnectionParameters { initiator_depth: 0, ..options.parameters },
+            .parameters(options.parameters.initiator_depth(0))
             // A controller sends nothing but replies.
-            granted_receives: Some(0),
-            ..ConnectionOptions::default()
-        };
+            .granted_receives(Some(0));
         // What fails here is tried again, until the deadline of what it is for.
         *place = transport.connect(options.address, &private_data, &asked);
     }

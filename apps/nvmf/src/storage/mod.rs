@@ -155,17 +155,19 @@ impl Operation {
     }
 }
 
-/// What a storage can do beside reading, writing and flushing; constant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Features {
-    /// [`Operation::WriteZeroes`].
-    pub write_zeroes: bool,
-    /// [`Operation::Deallocate`].
-    pub deallocate: bool,
-    /// Nothing that changes blocks; the rest fails with [`StorageError::ReadOnly`].
-    pub read_only: bool,
-    /// It has no volatile cache: what has completed is as durable as it gets, and [`Operation::Flush`] has nothing to do.
-    pub write_through: bool,
+frwr_mempool::options! {
+    /// What a storage can do beside reading, writing and flushing; constant.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Features {
+        /// [`Operation::WriteZeroes`].
+        pub write_zeroes: bool,
+        /// [`Operation::Deallocate`].
+        pub deallocate: bool,
+        /// Nothing that changes blocks; the rest fails with [`StorageError::ReadOnly`].
+        pub read_only: bool,
+        /// It has no volatile cache: what has completed is as durable as it gets, and [`Operation::Flush`] has nothing to do.
+        pub write_through: bool,
+    }
 }
 
 impl Features {

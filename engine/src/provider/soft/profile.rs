@@ -153,28 +153,30 @@ impl FromStr for SoftProfile {
     }
 }
 
-/// How to make a software NIC. Every number of `capabilities` may be changed (U13).
-#[derive(Clone, Copy, Debug)]
-pub struct SoftOptions {
-    /// Which device to imitate where capabilities do not say it.
-    pub profile: SoftProfile,
-    /// What it says of itself, and keeps.
-    pub capabilities: Capabilities,
-    /// Payload bytes of one packet, [`MIN_MTU`] to [`MAX_MTU`].
-    pub mtu: u32,
-    /// Packets that each of the four lanes of a connection holds. Each takes a little more than [`MAX_MTU`] bytes.
-    pub wire_packets: u32,
-    /// Seed of the first key bytes; equal seeds and equal calls give equal results.
-    pub seed: u64,
-    /// Work begins with the doorbell, as on hardware; where false with the next poll, so that a test can act in between.
-    pub starts_at_doorbell: bool,
-    /// Where those that it connects to see it; nowhere unless somebody asks for it, since devices of one process need no addresses.
-    pub address: Option<IpAddr>,
-    /// What is sent is read once more when its completion is due or its queue pair fails, as a device does that sends again; what its
-    /// program changed meanwhile is told by [`SoftMonitor::violations`](super::SoftMonitor::violations). For tests: each message is read twice.
-    pub watches_buffers: bool,
-    /// A defect on purpose: every n-th invalidation is said to be done and is not. `None` for an honest device.
-    pub skip_invalidations: Option<NonZeroU64>,
+frwr_mempool::options! {
+    /// How to make a software NIC. Every number of `capabilities` may be changed (U13).
+    #[derive(Clone, Copy, Debug)]
+    pub struct SoftOptions {
+        /// Which device to imitate where capabilities do not say it.
+        pub profile: SoftProfile,
+        /// What it says of itself, and keeps.
+        pub capabilities: Capabilities,
+        /// Payload bytes of one packet, [`MIN_MTU`] to [`MAX_MTU`].
+        pub mtu: u32,
+        /// Packets that each of the four lanes of a connection holds. Each takes a little more than [`MAX_MTU`] bytes.
+        pub wire_packets: u32,
+        /// Seed of the first key bytes; equal seeds and equal calls give equal results.
+        pub seed: u64,
+        /// Work begins with the doorbell, as on hardware; where false with the next poll, so that a test can act in between.
+        pub starts_at_doorbell: bool,
+        /// Where those that it connects to see it; nowhere unless somebody asks for it, since devices of one process need no addresses.
+        pub address: Option<IpAddr>,
+        /// What is sent is read once more when its completion is due or its queue pair fails, as a device does that sends again; what its
+        /// program changed meanwhile is told by [`SoftMonitor::violations`](super::SoftMonitor::violations). For tests: each message is read twice.
+        pub watches_buffers: bool,
+        /// A defect on purpose: every n-th invalidation is said to be done and is not. `None` for an honest device.
+        pub skip_invalidations: Option<NonZeroU64>,
+    }
 }
 
 impl SoftOptions {

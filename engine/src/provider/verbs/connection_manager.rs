@@ -578,7 +578,7 @@ mod tests {
             (Some(3), 2, Some(3), false),
             (Some(3), 1, None, true),
         ] {
-            let options = VerbsOptions { gid_index: wanted, ..VerbsOptions::new("rxe0") };
+            let options = VerbsOptions::new("rxe0").gid_index(wanted);
             assert_eq!(is_chosen(&options, &gids, port, used), good, "{wanted:?} {port} {used:?}");
         }
     }
@@ -614,13 +614,7 @@ mod tests {
         assert_eq!((receiving.path_mtu, receiving.max_dest_rd_atomic, receiving.min_rnr_timer), (4, 16, 0));
         assert_eq!(receiving.ah_attr.grh.traffic_class, 0);
         assert_eq!((sending.max_rd_atomic, sending.timeout, sending.retry_cnt, sending.rnr_retry), (4, 18, 6, 7));
-        let chosen = VerbsOptions {
-            mtu: Some(1024),
-            traffic_class: Some(106),
-            ack_timeout: Some(14),
-            min_rnr_timer: Some(12),
-            ..plain
-        };
+        let chosen = plain.mtu(Some(1024)).traffic_class(Some(106)).ack_timeout(Some(14)).min_rnr_timer(Some(12));
         let (mut receiving, mut sending) = (proposed(), proposed());
         change_receiving(&mut receiving, &chosen, &READ_LIMITS);
         change_sending(&mut sending, &chosen, &READ_LIMITS);

@@ -653,7 +653,7 @@ mod tests {
     #[test]
     fn a_port_and_a_gid_that_the_device_lacks_are_named() {
         let gids = [1, 3].map(|index| Gid { index, bytes: [1; 16], is_roce_v2: true });
-        let options = |port, gid_index| VerbsOptions { port, gid_index, ..VerbsOptions::new("mlx5_0") };
+        let options = |port, gid_index| VerbsOptions::new("mlx5_0").port(port).gid_index(gid_index);
         for good in [options(1, None), options(2, Some(3))] {
             assert!(check_numbers(&good, 2, &gids).is_ok());
         }

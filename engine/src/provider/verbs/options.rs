@@ -57,51 +57,53 @@ const LIST_ENTRIES: u16 = 20;
 /// Most bytes of inline data that can be asked for: work requests of the devices that are known end below that.
 pub const MAX_INLINE_BYTES: u32 = 1024;
 
-/// How to open a device.
-#[derive(Clone, Debug)]
-pub struct VerbsOptions {
-    /// Its name, as `ibv_devices` and `rdma link` show it.
-    pub device: String,
-    /// Port of the device, from 1.
-    pub port: u8,
-    /// Index in the port's GID table, for connections and for the self-test. Connecting to, or accepting, a peer that can
-    /// be reached by another address only fails. `None`: where the table has one address of the peer's family that one,
-    /// else routing decides.
-    pub gid_index: Option<u8>,
-    /// Largest path MTU in bytes, a power of two from [`MIN_MTU`] to [`MAX_MTU`]; `None` for what the path offers. Not
-    /// negotiated: choose the same at both ends, since a queue pair refuses packets that are larger than its own.
-    pub mtu: Option<u32>,
-    /// Traffic class of what is sent (the IP header's TOS byte on RoCE v2); `None` for the connection manager's choice.
-    pub traffic_class: Option<u8>,
-    /// Time until a packet is sent again: 4.096 us * 2^n, n up to [`MAX_ACK_TIMEOUT`], 0 for never; `None` for the
-    /// connection manager's choice.
-    pub ack_timeout: Option<u8>,
-    /// Code of the shortest pause that we ask of a peer whose message met no receive, up to [`MAX_RNR_TIMER`]
-    /// (ibv_modify_qp(3)); `None` for the connection manager's choice.
-    pub min_rnr_timer: Option<u8>,
-    /// How chains are posted. Lists are posted by the builder, whatever is said here.
-    pub post: PostInterface,
-    /// What the device is opened for.
-    pub role: Role,
-    /// What memory is opened to peers by. Where a responder's device cannot, it opens none.
-    pub registration: Registration,
-    /// Entries of the longest list that is registered at once, 1 to [`MAX_LIST_ENTRIES`]; a device whose work requests have no room
-    /// for as many registers no lists.
-    pub list_entries: u16,
-    /// Messages and RDMA WRITEs of up to so many bytes are copied into their work request (`IBV_SEND_INLINE`, ibv_post_send(3)), so that the
-    /// device need not fetch them: 0 to [`MAX_INLINE_BYTES`], 0 for none; `None` for what the table of devices says. What consists of
-    /// several pieces is fetched, and what has a fence. A queue pair that cannot be made with so much room has none.
-    pub inline_bytes: Option<u32>,
-    /// Queue pairs of a port are made in a thread domain of its own (ibv_alloc_td(3)) where the table of devices says so (mlx5): a port is used by
-    /// one thread at a time, so that posts need no locks and ring a register that no other core rings. A port that gets none, since
-    /// registers are limited, is as without. **Never run on hardware.**
-    pub thread_domains: bool,
-    /// Retries of every connection in place of what connections ask for.
-    pub parameters: Option<ConnectionParameters>,
-    /// Tries bind, access, invalidation and refused access on a loop-back queue pair before the device is used.
-    pub self_test: bool,
-    /// The self-test also asks an mlx5 device what source and manual pages leave open. Nothing follows from the answers.
-    pub unsettled: bool,
+frwr_mempool::options! {
+    /// How to open a device.
+    #[derive(Clone, Debug)]
+    pub struct VerbsOptions {
+        /// Its name, as `ibv_devices` and `rdma link` show it.
+        pub device: String,
+        /// Port of the device, from 1.
+        pub port: u8,
+        /// Index in the port's GID table, for connections and for the self-test. Connecting to, or accepting, a peer that can
+        /// be reached by another address only fails. `None`: where the table has one address of the peer's family that one,
+        /// else routing decides.
+        pub gid_index: Option<u8>,
+        /// Largest path MTU in bytes, a power of two from [`MIN_MTU`] to [`MAX_MTU`]; `None` for what the path offers. Not
+        /// negotiated: choose the same at both ends, since a queue pair refuses packets that are larger than its own.
+        pub mtu: Option<u32>,
+        /// Traffic class of what is sent (the IP header's TOS byte on RoCE v2); `None` for the connection manager's choice.
+        pub traffic_class: Option<u8>,
+        /// Time until a packet is sent again: 4.096 us * 2^n, n up to [`MAX_ACK_TIMEOUT`], 0 for never; `None` for the
+        /// connection manager's choice.
+        pub ack_timeout: Option<u8>,
+        /// Code of the shortest pause that we ask of a peer whose message met no receive, up to [`MAX_RNR_TIMER`]
+        /// (ibv_modify_qp(3)); `None` for the connection manager's choice.
+        pub min_rnr_timer: Option<u8>,
+        /// How chains are posted. Lists are posted by the builder, whatever is said here.
+        pub post: PostInterface,
+        /// What the device is opened for.
+        pub role: Role,
+        /// What memory is opened to peers by. Where a responder's device cannot, it opens none.
+        pub registration: Registration,
+        /// Entries of the longest list that is registered at once, 1 to [`MAX_LIST_ENTRIES`]; a device whose work requests have no room
+        /// for as many registers no lists.
+        pub list_entries: u16,
+        /// Messages and RDMA WRITEs of up to so many bytes are copied into their work request (`IBV_SEND_INLINE`, ibv_post_send(3)), so that the
+        /// device need not fetch them: 0 to [`MAX_INLINE_BYTES`], 0 for none; `None` for what the table of devices says. What consists of
+        /// several pieces is fetched, and what has a fence. A queue pair that cannot be made with so much room has none.
+        pub inline_bytes: Option<u32>,
+        /// Queue pairs of a port are made in a thread domain of its own (ibv_alloc_td(3)) where the table of devices says so (mlx5): a port is used by
+        /// one thread at a time, so that posts need no locks and ring a register that no other core rings. A port that gets none, since
+        /// registers are limited, is as without. **Never run on hardware.**
+        pub thread_domains: bool,
+        /// Retries of every connection in place of what connections ask for.
+        pub parameters: Option<ConnectionParameters>,
+        /// Tries bind, access, invalidation and refused access on a loop-back queue pair before the device is used.
+        pub self_test: bool,
+        /// The self-test also asks an mlx5 device what source and manual pages leave open. Nothing follows from the answers.
+        pub unsettled: bool,
+    }
 }
 
 impl VerbsOptions {
@@ -181,30 +183,30 @@ mod tests {
         let failure = |options: VerbsOptions| options.check().err().map(|error: OptionError| (error.name, error.value));
         for (options, expected) in [
             (good(), None),
-            (VerbsOptions { port: 0, ..good() }, Some(("port", 0))),
-            (VerbsOptions { port: 255, ..good() }, None),
-            (VerbsOptions { mtu: Some(256), ..good() }, None),
-            (VerbsOptions { mtu: Some(4096), ..good() }, None),
-            (VerbsOptions { mtu: Some(0), ..good() }, Some(("mtu", 0))),
-            (VerbsOptions { mtu: Some(128), ..good() }, Some(("mtu", 128))),
-            (VerbsOptions { mtu: Some(1500), ..good() }, Some(("mtu", 1500))),
-            (VerbsOptions { mtu: Some(8192), ..good() }, Some(("mtu", 8192))),
-            (VerbsOptions { ack_timeout: Some(31), ..good() }, None),
-            (VerbsOptions { ack_timeout: Some(32), ..good() }, Some(("ack_timeout", 32))),
-            (VerbsOptions { min_rnr_timer: Some(31), ..good() }, None),
-            (VerbsOptions { min_rnr_timer: Some(32), ..good() }, Some(("min_rnr_timer", 32))),
-            (VerbsOptions { list_entries: 1, ..good() }, None),
-            (VerbsOptions { list_entries: 52, ..good() }, None),
-            (VerbsOptions { list_entries: 0, ..good() }, Some(("list_entries", 0))),
-            (VerbsOptions { list_entries: 53, ..good() }, Some(("list_entries", 53))),
-            (VerbsOptions { inline_bytes: Some(0), ..good() }, None),
-            (VerbsOptions { inline_bytes: Some(1024), ..good() }, None),
-            (VerbsOptions { inline_bytes: Some(1025), ..good() }, Some(("inline_bytes", 1025))),
+            (good().port(0), Some(("port", 0))),
+            (good().port(255), None),
+            (good().mtu(Some(256)), None),
+            (good().mtu(Some(4096)), None),
+            (good().mtu(Some(0)), Some(("mtu", 0))),
+            (good().mtu(Some(128)), Some(("mtu", 128))),
+            (good().mtu(Some(1500)), Some(("mtu", 1500))),
+            (good().mtu(Some(8192)), Some(("mtu", 8192))),
+            (good().ack_timeout(Some(31)), None),
+            (good().ack_timeout(Some(32)), Some(("ack_timeout", 32))),
+            (good().min_rnr_timer(Some(31)), None),
+            (good().min_rnr_timer(Some(32)), Some(("min_rnr_timer", 32))),
+            (good().list_entries(1), None),
+            (good().list_entries(52), None),
+            (good().list_entries(0), Some(("list_entries", 0))),
+            (good().list_entries(53), Some(("list_entries", 53))),
+            (good().inline_bytes(Some(0)), None),
+            (good().inline_bytes(Some(1024)), None),
+            (good().inline_bytes(Some(1025)), Some(("inline_bytes", 1025))),
         ] {
             let shown = format!("{options:?}");
             assert_eq!(failure(options), expected, "{shown}");
         }
-        let error = VerbsOptions { mtu: Some(1500), ..good() }.check().unwrap_err();
+        let error = good().mtu(Some(1500)).check().unwrap_err();
         assert_eq!(error.to_string(), "mtu is 1500; it must be 256, 512, 1024, 2048 or 4096");
     }
 }

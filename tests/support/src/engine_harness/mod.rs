@@ -320,12 +320,10 @@ impl<D: Device> Side<D> {
     }
 
     pub fn connection_options(&self) -> ConnectionOptions {
-        ConnectionOptions {
-            peer_receives: self.peer_receives,
-            granted_receives: self.granted_receives,
-            parameters: self.parameters,
-            ..ConnectionOptions::default()
-        }
+        ConnectionOptions::default()
+            .peer_receives(self.peer_receives)
+            .granted_receives(self.granted_receives)
+            .parameters(self.parameters)
     }
 
     pub fn segment(&self, offset: u64, length: u32) -> Segment {
@@ -489,7 +487,7 @@ impl Pair<SoftDevice> {
     }
 
     pub fn with(profile: &str, host: EngineOptions) -> Self {
-        Setup::new(profile).host(|options| *options = EngineOptions { connections: 2, ..host }).pair()
+        Setup::new(profile).host(|options| *options = host.connections(2)).pair()
     }
 }
 

@@ -56,7 +56,7 @@ impl Scripted {
 
     /// With this policy for refused posts.
     pub fn policy(profile: &str, on_post_error: OnPostError) -> Self {
-        Self::with(profile, EngineOptions { on_post_error, ..EngineOptions::default() })
+        Self::with(profile, EngineOptions::default().on_post_error(on_post_error))
     }
 
     pub fn with(profile: &str, options: EngineOptions) -> Self {
@@ -73,7 +73,7 @@ impl Scripted {
     pub fn on(soft: SoftOptions, options: EngineOptions) -> Self {
         let mut setup = Setup::new(soft.profile.name());
         (setup.host_device, setup.target_device) = (soft, soft);
-        Self::of(setup.host(|host| *host = EngineOptions { connections: 2, ..options }))
+        Self::of(setup.host(|host| *host = options.connections(2)))
     }
 
     pub fn of(setup: Setup) -> Self {

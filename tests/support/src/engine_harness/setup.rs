@@ -29,12 +29,12 @@ pub struct Setup {
 impl Setup {
     pub fn new(profile: &str) -> Self {
         let device = SoftOptions::new(profile.parse().unwrap());
-        let common = EngineOptions { connections: 2, ..EngineOptions::default() };
+        let common = EngineOptions::default().connections(2);
         Self {
             host_device: device,
             target_device: device,
             host: common.clone(),
-            target: EngineOptions { transfer_depth: 64, queue_depth: 1, registrations: 1, ..common },
+            target: common.transfer_depth(64).queue_depth(1).registrations(1),
             peer_receives: PEER_RECEIVES,
             parameters: ConnectionParameters::default(),
         }

@@ -63,7 +63,7 @@ impl Storage for Cached {
     }
 
     fn features(&self) -> Features {
-        Features { write_through: false, ..self.inner.features() }
+        self.inner.features().write_through(false)
     }
 
     fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {

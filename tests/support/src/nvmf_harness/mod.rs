@@ -59,11 +59,7 @@ pub fn host_options() -> HostOptions {
 }
 
 pub fn target_options() -> TargetOptions {
-    TargetOptions {
-        queue_entries: 40,
-        buffer_bytes: 32 << 10,
-        ..TargetOptions::new("127.0.0.1:4420".parse().unwrap(), subsystem())
-    }
+    TargetOptions::new("127.0.0.1:4420".parse().unwrap(), subsystem()).queue_entries(40).buffer_bytes(32 << 10)
 }
 
 fn device(fabric: &SoftFabric, profile: &str) -> SoftDevice {

@@ -108,7 +108,7 @@ struct FormerHost {
 }
 
 fn host_engine() -> EngineOptions {
-    EngineOptions { connections: 64, queue_depth: 64, message_bytes: 2048, ..EngineOptions::default() }
+    EngineOptions::default().connections(64).queue_depth(64).message_bytes(2048)
 }
 
 impl Default for Raw<MemoryStorage> {
@@ -189,7 +189,7 @@ impl<S: Storage> Raw<S> {
     /// any more: its device still answers where it lives, and is gone without a word where it does not.
     pub fn another_host(&mut self, address: Option<&str>, former_lives: bool) {
         let address = address.map(|address| address.parse().unwrap());
-        let soft = SoftOptions { address, ..SoftOptions::new("reg_mr".parse().unwrap()) };
+        let soft = SoftOptions::new("reg_mr".parse().unwrap()).address(address);
         let (control, mut engine) = engine(self.fabric.device(soft), host_engine());
         self.data_id = engine.add_memory(self.data.clone(), MemoryAccess::ReadWrite).unwrap();
         let former = FormerHost {
@@ -349,8 +349,7 @@ impl<S: Storage> Raw<S> {
     pub fn begin_open(&mut self, private_data: &[u8]) {
         self.opened = None;
         // A controller sends nothing but replies, and some of those never.
-        let options =
-            ConnectionOptions { peer_receives: 1000, granted_receives: Some(0), ..ConnectionOptions::default() };
+        let options = ConnectionOptions::default().peer_receives(1000).granted_receives(Some(0));
         self.engine.connect(self.address, private_data, &options).unwrap();
     }
 

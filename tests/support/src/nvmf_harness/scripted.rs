@@ -156,8 +156,7 @@ impl Controller {
                 }
                 Event::Incoming { incoming, private_data, .. } => {
                     let asked = RequestPrivateData::parse(&private_data, u16::MAX, ENTRIES).unwrap();
-                    let options =
-                        ConnectionOptions { peer_receives: asked.receives.into(), ..ConnectionOptions::default() };
+                    let options = ConnectionOptions::default().peer_receives(asked.receives.into());
                     let connection = self.engine.accept(incoming, &self.accepts_with, &options).unwrap();
                     self.queues.insert(connection, asked.queue_id);
                     self.sessions += u32::from(asked.queue_id == wire::ADMIN_QUEUE);

@@ -57,7 +57,7 @@ impl Spread {
     pub fn new(profile: &str, followers: u16, options: HostOptions, target: TargetOptions) -> Self {
         let fabric = SoftFabric::new();
         let soft = || SoftOptions::new(profile.parse().unwrap());
-        let options = HostOptions { followers, ..options };
+        let options = options.followers(followers);
         let mut host_control = Control::new(fabric.device(soft()));
         let mut member = |index: u16| {
             let mut engine = engine_of(&mut host_control, options.engine());

@@ -183,7 +183,7 @@ impl Overcommitted {
     }
 
     pub fn options(&self, direct: bool) -> FileOptions {
-        FileOptions { direct, ..FileOptions::new(self.mounted.path("disk")) }
+        FileOptions::new(self.mounted.path("disk")).direct(direct)
     }
 
     /// The disk below has room from now on, so that it ends in order.

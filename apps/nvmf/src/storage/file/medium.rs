@@ -39,19 +39,21 @@ pub enum MediumKind {
     Device,
 }
 
-/// Which medium.
-#[derive(Clone, Debug)]
-pub struct FileOptions {
-    /// Where it is.
-    pub path: PathBuf,
-    /// What it has to be.
-    pub kind: MediumKind,
-    /// Bytes per block of the namespace, a power of two. The namespace has as many whole blocks as the medium.
-    pub block_bytes: u32,
-    /// It is opened for reading only.
-    pub read_only: bool,
-    /// Past the page cache (O_DIRECT) where the file system can.
-    pub direct: bool,
+frwr_mempool::options! {
+    /// Which medium.
+    #[derive(Clone, Debug)]
+    pub struct FileOptions {
+        /// Where it is.
+        pub path: PathBuf,
+        /// What it has to be.
+        pub kind: MediumKind,
+        /// Bytes per block of the namespace, a power of two. The namespace has as many whole blocks as the medium.
+        pub block_bytes: u32,
+        /// It is opened for reading only.
+        pub read_only: bool,
+        /// Past the page cache (O_DIRECT) where the file system can.
+        pub direct: bool,
+    }
 }
 
 impl FileOptions {
