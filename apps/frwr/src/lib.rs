@@ -17,6 +17,7 @@ pub mod report;
 pub mod result_file;
 pub mod runner;
 mod service;
+mod schedule;
 pub mod signals;
 pub mod watch;
 

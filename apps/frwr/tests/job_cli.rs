@@ -295,7 +295,7 @@ fn numbers_that_are_none_are_told_the_limits_of_their_option() {
     let f = file.text();
     let serve = ["serve", "--device", "rxe0", "--listen", "127.0.0.1:4420", "--namespace", f];
     let load = ["load", "--device", "rxe0", "--connect", "127.0.0.1:4420"];
-    let block = "must be a power of two from 512 to 65536 bytes, of `load` to 1048576, such as 512 or 4K";
+    let block = "must be a power of two from 512 to 65536 bytes, of `load` to 4194304, such as 512 or 4K";
     let of_each: &[(&[&str], &[WrongNumber<'_>])] = &[
         (
             &[f],
@@ -328,7 +328,14 @@ fn numbers_that_are_none_are_told_the_limits_of_their_option() {
                 ("--nsid", "4294967296", "from 1 to 4294967294"),
                 ("--queues", "x", "from 1 to "),
                 ("--scatter", "256", "from 1 to "),
-                ("--bytes", "1M", "from 1 to 1073741824"),
+                ("--bytes", "1X", "must be a whole number of bytes, such as 4096, 64K or 10G"),
+                ("--offset", "-1", "must be a whole number of bytes"),
+                ("--rw", "randomly", "[possible values: read, write, trim, randread, randwrite, randtrim, rw, randrw]"),
+                ("--bssplit", "4K/60", "has percentages of 60 in all: must be 100"),
+                ("--rate-iops", "x", "from 1 to 1000000000"),
+                ("--rate", "fast", "such as 4096, 64K or 10G"),
+                ("--ramp-time", "0.5", "from 0 to 86400"),
+                ("--io-size", "x", "must be a whole number of bytes"),
                 ("--reconnects", "x", "from 0 to 100"),
                 ("--io-timeout", "0.5", "from 1 to 3600"),
                 ("--io-retries", "x", "from 0 to 100"),
@@ -389,6 +396,28 @@ fn wrong_arguments_of_the_halves_name_limit_value_and_remedy() {
         (&["--expect-sha256", "12"], 2, "expected_digest", &["\"12\"", "64", "sha256sum"]),
         (&["--read-share", "70"], 2, "read_share", &["--read-share is 70", "100", "--file"]),
         (&["--file", "f", "--bytes", "1"], 2, "usage", &["--file", "--bytes"]),
+        (&["--bytes", "2G"], 2, "out_of_range", &["--bytes is 2147483648", "1 to 1073741824"]),
+        (&["--rw", "randwrite"], 2, "overwrite", &["--rw is randwrite", "--allow-overwrite", "randread"]),
+        (&["--rw", "trim", "--no-verify"], 2, "overwrite", &["--rw is trim", "--allow-overwrite"]),
+        (
+            &["--rw", "write", "--allow-overwrite", "--rwmixread", "50"],
+            2,
+            "read_share",
+            &["--read-share is 50", "must be 0", "randrw"],
+        ),
+        (&["--rw", "rw", "--allow-overwrite", "--runtime", "0"], 2, "out_of_range", &["--runtime is 0", "1 or more"]),
+        (
+            &["--rw", "rw", "--allow-overwrite", "--output", "f"],
+            2,
+            "reads_whole",
+            &["--output", "--rw rw", "leave one of them out"],
+        ),
+        (&["--no-verify", "--file", "f"], 2, "usage", &["--no-verify", "--file"]),
+        (&["--bs", "8k", "--bssplit", "4k"], 2, "usage", &["--bssplit", "--block-size"]),
+        (&["--rate", "1M", "--rate-iops", "100"], 2, "usage", &["--rate", "--rate-iops"]),
+        (&["--rate", "0"], 2, "out_of_range", &["--rate is 0", "1 to"]),
+        (&["--offset", "1024"], 2, "offset", &["--offset is 1024", "multiple of 4096"]),
+        (&["--bs", "8M"], 2, "block_size", &["--block-size is 8388608", "4194304"]),
     ];
     for (half, own) in [(&serve[..], of_serve), (&load, of_load)] {
         for (more, exit_code, name, parts) in of_both.iter().chain(own) {

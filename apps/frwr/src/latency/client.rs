@@ -5,11 +5,11 @@ use super::{
     board::{Board, Step},
     client_open::Link,
     counters::Counters,
+    doorbells::Doorbells,
     failure,
     layout::{Layout, PAGE},
     parameters::{KeyKind, Parameters},
     plan,
-    schedule::{Doorbells, Schedule},
     silence::Pings,
     slots::Slots,
     summary::histogram,
@@ -17,6 +17,7 @@ use super::{
 use crate::{
     Error,
     runner::{MemoryReport, map},
+    schedule::Schedule,
 };
 use core::time::Duration;
 use frwr_engine::{

@@ -2,6 +2,7 @@
 
 use super::{
     client::Extent,
+    doorbells::Doorbells,
     failure::{combination, excess},
     operation::Operation,
     parameters::{
@@ -10,7 +11,6 @@ use super::{
     },
     perftest::OfPerftest,
     said::SaidOfClient,
-    schedule::Doorbells,
     silence::CLIENT_SILENCE,
 };
 use crate::{
@@ -219,8 +219,8 @@ impl FromStr for Sizes {
 
 fn bytes(text: &str) -> Result<u32, String> {
     // Small letters as fio and dd have them.
-    let bytes = bytes_with_unit(&text.to_ascii_uppercase())
-        .ok_or_else(|| format!("{text:?} must be a number of bytes, such as 512, 64K or 1M"))?;
+    let bytes =
+        bytes_with_unit(text).ok_or_else(|| format!("{text:?} must be a number of bytes, such as 512, 64K or 1M"))?;
     u32::try_from(bytes).map_err(|_| format!("{text:?} must be at most {MAX_SIZE}"))
 }
 

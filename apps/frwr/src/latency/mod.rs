@@ -10,6 +10,7 @@ mod command_line;
 mod cores;
 mod counters;
 mod desk;
+mod doorbells;
 mod failure;
 mod files;
 mod layout;
@@ -25,7 +26,6 @@ mod rally;
 mod report;
 mod run;
 mod said;
-mod schedule;
 mod serve;
 mod server;
 mod silence;
@@ -38,6 +38,7 @@ mod warnings;
 pub use command_line::{
     Address, Arguments, ClientArguments, DEFAULT_PORT, DeviceChoice, LatencyConfig, Role, Seconds, Sizes,
 };
+pub use doorbells::Doorbells;
 pub use files::ResultFiles;
 pub use operation::Operation;
 pub use parameters::{
@@ -50,7 +51,7 @@ pub use program::{LatencyOutcome, run};
 pub use report::{LatencyCoreReport, LatencyReport};
 pub use run::{measure, measure_both};
 pub use said::SaidOfClient;
-pub use schedule::Doorbells;
+
 pub use serve::{LatencyServerReport, serve};
 pub use summary::{Scale, Summary};
 pub use sweep::LatencySweep;

@@ -3,8 +3,8 @@
 use super::{
     client::Measured,
     counters::{Counters, ratio},
+    doorbells::Doorbells,
     parameters::{KeyKind, Parameters},
-    schedule::Doorbells,
     summary::{Scale, Summary},
 };
 use crate::{

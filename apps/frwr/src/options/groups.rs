@@ -8,8 +8,8 @@ use frwr_nvmf::storage::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use std::path::PathBuf;
 
-/// Largest request of `load`: what targets commonly move at a time (MDTS of Linux's target).
-pub(crate) const MAX_REQUEST_BYTES: u32 = 1 << 20;
+/// Largest request of `load`: four times what targets commonly move at a time; the host cuts it into what its target does.
+pub(crate) const MAX_REQUEST_BYTES: u32 = 4 << 20;
 
 /// What a run tells programs.
 #[derive(Clone, Debug, Args)]
@@ -51,7 +51,7 @@ impl Default for InvalidationArguments {
 #[derive(Clone, Debug, Args)]
 pub struct BlockArguments {
     /// Bytes per block, a power of two, such as 512 or 4K.
-    #[arg(long, value_name = "BYTES", default_value_t = Self::DEFAULT, value_parser = block_bytes)]
+    #[arg(long, visible_alias = "bs", value_name = "BYTES", default_value_t = Self::DEFAULT, value_parser = block_bytes)]
     pub block_size: u32,
 }
 

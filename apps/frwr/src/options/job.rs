@@ -30,13 +30,13 @@ pub struct JobArguments {
     #[command(flatten)]
     pub invalidation: InvalidationArguments,
     /// Requests in flight, on each core where there are several.
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = QUEUE_DEPTH.parser::<u32>())]
+    #[arg(long, visible_alias = "iodepth", value_name = "N", default_value_t = 32, value_parser = QUEUE_DEPTH.parser::<u32>())]
     pub queue_depth: u32,
     /// Seconds of load behind the file.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = RUNTIME.parser::<u64>())]
     pub runtime: u64,
-    /// Share of reads in the load, in percent. Default: 70 where a file was written, else 100.
-    #[arg(long, value_name = "PERCENT", value_parser = READ_SHARE.parser::<u8>())]
+    /// Share of reads in a mixed load, in percent. Default: 70.
+    #[arg(long, visible_alias = "rwmixread", value_name = "PERCENT", value_parser = READ_SHARE.parser::<u8>())]
     pub read_share: Option<u8>,
     /// Writes every post and completion of the host's port to FILE.
     #[arg(long, value_name = "FILE")]
@@ -47,9 +47,9 @@ pub struct JobArguments {
 }
 
 impl JobArguments {
-    /// Share of reads in the load, in percent: where nothing is written, all.
-    pub(crate) fn read_share(&self, writes: bool) -> u8 {
-        self.read_share.unwrap_or(if writes { DEFAULT_READ_SHARE } else { 100 })
+    /// Share of reads in a mixed load, in percent.
+    pub(crate) fn read_share(&self) -> u8 {
+        self.read_share.unwrap_or(DEFAULT_READ_SHARE)
     }
 
     /// Checks the numbers; blocks have `most` bytes at most.

@@ -69,10 +69,10 @@ pub(crate) fn names<Group: Args>() -> impl Iterator<Item = Id> {
     command.get_arguments().map(|argument| argument.get_id().clone()).collect::<Vec<_>>().into_iter()
 }
 
-/// Bytes as people write them: a number, or one with K, M, G or T behind it, for powers of 1024.
+/// Bytes as people write them: a number, or one with K, M, G or T behind it, for powers of 1024; small letters as fio's users type them.
 pub(crate) fn bytes_with_unit(text: &str) -> Option<u64> {
     let unit = text.chars().last()?;
-    let shift = match unit {
+    let shift = match unit.to_ascii_uppercase() {
         'K' => 10,
         'M' => 20,
         'G' => 30,

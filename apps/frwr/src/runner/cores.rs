@@ -3,6 +3,7 @@
 use super::{
     host_side::HostSide, host_team::News, progress::IoCounters, report::MemoryReport, target_side::TargetSide,
 };
+use crate::job::Tally;
 use frwr_engine::provider::Port;
 use frwr_nvmf::controller::TargetMessage;
 use frwr_reactor::{Context, Now, Outbox, Source};
@@ -44,9 +45,10 @@ impl<T: Port, H: Port> Core<T, H> {
         host.or(self.target.as_ref().map(TargetSide::memory))
     }
 
-    /// What its host has moved, or where it has none, the hosts of its target.
-    pub(super) fn io(&self) -> IoCounters {
-        let host = self.host.as_ref().map(HostSide::io);
+    /// What its host has moved, as far as it counts, or where it has none, the hosts of its target.
+    pub(super) fn counted(&self) -> IoCounters {
+        let of = |tally: &Tally| IoCounters { commands: tally.requests(), bytes: tally.bytes() };
+        let host = self.host.as_ref().map(|host| host.tally().map(of).unwrap_or_default());
         host.or(self.target.as_ref().map(TargetSide::io)).unwrap_or_default()
     }
 }

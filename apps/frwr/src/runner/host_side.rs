@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Error,
-    job::{Job, Layout, Operation, Phase, Request, latency_histogram},
+    job::{Job, Layout, Operation, Phase, Request, Tally},
 };
 use arrayvec::ArrayVec;
 use core::time::Duration;
@@ -25,7 +25,6 @@ use frwr_nvmf::host::{
     Host, HostFailure, HostOptions, HostStatistics, IoError, MAX_REQUEST_BYTES, MAX_SEGMENTS, RequestError,
 };
 use frwr_reactor::{Now, Poller, Sleep};
-use hdrhistogram::Histogram;
 
 /// Bytes beside what is computed: the alignment of what is carved.
 const SLACK: usize = 64 << 10;
@@ -56,13 +55,13 @@ impl HostPlan {
 /// The job, which can begin only when the namespace is known.
 enum Work {
     /// It waits for a session.
-    Planned { plan: JobPlan, data: DeviceMemory, latency: Histogram<u64> },
+    Planned { plan: Box<JobPlan>, data: DeviceMemory, tally: Box<Tally> },
     /// It was ended before there was a session.
-    Abandoned { latency: Histogram<u64> },
+    Abandoned,
     /// It goes on, or is done.
     Begun(Box<Job>),
     /// The namespace does not suit it.
-    Refused { reason: String, latency: Histogram<u64> },
+    Refused { reason: String },
 }
 
 /// How the host's session is doing.
@@ -82,10 +81,12 @@ pub(super) struct HostSide<P: Port> {
     work: Work,
     memory: MemoryId,
     layout: Layout,
-    /// Bytes of the job's blocks.
-    block_bytes: u32,
-    /// Blocks of the namespace in one of the job's.
-    sectors: u64,
+    /// Bytes of the job's largest request.
+    most_bytes: u32,
+    /// Bytes of the job's units, in which it counts its places.
+    unit_bytes: u32,
+    /// Bytes of the namespace's blocks.
+    sector_bytes: u32,
     queues: usize,
     progress: Progress,
     team: Team,
@@ -114,7 +115,7 @@ impl<P: Port> HostSide<P> {
         team: Team,
     ) -> Result<Self, Error> {
         let engine_options = plan.options.engine();
-        let layout = Layout::new(plan.job.block_bytes, plan.job.pieces);
+        let layout = Layout::new(plan.job.most(), plan.job.pieces);
         let data_bytes = plan.job.queue_depth as usize * layout.slot_bytes();
         let engine_bytes = Engine::<P>::region_bytes(&engine_options, &plan.capabilities)?;
         let admin_bytes = plan.options.memory_bytes();
@@ -128,15 +129,16 @@ impl<P: Port> HostSide<P> {
         let make = if team.is_first() { Host::new } else { Host::follower };
         let mut host = make(engine, admin, plan.options)?;
         host.start();
-        let (block_bytes, runtime) = (plan.job.block_bytes, plan.job.runtime);
-        let latency = latency_histogram().map_err(|error| Error::setup(format!("no latency histogram: {error:?}")))?;
+        let (most_bytes, unit_bytes, runtime) = (plan.job.most(), plan.job.load.sizes.unit(), plan.job.load.runtime);
+        let tally = Tally::new().map_err(|error| Error::setup(format!("no latency histogram: {error:?}")))?;
         Ok(Self {
             host,
-            work: Work::Planned { plan: plan.job, data, latency },
+            work: Work::Planned { plan: Box::new(plan.job), data, tally: Box::new(tally) },
             memory,
             layout,
-            block_bytes,
-            sectors: 1,
+            most_bytes,
+            unit_bytes,
+            sector_bytes: unit_bytes,
             queues: 0,
             progress,
             team,
@@ -179,12 +181,9 @@ impl<P: Port> HostSide<P> {
         self.job().map_or(IoCounters::default(), |job| IoCounters { commands: job.requests(), bytes: job.bytes() })
     }
 
-    /// Latencies of all requests in nanoseconds.
-    pub(super) fn latency(&self) -> &Histogram<u64> {
-        match &self.work {
-            Work::Planned { latency, .. } | Work::Abandoned { latency } | Work::Refused { latency, .. } => latency,
-            Work::Begun(job) => job.latency(),
-        }
+    /// What its requests came to, as far as they count.
+    pub(super) fn tally(&self) -> Option<&Tally> {
+        self.job().map(Job::tally)
     }
 
     /// Why the namespace does not suit the job.
@@ -240,9 +239,11 @@ impl<P: Port> HostSide<P> {
         self.queues
     }
 
-    /// When the first request was submitted, and when the last one ended.
+    /// When the first request was submitted, or the first that counts was meant to be, and when the last one ended.
     pub(super) fn span(&self) -> Option<(Duration, Duration)> {
-        self.first.map(|first| (first, self.last))
+        let only_load = |job: &&Job| job.digest().is_none();
+        let counts = self.job().filter(only_load).and_then(Job::counts_from);
+        self.first.map(|first| (counts.map_or(first, |counts| counts.max(first)), self.last))
     }
 
     /// It follows the first core, and got no queue.
@@ -297,8 +298,7 @@ impl<P: Port> HostSide<P> {
         let mut work = 0;
         if self.host.is_ready() {
             self.queues = self.queues.max(self.host.queues());
-            self.begin();
-            work += self.submit(now);
+            self.begin(now);
         }
         let mut doing = Doing::Connecting;
         if let Some(job) = self.job_mut() {
@@ -314,6 +314,10 @@ impl<P: Port> HostSide<P> {
             if let Work::Begun(job) = &mut self.work {
                 self.team.divide(job, &self.host);
             }
+        }
+        // Behind the division: what is another core's is never begun here.
+        if self.host.is_ready() {
+            work += self.submit(now);
         }
         if self.kill_at.is_some_and(|at| now >= at) {
             self.progress.kill_peer();
@@ -348,23 +352,23 @@ impl<P: Port> HostSide<P> {
     }
 
     /// Makes the job once the namespace is known, and what this core is to do of it.
-    fn begin(&mut self) {
-        let Work::Planned { plan, data, latency } = &mut self.work else { return };
+    fn begin(&mut self, now: Duration) {
+        let Work::Planned { plan, data, tally } = &mut self.work else { return };
         let Some(geometry) = self.host.geometry() else { return };
         let share = self.team.take_share();
         if share.is_none() && !self.team.is_first() {
             return;
         }
-        // Small, and empty: nothing was counted yet.
-        let latency = latency.clone();
-        self.work = match plan.clone().options(geometry, MAX_REQUEST_BYTES) {
+        // Empty: nothing was counted yet.
+        let tally = Tally::clone(tally);
+        self.work = match JobPlan::clone(plan).options(geometry, MAX_REQUEST_BYTES) {
             Ok(options) => Work::Begun(Box::new(match share {
-                Some(share) => Job::of_share(options, share, data.clone(), latency),
-                None => Job::new(options, data.clone(), latency),
+                Some(share) => Job::of_share(options, share, data.clone(), tally),
+                None => Job::new(options, data.clone(), tally, now),
             })),
-            Err(reason) => Work::Refused { reason, latency },
+            Err(reason) => Work::Refused { reason },
         };
-        self.sectors = u64::from(self.block_bytes / geometry.block_bytes()).max(1);
+        self.sector_bytes = geometry.block_bytes();
     }
 
     /// Nothing is left to do.
@@ -372,15 +376,15 @@ impl<P: Port> HostSide<P> {
         match &self.work {
             Work::Planned { .. } => false,
             Work::Begun(job) => job.phase() == Phase::Done,
-            Work::Abandoned { .. } | Work::Refused { .. } => true,
+            Work::Abandoned | Work::Refused { .. } => true,
         }
     }
 
     fn stop_job(&mut self) {
         match &mut self.work {
-            Work::Planned { latency, .. } => self.work = Work::Abandoned { latency: latency.clone() },
+            Work::Planned { .. } => self.work = Work::Abandoned,
             Work::Begun(job) => job.stop(),
-            Work::Abandoned { .. } | Work::Refused { .. } => {}
+            Work::Abandoned | Work::Refused { .. } => {}
         }
     }
 
@@ -400,7 +404,7 @@ impl<P: Port> HostSide<P> {
         if self.host.is_ready()
             && let Some(open) = self.host.engine().port().remote_bytes_open()
         {
-            let requests = u64::from(self.job().map_or(0, Job::in_flight)) * u64::from(self.block_bytes);
+            let requests = u64::from(self.job().map_or(0, Job::in_flight)) * u64::from(self.most_bytes);
             let most = requests + self.host.admin_bytes_open();
             if open > most {
                 self.stop(format!("{open} bytes are open to the peer, but requests in flight opened at most {most}"));
@@ -415,7 +419,7 @@ impl<P: Port> HostSide<P> {
 
     fn submit(&mut self, now: Duration) -> u32 {
         let mut submitted = 0;
-        while let Some(request) = self.job_mut().and_then(Job::next_request) {
+        while let Some(request) = self.job_mut().and_then(|job| job.next_request(now)) {
             if !self.submit_one(request) {
                 break;
             }
@@ -434,10 +438,12 @@ impl<P: Port> HostSide<P> {
         // A piece is no longer than a request, which is 32 bit.
         let segments = pieces.map(|(at, range)| Segment { memory, offset: at as u64, length: range.len() as u32 });
         let segments: ArrayVec<Segment, MAX_SEGMENTS> = segments.take(MAX_SEGMENTS).collect();
-        let (cookie, lba) = (u64::from(request.slot), request.lba * self.sectors);
+        // The namespace's blocks are no larger than units, which are of whole blocks.
+        let (cookie, lba) = (u64::from(request.slot), request.lba * u64::from(self.unit_bytes / self.sector_bytes));
         let taken = match request.operation {
             Operation::Read => self.host.read(lba, &segments, cookie),
             Operation::Write => self.host.write(lba, &segments, cookie),
+            Operation::Trim => self.host.deallocate(&[(lba, request.bytes / self.sector_bytes)], cookie),
             Operation::Flush => self.host.flush_namespace(cookie),
         };
         match taken {

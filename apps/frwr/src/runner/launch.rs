@@ -129,7 +129,7 @@ impl Move<'_> {
         traces.iter_mut().try_for_each(|trace| trace.ended(outcome.records_lost()))?;
         trace::finish(traces, say)?;
         let corrupted = outcome.targets.iter().map(|target| target.statistics().corrupted_reads).sum();
-        let (mut report, _) = outcome.report(subject(config, depth.effective), host_control.statistics())?;
+        let (mut report, _) = outcome.report(subject(config, depth.effective), None, host_control.statistics())?;
         report.warnings = lookout.end(say);
         report.injected = config.inject.map(|fault| Injected {
             fault,
@@ -151,7 +151,7 @@ fn subject(config: &Config, effective_queue_depth: u32) -> Subject {
         block_bytes: config.job.block.block_size,
         queue_depth: config.job.queue_depth,
         effective_queue_depth,
-        read_share: config.job.read_share(true),
+        read_share: config.job.read_share(),
         address: plan::loop_address(),
     }
 }

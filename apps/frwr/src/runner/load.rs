@@ -4,6 +4,7 @@ use super::{
     depth::Depth,
     load_command::{LoadArguments, LoadConfig},
     load_file::{LoadedFile, load as load_file},
+    load_report::LoadReport,
     main_loop::{MainLoop, ended, leave, removed},
     media_watch::MediaWatch,
     outcome::Outcome,
@@ -128,7 +129,11 @@ where
     {
         return Err(error);
     }
-    let (mut report, host) = outcome.report(subject(config, file.as_ref(), effective), control.statistics())?;
+    let (mut report, host) = outcome.report(
+        subject(config, file.as_ref(), effective),
+        Some(LoadReport::of(&config.arguments)),
+        control.statistics(),
+    )?;
     report.warnings = lookout.end(say);
     if let (Some(output), Some(job)) = (output, host.job())
         && job.digest().is_some()
@@ -139,21 +144,23 @@ where
 }
 
 fn subject(config: &LoadConfig, file: Option<&LoadedFile>, effective_queue_depth: u32) -> Subject {
+    let LoadArguments { device, file: path, connect, job, shape, .. } = &config.arguments;
     let compared = match (file, config.expected) {
         (Some(_), _) => Compared::File,
         (None, Some(_)) => Compared::Digest,
+        (None, None) if !shape.verify => Compared::Nothing,
+        (None, None) if shape.is_range(false) => Compared::Writes,
         (None, None) => Compared::Itself,
     };
-    let LoadArguments { device, file: path, connect, job, .. } = &config.arguments;
     let name = path.as_ref().map(|path| path.display().to_string());
     Subject {
         device: device.name().to_owned(),
         file: name.unwrap_or_else(|| format!("the namespace of {connect}")),
         compared,
-        block_bytes: job.block.block_size,
+        block_bytes: shape.sizes(job).most(),
         queue_depth: job.queue_depth,
         effective_queue_depth,
-        read_share: job.read_share(file.is_some()),
+        read_share: shape.read_share(job, file.is_some()),
         address: *connect,
     }
 }

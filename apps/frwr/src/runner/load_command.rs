@@ -1,7 +1,7 @@
 //! `frwr load` as a person asks for it.
 
 use super::{
-    load_file::MAX_FILE_BYTES,
+    load_shape::ShapeArguments,
     plan::{HOST, STEP_TIMEOUT, SUBSYSTEM, name},
     start::reactors,
 };
@@ -22,7 +22,6 @@ const MAX_CORES: usize = MAX_FOLLOWERS as usize + 1;
 const NSID: Limit = Limit::new("--nsid", 1, 0xffff_fffe);
 const QUEUES: Limit = Limit::new("--queues", 1, MAX_QUEUES as u64);
 const SCATTER: Limit = Limit::new("--scatter", 1, MAX_SEGMENTS as u64);
-const BYTES: Limit = Limit::new("--bytes", 1, MAX_FILE_BYTES);
 /// Attempts in a row: with pauses that double up to a second, more than a hundred is minutes.
 const RECONNECTS: Limit = Limit::new("--reconnects", 0, 100);
 /// In seconds.
@@ -59,15 +58,15 @@ pub struct LoadArguments {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = SCATTER.parser::<u8>())]
     pub scatter: u8,
     /// Writes FILE to the namespace first, and checks that it comes back. The load then overwrites parts of it; `--runtime
-    /// 0` leaves it there. Without FILE the namespace is only read.
+    /// 0` leaves it there. Without FILE the namespace is only read, unless --rw says otherwise.
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
+    /// What the load is made of.
+    #[command(flatten)]
+    pub shape: ShapeArguments,
     /// Writes what was read to FILE.
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Bytes of the namespace that count; the rest is padding. Default: all of it. `serve` prints its file's length.
-    #[arg(long, value_name = "N", conflicts_with = "file", value_parser = BYTES.parser::<u64>())]
-    pub bytes: Option<u64>,
     /// Fails unless what was read has this SHA-256.
     #[arg(long, value_name = "HEX", conflicts_with = "file")]
     pub expect_sha256: Option<String>,
@@ -151,16 +150,10 @@ impl LoadArguments {
         RECONNECTS.check(self.reconnects)?;
         IO_TIMEOUT.check(self.io_timeout)?;
         IO_RETRIES.check(self.io_retries)?;
-        BYTES.check_said(self.bytes)?;
         check_address("--connect", self.connect, Purpose::Connect)?;
-        match self.job.read_share {
-            // Writing blocks that are to stay what they were makes no sense.
-            Some(value) if self.file.is_none() && value < 100 => {
-                let remedy = "must be 100 where the namespace is only read; give --file FILE to write";
-                Err(Error::usage("read_share", format!("--read-share is {value}: {remedy}")))
-            }
-            _ => Ok(()),
-        }
+        let whole = [("--output", self.output.is_some()), ("--expect-sha256", self.expect_sha256.is_some())];
+        let whole = whole.into_iter().find_map(|(option, said)| said.then_some(option));
+        self.shape.check(&self.job, self.file.is_some(), whole)
     }
 }
 

@@ -15,6 +15,8 @@ mod live_line;
 mod load;
 mod load_command;
 mod load_file;
+mod load_report;
+mod load_shape;
 mod main_loop;
 mod media_watch;
 mod namespaces;
@@ -40,6 +42,8 @@ pub use discover::{DiscoverArguments, DiscoverConfig, discover, discovered_json,
 pub use launch::run;
 pub use load::load;
 pub use load_command::{LoadArguments, LoadConfig};
+pub use load_report::LoadReport;
+pub use load_shape::{ReadWrite, ShapeArguments};
 pub(crate) use main_loop::{GIVEN_UP, GRACE, Idle, Refusals, Served, ended, leave, removed};
 pub use namespaces::{MediumConfig, NamespaceBacking, NamespaceConfig, NamespaceReport, SubsystemConfig};
 pub(crate) use rdma::{DeviceRole, open as open_rdma};

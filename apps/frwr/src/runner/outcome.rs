@@ -4,15 +4,15 @@ use super::{
     cores::Core,
     host_side::HostSide,
     load_file::hex,
+    load_report::LoadReport,
     remedy::no_session,
     report::{CoreReport, RunReport, Subject},
     target_side::TargetSide,
 };
-use crate::Error;
+use crate::{Error, job::Tally};
 use core::time::Duration;
 use frwr_engine::{control::ControlStatistics, provider::Port};
 use frwr_reactor::{Finished, RunningError};
-use hdrhistogram::Histogram;
 
 /// The ended cores: what they carried, in their order, and figures of all.
 pub(super) struct Outcome<T: Port, H: Port> {
@@ -29,7 +29,7 @@ impl<T: Port, H: Port> Outcome<T, H> {
             let Finished { core, context, report } = finished?;
             outcome.undrained.extend(report.undrained.iter().map(|name| format!("reactor {core}: {name}")));
             if let Some(memory) = context.memory() {
-                let (role, memory, io) = (context.role(), memory.clone(), context.io());
+                let (role, memory, io) = (context.role(), memory.clone(), context.counted());
                 let idle = context.host.as_ref().is_some_and(HostSide::had_no_queue);
                 let (requests, bytes) = (io.commands, io.bytes);
                 outcome.cores.push(CoreReport { role, memory, requests, bytes, idle, reactor: report.statistics });
@@ -55,6 +55,7 @@ impl<T: Port, H: Port> Outcome<T, H> {
     pub(super) fn report(
         self,
         subject: Subject,
+        load: Option<LoadReport>,
         control: ControlStatistics,
     ) -> Result<(RunReport, HostSide<H>), Error> {
         let mut hosts = self.hosts.into_iter();
@@ -68,9 +69,10 @@ impl<T: Port, H: Port> Outcome<T, H> {
         }
         let digest = host.job().and_then(|job| job.digest());
         let all = || core::iter::once(&host).chain(&others);
+        let tally = tally(all().filter_map(HostSide::tally))?;
         let report = RunReport {
             subject,
-            file_bytes: host.job().map_or(0, |job| job.read_back().len() as u64),
+            file_bytes: host.job().map_or(0, |job| job.content_in_all()),
             sha256: digest.as_ref().map(hex),
             verified: host.job().is_some_and(|job| job.verified()),
             interrupted: all().any(HostSide::interrupted),
@@ -81,7 +83,13 @@ impl<T: Port, H: Port> Outcome<T, H> {
             engine: others.iter().fold(host.engine(), |sum, other| sum + other.engine()),
             control,
             remote_bytes_open: all().filter_map(HostSide::remote_bytes_open).reduce(|sum, bytes| sum + bytes),
-            latency: latency(host.latency(), others.iter().map(HostSide::latency)),
+            latency: tally.total().latency,
+            tally,
+            load: load.map(|load| LoadReport {
+                behind: all().filter_map(|host| host.job()?.behind()).max(),
+                unchecked_bytes: all().filter_map(|host| Some(host.job()?.unchecked_bytes())).sum(),
+                ..load
+            }),
             cores: self.cores,
             injected: None,
             last_failure: host.last_failure().map(|failure| failure.to_string()),
@@ -99,11 +107,8 @@ fn elapsed(spans: impl Iterator<Item = (Duration, Duration)>) -> Duration {
 }
 
 /// Of all cores.
-fn latency<'a>(first: &Histogram<u64>, others: impl Iterator<Item = &'a Histogram<u64>>) -> Histogram<u64> {
-    let mut all = first.clone();
-    // All have the same bounds.
-    others.for_each(|latency| {
-        let _ = all.add(latency);
-    });
-    all
+fn tally<'a>(cores: impl Iterator<Item = &'a Tally>) -> Result<Tally, Error> {
+    let mut all = Tally::new().map_err(|error| Error::setup(format!("no latency histogram: {error:?}")))?;
+    cores.for_each(|tally| all.add(tally));
+    Ok(all)
 }

@@ -112,7 +112,7 @@ pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabiliti
     options.remote_invalidation = job.invalidation.remote_invalidate;
     Ok(HostPlan {
         options,
-        job: JobPlan::new(job, file.source(), 1),
+        job: JobPlan::new(job, file.source()),
         pages: job.memory.pages.policy(),
         capabilities: *capabilities,
         inject: *inject,
@@ -152,14 +152,16 @@ pub(super) fn loaded(
     file: Option<&LoadedFile>,
     capabilities: &Capabilities,
 ) -> Result<HostPlan, Error> {
-    let LoadArguments { job, scatter, bytes, .. } = &config.arguments;
+    let LoadArguments { job, scatter, shape, .. } = &config.arguments;
     let source = match file {
         Some(file) => file.source(),
-        None => Source::Namespace { bytes: *bytes, expected: config.expected },
+        None if shape.is_range(false) => Source::Range { bytes: shape.bytes },
+        None => Source::Namespace { bytes: shape.bytes, expected: config.expected },
     };
+    let (load, offset, pieces) = (shape.load(job, file.is_some()), shape.offset, (*scatter).into());
     Ok(HostPlan {
         options: config.options(cores)?,
-        job: JobPlan::new(job, source, (*scatter).into()),
+        job: JobPlan { offset, pieces, load, ..JobPlan::new(job, source) },
         pages: job.memory.pages.policy(),
         capabilities: *capabilities,
         inject: None,

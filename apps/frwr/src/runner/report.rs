@@ -1,9 +1,10 @@
 //! What a run prints at its end: a table for people, one line of JSON for programs.
 
-use super::command_line::Inject;
+use super::{command_line::Inject, load_report::LoadReport};
 use crate::{
     check::Shortcoming,
     failures,
+    job::Tally,
     output::in_line,
     report::{ReactorFigures, Report, counts, object, value},
 };
@@ -76,6 +77,10 @@ pub enum Compared {
     /// Nothing but a second look.
     #[serde(rename = "first_copy")]
     Itself,
+    /// What the load itself has written.
+    Writes,
+    /// Nothing: nobody wanted to know.
+    Nothing,
 }
 
 impl Compared {
@@ -84,6 +89,8 @@ impl Compared {
             Self::File => "SHA-256 of the file and every block read",
             Self::Digest => "SHA-256 as expected, and every later read gave the same bytes",
             Self::Itself => "every later read gave the bytes of the first; compare the SHA-256",
+            Self::Writes => "every block read that the load had written",
+            Self::Nothing => "nothing",
         }
     }
 }
@@ -172,6 +179,12 @@ pub struct RunReport {
     /// Latency of requests, submission to end of fence, in nanoseconds.
     #[serde(skip)]
     pub latency: Histogram<u64>,
+    /// Requests by their kinds, as far as they count.
+    #[serde(skip)]
+    pub tally: Tally,
+    /// What the load was, of `frwr load`.
+    #[serde(skip)]
+    pub load: Option<LoadReport>,
     /// Per reactor.
     #[serde(skip)]
     pub cores: Vec<CoreReport>,
@@ -189,7 +202,7 @@ pub struct RunReport {
 impl Report for RunReport {
     fn passed(&self) -> bool {
         self.caught.is_none()
-            && (self.verified || self.interrupted)
+            && (self.verified || self.interrupted || self.subject.compared == Compared::Nothing)
             && self.keys_accounted()
             && self.shortcoming().is_none()
     }
@@ -221,7 +234,9 @@ impl Report for RunReport {
             "latency_us": self.latency_json(),
             "failures": failures::json(engine, &self.control),
         });
-        object([value(self), of_engine, computed])
+        let seconds = self.elapsed.as_secs_f64();
+        let load = self.load.as_ref().map_or(Value::Null, |load| json!({ "load": load.json(&self.tally, seconds) }));
+        object([value(self), of_engine, computed, load])
     }
 
     fn table(&self) -> String {
@@ -309,14 +324,19 @@ impl RunReport {
         if let Some(digest) = &self.sha256 {
             writeln!(out, "  SHA-256 {digest}")?;
         }
+        let sizes = self.load.as_ref().map_or_else(|| block_bytes.to_string(), |load| load.sizes.clone());
+        let load = self.load.as_ref().map_or("mixed load", |load| &load.rw);
         writeln!(
             out,
-            "  queue depth {queue_depth}{}, blocks of {block_bytes} bytes, mixed load of {read_share} % reads",
+            "  queue depth {queue_depth}{}, blocks of {sizes} bytes, {load} of {read_share} % reads",
             if self.hosts() > 1 { " on each core" } else { "" },
         )?;
         self.write_cores(out)?;
         self.write_memory(out)?;
         self.write_latency(out)?;
+        if let Some(load) = &self.load {
+            load.write_table(&self.tally, self.elapsed.as_secs_f64(), out)?;
+        }
         self.write_keys(out)?;
         self.write_queues(out)?;
         self.write_verdict(out)
@@ -435,6 +455,9 @@ impl RunReport {
                 writeln!(out, "\ninterrupted before the first request had ended")
             }
             true if self.interrupted => writeln!(out, "\ninterrupted; nothing wrong so far"),
+            true if self.subject.compared == Compared::Nothing => {
+                writeln!(out, "\nnothing was verified (--no-verify)")
+            }
             true => writeln!(out, "\nverified: {}", self.subject.compared.verdict()),
             false => writeln!(out, "\nFAILED: keys are not all accounted for, or the file was not verified"),
         }

@@ -2,6 +2,7 @@
 
 mod cores;
 mod endings;
+mod generator;
 mod moves;
 mod serving;
 

@@ -1,29 +1,6 @@
 //! When requests are meant to begin.
 
-use clap::ValueEnum;
 use core::time::Duration;
-use serde::Serialize;
-
-/// Doorbells of a round: requests that begin together, when all of the round before have ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Doorbells {
-    /// One for all that begin, of each connection.
-    One,
-    /// One for each request.
-    Each,
-}
-
-impl Doorbells {
-    /// As the command line and reports have it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::One => "one",
-            Self::Each => "each",
-        }
-    }
-}
 
 /// Nanoseconds of a second.
 const SECOND: u128 = 1_000_000_000;
@@ -31,7 +8,7 @@ const SECOND: u128 = 1_000_000_000;
 /// A constant rate. A request's time counts from when it was meant to begin, so that one which had to wait for a stall in
 /// front of it shows it (coordinated omission).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Schedule {
+pub(crate) struct Schedule {
     start: Duration,
     /// Per second, over all that share it.
     rate: u64,
@@ -48,7 +25,7 @@ pub(super) struct Schedule {
 impl Schedule {
     /// So many requests per second from `start` on, of which every `sharers`-th from `share` on is ours. Rate and sharers
     /// are above 0.
-    pub(super) fn new(start: Duration, rate: u64, share: u64, sharers: u64) -> Self {
+    pub(crate) fn new(start: Duration, rate: u64, share: u64, sharers: u64) -> Self {
         let schedule = Self { start, rate: rate.max(1), sharers: sharers.max(1), share, taken: 0, due: start };
         Self { due: schedule.due_of(0), ..schedule }
     }
@@ -64,15 +41,20 @@ impl Schedule {
     }
 
     /// When the next request is meant to begin.
-    pub(super) fn next(&self) -> Duration {
+    pub(crate) fn next(&self) -> Duration {
         self.due
     }
 
     /// Takes the next request if it is due.
-    pub(super) fn take(&mut self, now: Duration) -> Option<Duration> {
+    pub(crate) fn take(&mut self, now: Duration) -> Option<Duration> {
+        self.take_several(now, 1)
+    }
+
+    /// Takes so many periods in a row, as one, if the first is due: where periods are bytes, a request takes as many as it moves.
+    pub(crate) fn take_several(&mut self, now: Duration, periods: u64) -> Option<Duration> {
         let next = self.due;
         (next <= now).then(|| {
-            self.taken += 1;
+            self.taken = self.taken.saturating_add(periods);
             self.due = self.due_of(self.taken);
             next
         })
@@ -80,17 +62,17 @@ impl Schedule {
 
     /// When the last of the periods ends that the taken requests stand for: a rate is requests by whole periods, and the last request
     /// begins at the beginning of its own.
-    pub(super) fn covered(&self) -> Duration {
+    pub(crate) fn covered(&self) -> Duration {
         self.end_of(self.taken)
     }
 
     /// When the period of the last of so many requests of ours ends.
-    pub(super) fn end_of(&self, requests: u64) -> Duration {
+    pub(crate) fn end_of(&self, requests: u64) -> Duration {
         self.after(u128::from(requests).saturating_mul(u128::from(self.sharers)))
     }
 
     /// Requests that were meant to begin before `end` and did not.
-    pub(super) fn missed(&self, end: Duration) -> u64 {
+    pub(crate) fn missed(&self, end: Duration) -> u64 {
         let nanoseconds = end.saturating_sub(self.start).as_nanos();
         // Those of all sharers with a time before the end: the first is at 0.
         let all = (nanoseconds * u128::from(self.rate)).div_ceil(SECOND);

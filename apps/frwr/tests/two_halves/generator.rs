@@ -1,0 +1,129 @@
+//! `load` as a load generator: what it does without a file, and what it tells of that.
+
+use super::{Target, Temporary, verified};
+use frwr::report::Report as _;
+use frwr::runner::{Compared, RunReport};
+use frwr_engine::provider::soft::SoftFabric;
+use serde_json::Value;
+use std::fs::File;
+
+/// Enough for the largest request, several times.
+const LARGE: u64 = 32 << 20;
+/// More than a copy in memory may have.
+const HUGE: u64 = 8 << 30;
+
+/// A file of zeros that takes no room.
+fn sparse(name: &str, bytes: u64) -> Temporary {
+    let file = Temporary::path(name);
+    File::create(&file.0).unwrap().set_len(bytes).unwrap();
+    file
+}
+
+fn serving(file: &Temporary, arguments: &[&str]) -> Target {
+    let fixed = ["--namespace", file.text(), "--backing", "thread"];
+    let target = Target::begin(SoftFabric::new(), "reg_mr", &[&fixed, arguments].concat());
+    assert!(target.lines.iter().any(|line| line.starts_with("listening on")));
+    target
+}
+
+fn requests(report: &RunReport, kind: &str) -> u64 {
+    report.json()["load"][kind]["requests"].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn what_a_load_has_written_is_checked_in_a_namespace_that_is_larger_than_any_copy() {
+    let file = sparse("huge", HUGE);
+    let target = serving(&file, &["--block-size", "4096"]);
+    for (rw, reads) in [("randrw", true), ("rw", true), ("write", false)] {
+        let arguments = ["--rw", rw, "--allow-overwrite", "--runtime", "60", "--io-size", "16M", "--bs", "16k"];
+        let report = verified(target.load(&arguments));
+        assert_eq!((report.subject.compared, report.file_bytes), (Compared::Writes, HUGE));
+        let (read, written) = (requests(&report, "read"), requests(&report, "write"));
+        assert_eq!((read + written, read > 0), (1024, reads), "{}", report.json());
+        assert!(report.table().contains("verified: every block read that the load had written"), "{}", report.table());
+    }
+    // So little of it that what was written is read.
+    let small = ["--rw", "randrw", "--allow-overwrite", "--size", "64K", "--offset", "1M", "--runtime", "1"];
+    let report = verified(target.load(&small));
+    let (read, unchecked) = (report.tally.reads().bytes, report.load.as_ref().unwrap().unchecked_bytes);
+    assert!(unchecked < read, "{unchecked} of {read}");
+    assert!(report.table().contains("randrw of 70 % reads"), "{}", report.table());
+    target.end();
+}
+
+#[test]
+fn without_verification_nothing_is_read_first_and_nothing_is_checked() {
+    let file = sparse("unchecked", HUGE);
+    let target = serving(&file, &["--block-size", "4096"]);
+    let refusal = target.load(&["--rw", "read"]).unwrap_err().to_string();
+    assert!(refusal.contains("8589934592") && refusal.contains("--no-verify"), "{refusal}");
+    for rw in ["read", "randread", "randwrite"] {
+        let arguments = ["--rw", rw, "--no-verify", "--allow-overwrite", "--runtime", "60", "--io-size", "8M"];
+        let report = target.load(&arguments).unwrap_or_else(|error| panic!("{error}"));
+        assert!(report.passed() && !report.verified, "{}", report.table());
+        let json = report.json();
+        assert_eq!((&json["compared_with"], &json["verified"]), (&"nothing".into(), &false.into()));
+        assert_eq!(report.tally.bytes(), 8 << 20, "{json}");
+        assert!(report.table().contains("nothing was verified (--no-verify)"), "{}", report.table());
+    }
+    target.end();
+}
+
+#[test]
+fn sizes_of_a_mix_go_from_one_block_to_four_mebibytes() {
+    let file = sparse("mix", LARGE);
+    let target = serving(&file, &["--block-size", "512"]);
+    let mix = ["--rw", "randrw", "--rwmixread", "50", "--allow-overwrite", "--bssplit", "512/40:12K/30:1M/20:4M/10"];
+    let report =
+        verified(target.load(&[&mix[..], &["--runtime", "60", "--io-size", "64M", "--iodepth", "4"]].concat()));
+    assert!(report.session.split_requests > 0, "the host cuts what is larger than the controller takes at once");
+    assert_eq!(report.json()["load"]["sizes"], "512/40:12288/30:1048576/20:4194304/10");
+    // No smaller than the namespace's blocks, and no larger than the range.
+    for (arguments, parts) in [
+        (&["--bssplit", "512:4M", "--bytes", "1M"][..], ["1048576 bytes", "4194304"]),
+        (&["--bs", "4M", "--offset", "32M"], ["--offset is 33554432", "33554432 bytes"]),
+    ] {
+        let refusal = target.load(&[arguments, &["--no-verify", "--runtime", "1"]].concat()).unwrap_err().to_string();
+        assert!(parts.iter().all(|part| refusal.contains(part)), "{refusal}");
+    }
+    target.end();
+}
+
+#[test]
+fn a_load_trims_where_it_is_told_to() {
+    let file = Temporary::data("trims", 3);
+    let target = Target::start("reg_mr", &["--namespace", file.text()]);
+    let arguments = ["--rw", "randtrim", "--allow-overwrite", "--runtime", "60", "--io-size", "1M"];
+    let report = verified(target.load(&arguments));
+    assert_eq!((report.tally.others().requests, report.tally.reads().requests), (256, 0));
+    target.end();
+}
+
+#[test]
+fn several_cores_share_a_rate_and_a_range() {
+    let file = sparse("shared", LARGE);
+    let target = serving(&file, &["--block-size", "4096", "--io-queues", "2"]);
+    let arguments =
+        ["--cores", "unpinned:2", "--rw", "rw", "--allow-overwrite", "--runtime", "1", "--rate-iops", "400"];
+    let report = verified(target.load(&arguments));
+    let load = &report.json()["load"];
+    assert_eq!((&load["rate_iops"], &load["rate"]), (&400.into(), &Value::Null));
+    // As many as were due, less those that a busy machine did not come to.
+    let all = report.tally.requests();
+    assert!((1..=400).contains(&all), "{all}");
+    assert!(load["behind_us"].as_f64().is_some());
+    target.end();
+}
+
+#[test]
+fn what_a_file_and_a_load_of_another_kind_need_goes_together() {
+    let (served, moved) = (Temporary::data("kinds", 1), Temporary::data("kinds-new", 2));
+    let target = Target::start("reg_mr", &["--namespace", served.text(), "--block-size", "512"]);
+    for rw in ["read", "write", "randwrite", "rw"] {
+        let arguments = ["--file", moved.text(), "--rw", rw, "--bssplit", "512:8K", "--runtime", "1"];
+        let report = verified(target.load(&arguments));
+        assert_eq!((report.sha256.clone(), report.subject.compared), (Some(moved.digest()), Compared::File));
+        assert_eq!(report.json()["load"]["rw"], rw);
+    }
+    target.end();
+}
