@@ -1,10 +1,9 @@
 //! Results in files: the percentile file of HdrHistogram, and the table.
 
-use super::{command_line::LatencyConfig, failure::combination, plot, summary::Scale, sweep::LatencySweep};
-use crate::{Error, result_file::ResultFile};
+use super::{command_line::LatencyConfig, plot, summary::Scale, sweep::LatencySweep};
+use crate::{Error, result_files::NamedFiles};
 use core::fmt::Write as _;
 use hdrhistogram::Histogram;
-use std::path::Path;
 
 /// Rows for each halving of the distance to 100 %: what HdrHistogram's own tools write.
 const TICKS_PER_HALF: u32 = 5;
@@ -13,9 +12,7 @@ const TICKS_PER_HALF: u32 = 5;
 const TRACE_KEYS: &str = "--trace-keys";
 
 /// Files of results: looked at before the run, so that a wrong path costs none.
-pub struct ResultFiles<'a> {
-    files: Vec<(&'static str, &'a Path, ResultFile)>,
-}
+pub struct ResultFiles<'a>(NamedFiles<'a>);
 
 impl<'a> ResultFiles<'a> {
     /// Opens what was asked for; what is there stays until there is something to write.
@@ -24,20 +21,11 @@ impl<'a> ResultFiles<'a> {
     /// One cannot be written.
     pub fn open(config: &'a LatencyConfig) -> Result<Self, Error> {
         let results = [("--csv", &config.client.csv), ("--hgrm", &config.client.hgrm), ("--svg", &config.client.svg)];
-        let wanted = [results[0], results[1], results[2], (TRACE_KEYS, &config.output.trace_keys)];
-        let mut files: Vec<(&'static str, &Path, ResultFile)> = Vec::new();
-        for (flag, path) in wanted {
-            let Some(path) = path else { continue };
-            let file = ResultFile::open(path).map_err(|source| wrong(flag, path, &source))?;
-            if let Some((other, ..)) = files.iter().find(|(.., there)| there.is_same(&file)) {
-                let why = format!("names the file that {other} writes: {}; name another one", path.display());
-                return Err(combination(flag, why));
-            }
-            files.push((flag, path, file));
-        }
+        let wanted = results.into_iter().chain([(TRACE_KEYS, &config.output.trace_keys)]);
+        let mut files = NamedFiles::open(wanted.map(|(flag, path)| (flag, path.as_deref())))?;
         // What becomes of keys is written while they live.
-        files.retain(|(flag, ..)| *flag != TRACE_KEYS);
-        Ok(Self { files })
+        files.leave(TRACE_KEYS);
+        Ok(Self(files))
     }
 
     /// Writes the results, each file whether or not another can be written. Percentiles are of one measurement; of several the
@@ -46,27 +34,12 @@ impl<'a> ResultFiles<'a> {
     /// # Errors
     /// The first that cannot be written or drawn.
     pub fn write(self, sweep: &LatencySweep) -> Result<(), Error> {
-        let mut all = Ok(());
-        for (flag, path, file) in self.files {
-            let written = Self::text(flag, sweep)
-                .and_then(|text| file.replace(text.as_bytes()).map_err(|source| wrong(flag, path, &source)));
-            all = all.and(written);
-        }
-        all
-    }
-
-    fn text(flag: &str, sweep: &LatencySweep) -> Result<String, Error> {
-        match (flag, sweep.only()) {
+        self.0.write(|flag| match (flag, sweep.only()) {
             ("--hgrm", Some(report)) => Ok(percentile_file(&report.histogram, report.scale())),
             ("--svg", _) => plot::percentile_curves(sweep.reports()),
             _ => Ok(sweep.csv()),
-        }
+        })
     }
-}
-
-fn wrong(flag: &str, path: &Path, source: &std::io::Error) -> Error {
-    let text = format!("{flag}: {} cannot be written ({source}); name a file in a writable folder", path.display());
-    Error::failed("file", text)
 }
 
 /// The percentile distribution in microseconds, as HdrHistogram's `outputPercentileDistribution` writes it.

@@ -4,6 +4,7 @@ use super::{
     command_line::Inject,
     cores::Core,
     host_team::{News, Team},
+    intervals::IntervalSource,
     job_plan::JobPlan,
     progress::{Doing, IoCounters, Progress},
     report::MemoryReport,
@@ -32,7 +33,6 @@ const SLACK: usize = 64 << 10;
 const PAGE: usize = 4096;
 
 /// What the host's core needs to begin.
-#[derive(Clone)]
 pub(super) struct HostPlan {
     pub(super) options: HostOptions,
     pub(super) job: JobPlan,
@@ -41,14 +41,24 @@ pub(super) struct HostPlan {
     pub(super) inject: Option<Inject>,
     /// Failures of the session that do not end the run: the host reconnects after them.
     pub(super) tolerated_failures: u64,
+    /// Where each interval of the load is told, where that is asked for.
+    pub(super) intervals: Option<IntervalSource>,
 }
 
 impl HostPlan {
     /// The plan of one of the cores that share the job: each makes choices of its own.
     pub(super) fn of_member(&self, member: usize) -> Self {
-        let mut plan = self.clone();
-        plan.job.seed = plan.job.seed.wrapping_add((member as u64) << 32);
-        plan
+        let Self { options, job, pages, capabilities, inject, tolerated_failures, intervals: _ } = self;
+        let seed = job.seed.wrapping_add((member as u64) << 32);
+        Self {
+            options: options.clone(),
+            job: JobPlan { seed, ..job.clone() },
+            pages: *pages,
+            capabilities: *capabilities,
+            inject: *inject,
+            tolerated_failures: *tolerated_failures,
+            intervals: None,
+        }
     }
 }
 
@@ -94,6 +104,7 @@ pub(super) struct HostSide<P: Port> {
     tolerated_failures: u64,
     kill_at: Option<Duration>,
     runtime: Duration,
+    intervals: Option<IntervalSource>,
     stage: Stage,
     load_began: Option<Duration>,
     first: Option<Duration>,
@@ -146,6 +157,7 @@ impl<P: Port> HostSide<P> {
             tolerated_failures: plan.tolerated_failures,
             kill_at: None,
             runtime,
+            intervals: plan.intervals,
             stage: Stage::Running,
             load_began: None,
             first: None,
@@ -284,7 +296,13 @@ impl<P: Port> HostSide<P> {
 
     fn run(&mut self, now: Duration) -> u32 {
         if !self.is_over() {
-            if self.progress.wants_stop() {
+            let asks = self.progress.asks();
+            if let Work::Begun(job) = &mut self.work
+                && asks.to_end_load()
+            {
+                job.end_load(now);
+            }
+            if asks.to_stop() {
                 self.interrupted = true;
                 self.stop_job();
             } else if self.team.wants_end() {
@@ -301,7 +319,10 @@ impl<P: Port> HostSide<P> {
             self.begin(now);
         }
         let mut doing = Doing::Connecting;
-        if let Some(job) = self.job_mut() {
+        if let Work::Begun(job) = &mut self.work {
+            if let Some(intervals) = &mut self.intervals {
+                intervals.pass(job, now);
+            }
             work += job.poll(now);
             doing = Doing::Job(job.phase());
         } else if !self.team.is_first() {

@@ -112,6 +112,7 @@ impl Move<'_> {
             threads: &threads,
             progress: &progress,
             incidents: Vec::new(),
+            load: None,
             present: None,
             media: MediaWatch::default(),
             lookout: &mut lookout,

@@ -2,9 +2,11 @@
 
 use super::{
     depth::Depth,
+    intervals::intervals,
     load_command::{LoadArguments, LoadConfig},
     load_file::{LoadedFile, load as load_file},
-    load_report::LoadReport,
+    load_report::{LoadReport, SteadyReport},
+    load_watch::LoadWatch,
     main_loop::{MainLoop, ended, leave, removed},
     media_watch::MediaWatch,
     outcome::Outcome,
@@ -17,6 +19,7 @@ use super::{
 use crate::{
     Error,
     result_file::ResultFile,
+    result_files::NamedFiles,
     signals::Asked,
     watch::{Lookout, with_neighbours},
 };
@@ -44,11 +47,15 @@ pub fn load<D: Device>(
 where
     D::Port: Send + 'static,
 {
-    let LoadArguments { file, output, job, .. } = &config.arguments;
+    let LoadArguments { file, output, job, observe, .. } = &config.arguments;
     let others = [("--file", file.as_deref()), ("--output", output.as_deref())];
     check_path(OF_PORT, job.trace.as_deref(), &others)?;
     let others = [others[0], others[1], (OF_PORT, job.trace.as_deref())];
     check_path(OF_KEYS, job.output.trace_keys.as_deref(), &others)?;
+    let others = [others[0], others[1], others[2], (OF_KEYS, job.output.trace_keys.as_deref())];
+    for (flag, path) in observe.files() {
+        check_path(flag, path, &others)?;
+    }
     match &job.trace {
         None => load_on(device, config, None, asked, say),
         Some(path) => {
@@ -68,9 +75,10 @@ fn load_on<D: Device>(
 where
     D::Port: Send + 'static,
 {
-    let LoadArguments { job, queues, file, output, .. } = &config.arguments;
+    let LoadArguments { job, queues, file, output, observe, shape, .. } = &config.arguments;
     let file = file.as_deref().map(load_file).transpose()?;
     let output = output.as_deref().map(Output::new).transpose()?;
+    let files = NamedFiles::open(observe.files())?;
     let topology = with_neighbours(Topology::of_machine());
     let placement = config.placement.clone().unwrap_or_else(|| for_host(&topology));
     let cores = reactors(&placement);
@@ -82,9 +90,14 @@ where
     let effective = job.queue_depth.min(depth.effective * u32::from(*queues));
     let mut control = Control::new(device);
     let mut keys = job.output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
-    let mut hosts = Vec::with_capacity(cores);
+    let (mut hosts, mut sinks) = (Vec::with_capacity(cores), Vec::new());
     for member in 0..cores {
-        let plan = plan.of_member(member);
+        let mut plan = plan.of_member(member);
+        if observe.is_wanted() {
+            let (source, sink) = intervals(observe.every())?;
+            plan.intervals = Some(source);
+            sinks.push(sink);
+        }
         let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
         let keys = keys.as_mut().map(|keys| keys.follow("host", member));
         hosts.push(Beginning { port, link, plan, keys });
@@ -93,6 +106,9 @@ where
         (Some((path, taps)), Some(first)) => Trace::of_port(path, &taps, first.port.id())?,
         _ => None,
     };
+    let named = || shape.name(file.is_some());
+    let watch = observe.is_wanted().then(|| LoadWatch::new(named(), observe, sinks));
+    let mut watch = watch.transpose()?;
     let progress = Progress::new(cores);
     let sides = Sides::<D::Port, _> { targets: Vec::new(), hosts };
     let mut lookout = Lookout::begin(&topology);
@@ -108,6 +124,7 @@ where
         threads: &threads,
         progress: &progress,
         incidents: Vec::new(),
+        load: watch.as_mut(),
         present: None,
         media: MediaWatch::default(),
         lookout: &mut lookout,
@@ -135,6 +152,13 @@ where
         control.statistics(),
     )?;
     report.warnings = lookout.end(say);
+    if let Some(watch) = watch {
+        let course = watch.finish(say);
+        if let Some(load) = &mut report.load {
+            load.steady_state = course.steady.as_ref().map(SteadyReport::of);
+        }
+        files.write(|flag| course.text(flag, config.arguments.device.name()))?;
+    }
     if let (Some(output), Some(job)) = (output, host.job())
         && job.digest().is_some()
     {

@@ -1,6 +1,7 @@
 //! `frwr load` as a person asks for it.
 
 use super::{
+    load_observed::ObserveArguments,
     load_shape::ShapeArguments,
     plan::{HOST, STEP_TIMEOUT, SUBSYSTEM, name},
     start::reactors,
@@ -63,7 +64,10 @@ pub struct LoadArguments {
     pub file: Option<PathBuf>,
     /// What the load is made of.
     #[command(flatten)]
-    pub shape: ShapeArguments,
+    pub shape: Box<ShapeArguments>,
+    /// What is seen of it.
+    #[command(flatten)]
+    pub observe: Box<ObserveArguments>,
     /// Writes what was read to FILE.
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -153,6 +157,7 @@ impl LoadArguments {
         check_address("--connect", self.connect, Purpose::Connect)?;
         let whole = [("--output", self.output.is_some()), ("--expect-sha256", self.expect_sha256.is_some())];
         let whole = whole.into_iter().find_map(|(option, said)| said.then_some(option));
+        self.observe.check(self.job.runtime)?;
         self.shape.check(&self.job, self.file.is_some(), whole)
     }
 }

@@ -1,8 +1,9 @@
 //! What a report tells of the load of `frwr load`: what it was asked for, and each kind of request by itself.
 
-use super::load_command::LoadArguments;
+use super::{load_command::LoadArguments, steady_state::SteadyState};
 use crate::job::{Side, Tally};
 use core::{fmt::Write as _, time::Duration};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Percentiles by the names of JSON.
@@ -28,6 +29,27 @@ pub struct LoadReport {
     pub behind: Option<Duration>,
     /// Bytes that were read, and not checked since the load had not written them before.
     pub unchecked_bytes: u64,
+    /// The steady state that was to end it.
+    pub steady_state: Option<SteadyReport>,
+}
+
+/// Whether a load came to the steady state that was to end it.
+#[derive(Clone, Debug, Serialize)]
+pub struct SteadyReport {
+    /// As `--steadystate` takes it.
+    pub criterion: String,
+    /// It did.
+    pub attained: bool,
+    /// What the criterion was of the last whole window; `None` where there was none.
+    pub value: Option<f64>,
+}
+
+impl SteadyReport {
+    pub(super) fn of(steady: &SteadyState) -> Self {
+        // Of a load that stands still a percentage is no number.
+        let value = steady.told().filter(|value| value.is_finite());
+        Self { criterion: steady.criterion().to_string(), attained: steady.is_attained(), value }
+    }
 }
 
 impl LoadReport {
@@ -43,6 +65,7 @@ impl LoadReport {
             ramp_time: shape.ramp_time,
             behind: None,
             unchecked_bytes: 0,
+            steady_state: None,
         }
     }
 
@@ -57,6 +80,7 @@ impl LoadReport {
             "ramp_time": self.ramp_time,
             "behind_us": self.behind.map(|behind| behind.as_secs_f64() * 1e6),
             "unchecked_bytes": self.unchecked_bytes,
+            "steady_state": self.steady_state,
             "read": of_side(tally.reads(), seconds),
             "write": of_side(tally.writes(), seconds),
             "other": of_side(tally.others(), seconds),
@@ -83,6 +107,9 @@ impl LoadReport {
         if let Some(behind) = self.behind.filter(|behind| *behind >= LATE) {
             let behind = behind.as_secs_f64();
             writeln!(out, "\nthe rate was not kept: when the load ended it was {behind:.3} s behind")?;
+        }
+        if let Some(SteadyReport { criterion, attained: false, .. }) = &self.steady_state {
+            writeln!(out, "\nno steady state: {criterion} was not attained before --runtime was over")?;
         }
         if self.unchecked_bytes > 0 {
             let mebibytes = self.unchecked_bytes as f64 / f64::from(1 << 20);

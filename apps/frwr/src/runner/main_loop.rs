@@ -4,13 +4,14 @@ use super::{
     cores::{Core, Message},
     incident_log::IncidentLog,
     live_line::{LiveLine, Reading, name},
+    load_watch::LoadWatch,
     media_watch::MediaWatch,
     present::Present,
     progress::{Doing, IoCounters, Progress},
     trace::Trace,
     watchdog::{Verdict, Watchdog, left_standing},
 };
-use crate::{Error, service::Service, signals::Asked, watch::Lookout};
+use crate::{Error, job::Phase, service::Service, signals::Asked, watch::Lookout};
 use core::{mem, time::Duration};
 use frwr_engine::{
     control::{Control, ControlStatistics},
@@ -119,6 +120,9 @@ fn locked(limit: Option<u64>) -> String {
     }
 }
 
+/// What has lines of its own where its intervals are looked at.
+const LOADING: Doing = Doing::Job(Phase::Load);
+
 /// What the main thread serves.
 pub(super) struct MainLoop<'a, T: Port, H: Port> {
     pub(super) controls: Vec<&'a mut dyn Served>,
@@ -132,6 +136,8 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
     pub(super) lookout: &'a mut Lookout,
     /// What is written of cores that are traced.
     pub(super) traces: &'a mut [Trace],
+    /// What looks at the intervals of a load.
+    pub(super) load: Option<&'a mut LoadWatch>,
     /// What makes a report when somebody asks; without, a line is told.
     pub(super) present: Option<Present>,
     /// What to say once the target listens.
@@ -259,8 +265,15 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             if let Some(report) = self.present_report(elapsed) {
                 say(&report);
             }
+            if let Some(load) = &mut self.load
+                && load.pass(say)
+            {
+                self.progress.end_load();
+            }
+            let doing = self.progress.doing();
             if live.is_due(elapsed)
-                && let Some(line) = live.next(self.reading(elapsed), self.progress.doing())
+                && let Some(line) = live.next(self.reading(elapsed), doing)
+                && !(self.load.is_some() && doing == LOADING)
             {
                 say(&line);
             }

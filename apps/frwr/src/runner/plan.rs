@@ -118,6 +118,7 @@ pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabiliti
         inject: *inject,
         // Nobody ends the loop's connection but who injects it.
         tolerated_failures: u64::from(*inject == Some(Inject::KillPeer)),
+        intervals: None,
     })
 }
 
@@ -167,5 +168,6 @@ pub(super) fn loaded(
         inject: None,
         // The host reconnects, and gives up by itself after `reconnects` attempts in a row.
         tolerated_failures: u64::MAX,
+        intervals: None,
     })
 }

@@ -91,14 +91,16 @@ struct FromCore {
 /// Written by the main thread.
 #[derive(Debug, Default)]
 struct FromMain {
-    /// [`STOP`], and above it how often a report was asked for: one word, for a core to look at in each poll.
+    /// [`STOP`], [`END_LOAD`], and above them how often a report was asked for: one word, for a core to look at in each poll.
     asks: AtomicU32,
 }
 
 /// End early.
 const STOP: u32 = 1;
+/// The load has gone on for long enough.
+const END_LOAD: u32 = 2;
 /// Once more a report.
-const REPORT: u32 = 2;
+const REPORT: u32 = 4;
 
 /// All directions, each on cache lines of its own.
 #[derive(Debug)]
@@ -206,6 +208,11 @@ impl Progress {
         self.shared.main.asks.fetch_or(STOP, Relaxed);
     }
 
+    /// The main thread: end the load, which is no interruption.
+    pub(super) fn end_load(&self) {
+        self.shared.main.asks.fetch_or(END_LOAD, Relaxed);
+    }
+
     /// The main thread: every core shall hand over its figures.
     pub(super) fn ask_report(&self) {
         self.shared.main.asks.fetch_add(REPORT, Relaxed);
@@ -215,12 +222,6 @@ impl Progress {
     #[must_use]
     pub(super) fn asks(&self) -> Asks {
         Asks(self.shared.main.asks.load(Relaxed))
-    }
-
-    /// A core: whether to end early.
-    #[must_use]
-    pub(super) fn wants_stop(&self) -> bool {
-        self.asks().to_stop()
     }
 }
 
@@ -232,6 +233,11 @@ impl Asks {
     /// To end early.
     pub(super) fn to_stop(self) -> bool {
         self.0 & STOP != 0
+    }
+
+    /// To end the load.
+    pub(super) fn to_end_load(self) -> bool {
+        self.0 & END_LOAD != 0
     }
 
     /// For a report, since then.
@@ -277,11 +283,13 @@ mod tests {
         main.ask_report();
         let then = core.asks();
         assert!(then.to_report_since(before) && !then.to_stop());
+        main.end_load();
+        assert!(core.asks().to_end_load() && !core.asks().to_stop() && !core.asks().to_report_since(then));
         main.stop();
         main.stop();
-        assert!(core.wants_stop() && core.asks() != then && !core.asks().to_report_since(then));
+        assert!(core.asks().to_stop() && core.asks() != then && !core.asks().to_report_since(then));
         main.ask_report();
-        assert!(core.wants_stop() && core.asks().to_report_since(then));
+        assert!(core.asks().to_stop() && core.asks().to_end_load() && core.asks().to_report_since(then));
     }
 
     #[test]

@@ -122,6 +122,7 @@ where
         threads: &threads,
         progress: &progress,
         incidents,
+        load: None,
         present: Some(Present::new(served.clone(), output.json, snapshots)),
         media,
         lookout: &mut lookout,

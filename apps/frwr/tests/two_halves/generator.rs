@@ -1,11 +1,12 @@
 //! `load` as a load generator: what it does without a file, and what it tells of that.
 
-use super::{Target, Temporary, verified};
+use super::{Target, Temporary, load_config, verified};
 use frwr::report::Report as _;
-use frwr::runner::{Compared, RunReport};
-use frwr_engine::provider::soft::SoftFabric;
+use frwr::runner::{Compared, RunReport, load};
+use frwr_engine::provider::soft::{SoftFabric, SoftOptions};
 use serde_json::Value;
 use std::fs::File;
+use std::sync::atomic::AtomicBool;
 
 /// Enough for the largest request, several times.
 const LARGE: u64 = 32 << 20;
@@ -124,6 +125,52 @@ fn what_a_file_and_a_load_of_another_kind_need_goes_together() {
         let report = verified(target.load(&arguments));
         assert_eq!((report.sha256.clone(), report.subject.compared), (Some(moved.digest()), Compared::File));
         assert_eq!(report.json()["load"]["rw"], rw);
+    }
+    target.end();
+}
+
+/// Every tenth of a second: lines, a table and curves of the same intervals.
+#[test]
+fn a_load_over_time_is_told_by_lines_csv_and_curves() {
+    let (file, csv, svg) = (sparse("course", LARGE), Temporary::path("course.csv"), Temporary::path("course.svg"));
+    let target = serving(&file, &["--block-size", "4096", "--io-queues", "2"]);
+    let arguments =
+        ["--rw", "randrw", "--allow-overwrite", "--runtime", "1", "--cores", "unpinned:2", "--interval", "0.1"];
+    let files = ["--latency-log", csv.text(), "--svg", svg.text()];
+    let config = load_config(&[&arguments[..], &files].concat());
+    let device = target.fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let mut lines = Vec::new();
+    let report = verified(load(device, &config, &AtomicBool::new(false), &mut |line| lines.push(line.to_owned())));
+    let told = lines.iter().filter(|line| line.contains(" s  randrw ") && line.contains("p99.9")).count();
+    let text = String::from_utf8(csv.bytes()).unwrap();
+    let rows: Vec<Vec<f64>> =
+        text.lines().skip(1).map(|row| row.split(',').map(|field| field.parse().unwrap()).collect()).collect();
+    assert!(told > 0 && told == rows.len(), "{told} lines, {text}");
+    assert!(!lines.iter().any(|line| line.contains("mixed load")), "no second line of the same time: {lines:?}");
+    // What is in the rows is what ended, less what ended when the last of them was over.
+    let mut before = 0.0;
+    let requests: f64 = rows.iter().map(|row| row[1] * (row[0] - core::mem::replace(&mut before, row[0]))).sum();
+    assert!(requests > 0.0 && requests <= report.tally.requests() as f64 + 0.5, "{requests} of {text}");
+    assert!(rows.iter().all(|row| (row[1] - row[9] - row[17]).abs() < 0.01), "reads and writes are all: {text}");
+    let curves = String::from_utf8(svg.bytes()).unwrap();
+    assert!(curves.contains("frwr load randrw on test") && curves.contains("p99.9"), "{curves}");
+    target.end();
+}
+
+#[test]
+fn a_load_ends_in_its_steady_state_and_says_where_there_was_none() {
+    let file = sparse("steady", LARGE);
+    let target = serving(&file, &["--block-size", "4096"]);
+    let load = ["--rw", "randread", "--no-verify", "--steadystate-duration", "1", "--interval", "0.1"];
+    // Ten intervals are never further from their mean than that, whatever the machine does; and never as close as that.
+    for (criterion, runtime, attained) in [("iops:1000%", "3600", true), ("lat:0", "1", false)] {
+        let more = ["--steadystate", criterion, "--runtime", runtime];
+        let report = target.load(&[&load[..], &more].concat()).unwrap_or_else(|error| panic!("{error}"));
+        assert!(report.passed() && !report.interrupted, "{}", report.table());
+        let json = report.json();
+        let steady = &json["load"]["steady_state"];
+        assert_eq!((&steady["criterion"], &steady["attained"]), (&criterion.into(), &attained.into()));
+        assert_eq!(report.table().contains("no steady state: lat:0 was not attained"), !attained);
     }
     target.end();
 }
