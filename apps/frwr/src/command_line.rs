@@ -2,6 +2,7 @@
 
 use crate::{
     About, Error, check,
+    ctl::CtlArguments,
     diagnostics::LogFormat,
     latency,
     output::{Output, success, usage_line},
@@ -62,6 +63,11 @@ pub enum Task {
     Load(LoadArguments),
     /// Lists what a discovery service knows: transport, address, port, kind and name of each subsystem.
     Discover(DiscoverArguments),
+    /// Asks and changes a `serve` that runs, over its control socket.
+    ///
+    /// METHOD is one of those that --list tells, such as status, namespaces or set_ana_state; docs/operating.md has them with their
+    /// answers. The answer is JSON.
+    Ctl(CtlArguments),
     /// Measures how fast memory is opened to a peer, used, and closed again.
     Latency(Box<latency::Arguments>),
     /// What this machine offers to frwr, and what falls short.
@@ -98,7 +104,7 @@ pub fn mistaken(arguments: &[OsString], error: clap::Error) -> Output {
             latency::explained(error, &said, &latency::Arguments::command())
         }
         Some("check") => check::explained(&error, says("sizing")),
-        Some(half @ ("serve" | "load" | "discover")) => usage_line(&format!("frwr {half}"), &error),
+        Some(half @ ("serve" | "load" | "discover" | "ctl")) => usage_line(&format!("frwr {half}"), &error),
         _ => usage_line("frwr", &error),
     };
     Error::usage("usage", message).output(json)

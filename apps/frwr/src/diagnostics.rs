@@ -3,13 +3,20 @@
 
 use crate::Error;
 use clap::ValueEnum;
-use std::io;
+use std::{cell::RefCell, io};
 use tracing::{Level, subscriber::DefaultGuard};
 use tracing_subscriber::{
+    Registry,
     filter::{LevelFilter, Targets},
     fmt,
     layer::{Layer as _, SubscriberExt as _},
+    reload,
 };
+
+thread_local! {
+    /// What changes the levels of this thread's subscriber.
+    static CHANGED_BY: RefCell<Option<reload::Handle<Targets, Registry>>> = const { RefCell::new(None) };
+}
 
 /// The variable that says which levels are told, as programs with `tracing` or `log` have it.
 pub const LEVELS: &str = "RUST_LOG";
@@ -46,7 +53,18 @@ pub fn subscribe(verbose: bool, format: Option<LogFormat>, levels: Option<&str>)
         LogFormat::Full => lines.boxed(),
         LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed(),
     };
+    let (told, handle) = reload::Layer::new(told);
+    CHANGED_BY.set(Some(handle));
     Ok(tracing::subscriber::set_default(tracing_subscriber::registry().with(lines.with_filter(told))))
+}
+
+/// From here on this thread's events of these levels are told. False where it has no subscriber of [`subscribe`].
+///
+/// # Errors
+/// As there.
+pub fn set_levels(levels: &str) -> Result<bool, Error> {
+    let told: Targets = levels.parse().map_err(|_| wrong(levels))?;
+    Ok(CHANGED_BY.with_borrow(|handle| handle.as_ref().is_some_and(|handle| handle.reload(told).is_ok())))
 }
 
 fn wrong(levels: &str) -> Error {
@@ -85,5 +103,19 @@ mod tests {
                     name error, warn, info, debug, trace or off, or leave it out";
         assert_eq!(error, Some((said.to_owned(), 2)));
         assert!(subscribe(true, None, Some("frwr=loud")).is_ok(), "the command line wins");
+    }
+
+    #[test]
+    fn levels_can_be_changed_while_a_subscriber_is_there() {
+        assert_eq!(set_levels("off").ok(), Some(false), "there is none yet");
+        let _subscribed = subscribe(false, None, None).unwrap();
+        let told = || [tracing::enabled!(Level::DEBUG), tracing::enabled!(Level::WARN)];
+        assert_eq!(told(), [false, true]);
+        assert_eq!(set_levels("debug").ok(), Some(true));
+        assert_eq!(told(), [true, true]);
+        assert_eq!(set_levels("off").ok(), Some(true));
+        assert_eq!(told(), [false, false]);
+        assert!(set_levels("frwr=loud").is_err());
+        assert_eq!(told(), [false, false], "what cannot be is not taken");
     }
 }

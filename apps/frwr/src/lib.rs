@@ -6,6 +6,8 @@ mod about;
 mod address;
 pub mod check;
 mod command_line;
+mod control;
+pub mod ctl;
 pub mod diagnostics;
 pub mod error;
 mod failures;

@@ -5,6 +5,7 @@ use frwr::{
     CommandLine, Error, Task,
     check::{self, Machine, self_test},
     completions,
+    ctl::ctl,
     diagnostics::{LEVELS, say, subscribe},
     latency::{self, LatencyConfig},
     manual, mistaken,
@@ -47,6 +48,7 @@ fn done(command_line: CommandLine, json: bool) -> Output {
         Some(Task::Load(arguments)) => LoadConfig::new(arguments)
             .and_then(|config| Ok(moved(json, &load_on_rdma(&config, &Signals::catch()?, &mut say)?))),
         Some(Task::Discover(arguments)) => DiscoverConfig::new(arguments).and_then(|config| discovered(json, &config)),
+        Some(Task::Ctl(arguments)) => ctl(&arguments),
         Some(Task::Latency(arguments)) => measured(*arguments),
         Some(Task::Check(arguments)) => checked(&arguments),
         Some(Task::Completions { shell }) => Ok(completions(shell)),

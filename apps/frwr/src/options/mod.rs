@@ -1,10 +1,12 @@
 //! Options that several programs take in the same words: a struct for each group of them, which is their command line, and where a file
 //! may say the same also their TOML and their JSON. A group has its defaults and limits beside it, and checks them.
 
+mod control;
 mod device;
 mod groups;
 mod job;
 
+pub use control::{ControlArguments, ControlSocket};
 pub use device::{DeviceArguments, RegistrationKind};
 pub(crate) use device::{core_list, cores_of};
 pub(crate) use groups::MAX_REQUEST_BYTES;

@@ -7,7 +7,8 @@ use super::{
 use crate::{
     Error,
     options::{
-        BlockArguments, DeviceArguments, InvalidationArguments, Limit, MemoryArguments, address, bytes_with_unit, names,
+        BlockArguments, ControlArguments, DeviceArguments, InvalidationArguments, Limit, MemoryArguments, address,
+        bytes_with_unit, names,
     },
 };
 use frwr_nvmf::{
@@ -44,6 +45,7 @@ fn keys() -> Vec<String> {
     let device = names::<DeviceArguments>().filter(|name| name.as_str() != "registration");
     let target = device.chain(names::<TargetArguments>());
     let all = target.chain(names::<MemoryArguments>()).chain(names::<InvalidationArguments>());
+    let all = all.chain(names::<ControlArguments>());
     all.map(|name| name.to_string()).chain(["subsystem".to_owned()]).collect()
 }
 
@@ -139,11 +141,13 @@ fn parse(path: &Path, text: &str, arguments: ServeArguments) -> Result<ServeConf
     let source = Source { path, text };
     source.check_keys()?;
     let target: TargetArguments = source.group()?;
+    let control: ControlArguments = source.group()?;
     let arguments = ServeArguments {
         device: source.group()?,
         target: TargetArguments { runtime: arguments.target.runtime.or(target.runtime), ..target },
         memory: source.group()?,
         invalidation: source.group()?,
+        control: arguments.control.clone().beside(control),
         ..arguments
     };
     for (key, is_there) in

@@ -113,7 +113,7 @@ impl Move<'_> {
             progress: &progress,
             incidents: Vec::new(),
             load: None,
-            present: None,
+            operator: None,
             media: MediaWatch::default(),
             lookout: &mut lookout,
             traces: &mut traces,

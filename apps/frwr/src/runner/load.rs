@@ -125,7 +125,7 @@ where
         progress: &progress,
         incidents: Vec::new(),
         load: watch.as_mut(),
-        present: None,
+        operator: None,
         media: MediaWatch::default(),
         lookout: &mut lookout,
         traces: &mut traces,

@@ -6,7 +6,7 @@ use super::{
     live_line::{LiveLine, Reading, name},
     load_watch::LoadWatch,
     media_watch::MediaWatch,
-    present::Present,
+    operator::{Operator, Surroundings},
     progress::{Doing, IoCounters, Progress},
     trace::Trace,
     watchdog::{Verdict, Watchdog, left_standing},
@@ -138,8 +138,8 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
     pub(super) traces: &'a mut [Trace],
     /// What looks at the intervals of a load.
     pub(super) load: Option<&'a mut LoadWatch>,
-    /// What makes a report when somebody asks; without, a line is told.
-    pub(super) present: Option<Present>,
+    /// Who answers and does what somebody asks for; without, a line is told.
+    pub(super) operator: Option<Operator>,
     /// What to say once the target listens.
     pub(super) listening: Option<String>,
     /// When to stop without being told.
@@ -254,17 +254,12 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                 say(BROKEN_STORAGE);
             }
             if asked.to_report() {
-                match &mut self.present {
-                    Some(present) => {
-                        present.begin(elapsed);
-                        self.progress.ask_report();
-                    }
+                match &mut self.operator {
+                    Some(operator) => operator.ask_report(),
                     None => say(&self.so_far(elapsed)),
                 }
             }
-            if let Some(report) = self.present_report(elapsed) {
-                say(&report);
-            }
+            let work = work + self.operate(elapsed, say);
             if let Some(load) = &mut self.load
                 && load.pass(say)
             {
@@ -278,7 +273,13 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                 say(&line);
             }
             if work == 0 {
-                idle.pause(&mut self.controls, !self.traces.is_empty());
+                let attended = self.operator.as_ref().is_some_and(Operator::is_attended);
+                let longest = if attended { LONGEST_PAUSE } else { LONGEST_WAIT };
+                let rest = |pause| match &self.operator {
+                    Some(operator) => operator.wait(pause),
+                    None => sleep(pause),
+                };
+                idle.pause_beside(&mut self.controls, !self.traces.is_empty(), longest, &rest);
             } else {
                 idle = Idle::new();
             }
@@ -292,6 +293,9 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
     fn tell_incidents(&mut self, log: &mut IncidentLog, elapsed: Duration, say: &mut dyn FnMut(&str)) {
         for incidents in &mut self.incidents {
             while let Some(incident) = incidents.pop() {
+                if let Some(operator) = &mut self.operator {
+                    operator.note(elapsed, &incident);
+                }
                 log.note(elapsed, incident, say);
             }
         }
@@ -311,11 +315,16 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         Reading { at, io: self.progress.io(), cores: self.threads.statistics() }
     }
 
-    /// The report of a target that goes on, once it was asked for and is whole.
-    fn present_report(&mut self, elapsed: Duration) -> Option<String> {
+    /// Who asks is answered. Returns the work done.
+    fn operate(&mut self, elapsed: Duration, say: &mut dyn FnMut(&str)) -> u32 {
+        let Some(operator) = &mut self.operator else { return 0 };
         let (threads, controls) = (self.threads, &self.controls);
-        let control = || controls.first().map(|control| control.statistics()).unwrap_or_default();
-        self.present.as_mut()?.tell(elapsed, || threads.statistics(), control)
+        let surroundings = Surroundings {
+            now: elapsed,
+            reactors: &|| threads.statistics(),
+            control: &|| controls.first().map(|control| control.statistics()).unwrap_or_default(),
+        };
+        operator.turn(&surroundings, say)
     }
 
     /// What somebody is told who asks between.
@@ -369,20 +378,32 @@ impl Idle {
     /// Waits for the one device, twice as long each time in a row; pauses where there are several, or it cannot be waited
     /// for, longer each time as well. What is traced must not wait for long: its ring is bounded.
     pub(crate) fn pause(&mut self, controls: &mut [&mut dyn Served], traced: bool) {
-        let at_most = if traced { FIRST_WAIT } else { self.wait };
+        self.pause_beside(controls, traced, LONGEST_WAIT, &sleep);
+    }
+
+    /// As [`Self::pause`], where somebody else may want something: it waits for the device for so long at most, and where it does not
+    /// wait for that it rests, which may be for less than it is told.
+    pub(crate) fn pause_beside(
+        &mut self,
+        controls: &mut [&mut dyn Served],
+        traced: bool,
+        longest: Duration,
+        rest: &dyn Fn(Duration),
+    ) {
+        let at_most = if traced { FIRST_WAIT } else { self.wait.min(longest) };
         match controls {
             [control] if control.can_wait() => {
                 if self.in_vain {
-                    sleep(at_most);
+                    rest(at_most);
                     self.in_vain = false;
                 } else {
                     self.in_vain = control.wait(at_most);
                 }
                 self.wait = (self.wait * 2).min(LONGEST_WAIT);
             }
-            _ if traced => sleep(PAUSE),
+            _ if traced => rest(PAUSE),
             _ => {
-                sleep(self.pause);
+                rest(self.pause);
                 self.pause = (self.pause * 2).min(LONGEST_PAUSE);
             }
         }

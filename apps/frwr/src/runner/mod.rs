@@ -1,5 +1,6 @@
 //! The main job and its two halves, from their command lines to their reports.
 
+mod change;
 mod command_line;
 mod config_file;
 mod cores;
@@ -24,6 +25,8 @@ mod load_watch;
 mod main_loop;
 mod media_watch;
 mod namespaces;
+mod operator;
+mod orders;
 mod outcome;
 mod plan;
 mod present;
@@ -37,6 +40,7 @@ mod serve_report;
 mod start;
 mod start_watch;
 mod steady_state;
+mod survey;
 mod target_side;
 mod trace;
 mod watchdog;
@@ -52,6 +56,7 @@ pub use load_report::{LoadReport, SteadyReport};
 pub use load_shape::{ReadWrite, ShapeArguments};
 pub(crate) use main_loop::{GIVEN_UP, GRACE, Idle, Refusals, Served, ended, leave, removed};
 pub use namespaces::{MediumConfig, NamespaceBacking, NamespaceConfig, NamespaceReport, SubsystemConfig};
+pub use operator::{MethodDescription, Parameter, methods};
 pub(crate) use rdma::{DeviceRole, open as open_rdma};
 pub use rdma::{discover_on_rdma, load_on_rdma, serve_on_rdma};
 pub(crate) use remedy::cannot_listen;

@@ -100,7 +100,7 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
         pages: config.job.memory.pages.policy(),
         capabilities: *capabilities,
         alone: false,
-        snapshots: None,
+        desk: None,
         incidents: None,
     })
 }
@@ -135,7 +135,7 @@ pub(super) fn served(
         pages,
         capabilities: *capabilities,
         alone: true,
-        snapshots: None,
+        desk: None,
         incidents: None,
     };
     Ok((0..).zip(of_cores).map(plan).collect())

@@ -6,7 +6,11 @@ use core::ops::Add;
 use crossbeam_utils::CachePadded;
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+    atomic::{
+        AtomicBool, AtomicU8, AtomicU32, AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+        fence,
+    },
 };
 
 /// What the core that is reported of is doing.
@@ -91,7 +95,7 @@ struct FromCore {
 /// Written by the main thread.
 #[derive(Debug, Default)]
 struct FromMain {
-    /// [`STOP`], [`END_LOAD`], and above them how often a report was asked for: one word, for a core to look at in each poll.
+    /// [`STOP`], [`END_LOAD`], and above them how often there were orders: one word, for a core to look at in each poll.
     asks: AtomicU32,
 }
 
@@ -99,8 +103,8 @@ struct FromMain {
 const STOP: u32 = 1;
 /// The load has gone on for long enough.
 const END_LOAD: u32 = 2;
-/// Once more a report.
-const REPORT: u32 = 4;
+/// Once more an order.
+const ORDER: u32 = 4;
 
 /// All directions, each on cache lines of its own.
 #[derive(Debug)]
@@ -213,9 +217,9 @@ impl Progress {
         self.shared.main.asks.fetch_or(END_LOAD, Relaxed);
     }
 
-    /// The main thread: every core shall hand over its figures.
-    pub(super) fn ask_report(&self) {
-        self.shared.main.asks.fetch_add(REPORT, Relaxed);
+    /// The main thread: cores shall look for their orders, all that was given before among them.
+    pub(super) fn ask(&self) {
+        self.shared.main.asks.fetch_add(ORDER, Release);
     }
 
     /// A core: what it is asked for; another value than before where there is news.
@@ -240,9 +244,11 @@ impl Asks {
         self.0 & END_LOAD != 0
     }
 
-    /// For a report, since then.
-    pub(super) fn to_report_since(self, then: Self) -> bool {
-        self.0 / REPORT != then.0 / REPORT
+    /// To look for orders, since then; each that was told of before is there to be found.
+    pub(super) fn has_orders_since(self, then: Self) -> bool {
+        // With the release of who has given them. The look at the word, in each poll, needs none.
+        fence(Acquire);
+        self.0 / ORDER != then.0 / ORDER
     }
 }
 
@@ -275,21 +281,21 @@ mod tests {
     }
 
     #[test]
-    fn a_core_hears_of_each_report_and_of_the_end() {
+    fn a_core_hears_of_each_order_and_of_the_end() {
         let main = Progress::new(1);
         let core = main.part(0);
         let before = core.asks();
-        assert!(!before.to_stop() && !core.asks().to_report_since(before));
-        main.ask_report();
+        assert!(!before.to_stop() && !core.asks().has_orders_since(before));
+        main.ask();
         let then = core.asks();
-        assert!(then.to_report_since(before) && !then.to_stop());
+        assert!(then.has_orders_since(before) && !then.to_stop());
         main.end_load();
-        assert!(core.asks().to_end_load() && !core.asks().to_stop() && !core.asks().to_report_since(then));
+        assert!(core.asks().to_end_load() && !core.asks().to_stop() && !core.asks().has_orders_since(then));
         main.stop();
         main.stop();
-        assert!(core.asks().to_stop() && core.asks() != then && !core.asks().to_report_since(then));
-        main.ask_report();
-        assert!(core.asks().to_stop() && core.asks().to_end_load() && core.asks().to_report_since(then));
+        assert!(core.asks().to_stop() && core.asks() != then && !core.asks().has_orders_since(then));
+        main.ask();
+        assert!(core.asks().to_stop() && core.asks().to_end_load() && core.asks().has_orders_since(then));
     }
 
     #[test]

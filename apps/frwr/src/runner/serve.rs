@@ -6,9 +6,10 @@ use super::{
     main_loop::{MainLoop, ended, leave},
     media_watch::MediaWatch,
     namespaces::{NamespaceReport, SubsystemConfig, SubsystemPlan, Users, served_twice},
+    operator::{Doors, Facts, Operator},
+    orders::Orders,
     outcome::Outcome,
     plan,
-    present::{self, Present},
     progress::{Doing, IoCounters, Progress},
     remedy::cannot_listen,
     serve_command::{ServeArguments, ServeConfig, TargetArguments},
@@ -19,6 +20,9 @@ use super::{
 };
 use crate::{
     Error,
+    control::{Server, Web, default_path},
+    options::{ControlArguments, ControlSocket},
+    output::in_line,
     service::Service,
     signals::Asked,
     watch::{Lookout, with_neighbours},
@@ -85,19 +89,18 @@ where
     // Cores are opened in the order of their numbers.
     control.place_connections(place_queues(HOME_CORE.into()));
     let mut targets = Vec::with_capacity(plans.len());
-    let (mut incidents, mut snapshots) = (Vec::with_capacity(plans.len()), Vec::with_capacity(plans.len()));
+    let (mut incidents, mut orders) = (Vec::with_capacity(plans.len()), Orders::new(&progress));
     for (core, mut plan) in plans.into_iter().enumerate() {
         let (sender, receiver) = incident_log::lane();
         plan.incidents = Some(sender);
         incidents.push(receiver);
-        let (sender, receiver) = present::lane();
-        plan.snapshots = Some(sender);
-        snapshots.push(receiver);
+        plan.desk = Some(orders.add());
         let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
         progress.part(core).publish(IoCounters::default(), Doing::OpeningListener);
         let keys = keys.as_mut().map(|keys| keys.follow("target", core));
         targets.push(Beginning { port, link, plan, keys });
     }
+    let doors = doors(&config.arguments.control, say)?;
     let mut lookout = Lookout::begin(&topology);
     let threads =
         match launch(topology, placement, Sides::<_, D::Port> { targets, hosts: Vec::new() }, &progress, asked, say) {
@@ -117,17 +120,19 @@ where
         namespaces: reports,
         shared_receives: target.shared_receives.0,
     };
+    let facts = Facts::new(served.clone(), config.describe(), progress.clone());
+    let (size, asked_at) = (buffers_of(buffers, target.max_transfer), where_asked(&doors));
     let main = MainLoop {
         controls: vec![&mut control],
         threads: &threads,
         progress: &progress,
         incidents,
         load: None,
-        present: Some(Present::new(served.clone(), output.json, snapshots)),
+        operator: Some(Operator::new(facts, orders, doors, output.json)),
         media,
         lookout: &mut lookout,
         traces: &mut traces,
-        listening: Some(format!("listening on {listen}, {all}; {}", buffers_of(buffers, target.max_transfer))),
+        listening: Some(format!("listening on {listen}, {all}; {size}{asked_at}")),
         stop_at: target.runtime.map(Duration::from_secs),
         service: Some(Service::of_environment()),
         gives_up: false,
@@ -154,6 +159,47 @@ where
     let snapshots = targets.iter().map(TargetSide::snapshot).collect();
     let report = served.report(snapshots, reactors, control.statistics());
     Ok(ServeReport { undrained, warnings: lookout.end(say), ..report })
+}
+
+/// Where the target is asked.
+fn doors(asked: &ControlArguments, say: &mut dyn FnMut(&str)) -> Result<Doors, Error> {
+    let web = asked.metrics.map(|address| {
+        Web::open(address).map_err(|error| {
+            let remedy = "name another address of this machine, or a free port";
+            Error::failed("metrics", format!("--metrics: nothing can be served at {address} ({error}); {remedy}"))
+        })
+    });
+    Ok(Doors { server: control_socket(asked.control.as_ref(), say)?, web: web.transpose()? })
+}
+
+/// The same, for people.
+fn where_asked(doors: &Doors) -> String {
+    let socket = doors.server.as_ref().map(|server| in_line(&server.path().display().to_string()));
+    let web = doors.web.as_ref().and_then(|web| web.address().ok());
+    let socket = socket.map(|path| format!("; control socket {path}")).unwrap_or_default();
+    socket + &web.map(|address| format!("; metrics http://{address}/metrics")).unwrap_or_default()
+}
+
+/// The control socket. One that was asked for has to be there; one by default is said, or why there is none.
+fn control_socket(asked: Option<&ControlSocket>, say: &mut dyn FnMut(&str)) -> Result<Option<Server>, Error> {
+    const REMEDY: &str = "name another one by --control, or none";
+    match asked {
+        Some(ControlSocket::None) => Ok(None),
+        Some(ControlSocket::At(path)) => Server::open(path).map(Some).map_err(|error| {
+            Error::failed("control_socket", format!("--control: no socket at {path:?} ({error}); {REMEDY}"))
+        }),
+        None => {
+            let Some(path) = default_path() else {
+                say(&format!("no control socket, since XDG_RUNTIME_DIR is not set; {REMEDY}"));
+                return Ok(None);
+            };
+            let server = Server::open(&path);
+            if let Err(error) = &server {
+                say(&format!("warning: no control socket at {path:?} ({error}); {REMEDY}"));
+            }
+            Ok(server.ok())
+        }
+    }
 }
 
 /// What transfers of this size cost.

@@ -10,8 +10,9 @@ use crate::{
     Error,
     address::Purpose,
     options::{
-        BlockArguments, DeviceArguments, InvalidationArguments, Limit, MemoryArguments, OutputArguments, QUEUE_DEPTH,
-        RUNTIME, RegistrationKind, address, check_address, cores_of, few_bytes_with_unit, names,
+        BlockArguments, ControlArguments, DeviceArguments, InvalidationArguments, Limit, MemoryArguments,
+        OutputArguments, QUEUE_DEPTH, RUNTIME, RegistrationKind, address, check_address, cores_of, few_bytes_with_unit,
+        names,
     },
 };
 use clap::{Args, Id};
@@ -81,6 +82,9 @@ pub struct ServeArguments {
     /// The keys of its hosts.
     #[command(flatten)]
     pub invalidation: InvalidationArguments,
+    /// How it is asked and changed. Beside --config what is said here holds, whatever the file says.
+    #[command(flatten)]
+    pub control: ControlArguments,
     /// What it tells.
     #[command(flatten)]
     pub output: OutputArguments,
@@ -350,6 +354,7 @@ impl ServeConfig {
         let placement = device.placement(MAX_CORES.into())?;
         target.check_shared_receives(placement.as_ref())?;
         device.check()?;
+        arguments.control.check()?;
         // Both the command line and the file require it.
         let listen = target.listen.ok_or_else(Error::lost)?;
         arguments.device.cores = placement.as_ref().map(cores_of);
@@ -380,12 +385,15 @@ impl ServeConfig {
             memory: &'a MemoryArguments,
             #[serde(flatten)]
             invalidation: &'a InvalidationArguments,
+            #[serde(flatten)]
+            control: &'a ControlArguments,
             subsystem: Vec<Value>,
         }
-        let ServeArguments { device, target, memory, invalidation, .. } = &self.arguments;
+        let ServeArguments { device, target, memory, invalidation, control, .. } = &self.arguments;
         let subsystem = self.subsystems.iter().map(subsystem_json).collect();
         // Names and numbers: there is nothing that JSON has not.
-        serde_json::to_value(Understood { device, target, memory, invalidation, subsystem }).unwrap_or_default()
+        serde_json::to_value(Understood { device, target, memory, invalidation, control, subsystem })
+            .unwrap_or_default()
     }
 }
 

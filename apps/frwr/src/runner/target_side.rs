@@ -3,6 +3,7 @@
 use super::{
     cores::{Core, Message},
     namespaces::{NamespacePlan, SubsystemPlan},
+    orders::{Answer, Desk, Order},
     present::TargetSnapshot,
     progress::{Asks, Doing, IoCounters, Progress},
     report::MemoryReport,
@@ -21,7 +22,7 @@ use frwr_nvmf::{
     controller::{
         Incident, Subsystem, Target, TargetContext, TargetListening, TargetMessage, TargetOptions, TargetStatistics,
     },
-    storage::{AnyStorage, Geometry, MemoryStorage, Storage},
+    storage::{AnyStorage, Geometry, MemoryStorage},
 };
 use frwr_reactor::{CoreIndex, Now, Outbox, SendError};
 
@@ -43,8 +44,8 @@ pub(super) struct TargetPlan {
     pub(super) alone: bool,
     /// Where incidents go; without, they are counted only.
     pub(super) incidents: Option<lane::Sender<Incident>>,
-    /// Where figures go that are asked for.
-    pub(super) snapshots: Option<lane::Sender<Box<TargetSnapshot>>>,
+    /// Where orders of the main thread come from.
+    pub(super) desk: Option<Desk>,
 }
 
 impl TargetPlan {
@@ -62,7 +63,7 @@ pub(super) struct TargetSide<P: Port> {
     /// A message that another core's lane had no room for.
     kept: Option<(u16, TargetMessage)>,
     incidents: Option<lane::Sender<Incident>>,
-    snapshots: Option<lane::Sender<Box<TargetSnapshot>>>,
+    desk: Option<Desk>,
     /// What the main thread asked for, as of the last look.
     heard: Asks,
     memory_report: MemoryReport,
@@ -103,7 +104,7 @@ impl<P: Port> TargetSide<P> {
             killed: false,
             kept: None,
             incidents: plan.incidents,
-            snapshots: plan.snapshots,
+            desk: plan.desk,
             heard: Asks::default(),
             memory_report,
         })
@@ -151,13 +152,28 @@ impl<P: Port> TargetSide<P> {
         if self.heard.to_stop() {
             self.progress.finish();
         }
-        if self.heard.to_report_since(before) {
-            let snapshot = Box::new(self.snapshot());
-            if let Some(snapshots) = &mut self.snapshots {
-                // Who asks again gets another one.
-                let _ = snapshots.push(snapshot);
+        if self.heard.has_orders_since(before) {
+            self.obey();
+        }
+    }
+
+    /// Does what it was ordered, of which no more is there than a lane holds.
+    fn obey(&mut self) {
+        let Some(mut desk) = self.desk.take() else { return };
+        while let Some(order) = desk.next() {
+            match order {
+                Order::Report { round } => {
+                    desk.answer(Answer::Report { round, snapshot: Box::new(self.snapshot()) });
+                }
+                Order::Change { number, change, ticket } => {
+                    if ticket.take() {
+                        let result = change.apply(&mut self.target).map_err(|reason| reason.to_string());
+                        desk.answer(Answer::Changed { number, result });
+                    }
+                }
             }
         }
+        self.desk = Some(desk);
     }
 
     /// The engine's figures.
@@ -172,7 +188,7 @@ impl<P: Port> TargetSide<P> {
             memory: self.memory_report.clone(),
             io: self.io(),
             target: self.target.statistics(),
-            storages: self.target.namespaces().map(Storage::statistics).collect(),
+            inventory: self.target.inventory(),
             engine: self.engine(),
         }
     }

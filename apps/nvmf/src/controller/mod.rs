@@ -17,6 +17,7 @@ mod controllers;
 mod ending;
 mod identifiers;
 mod incident;
+mod inventory;
 mod late;
 mod lobby;
 mod media;
@@ -35,6 +36,7 @@ mod turn;
 mod work;
 
 pub use incident::{Breach, Fault, Incident, MAX_INCIDENTS};
+pub use inventory::{ControllerState, Inventory, NamespaceState, QueuePhase, QueueState, SubsystemState, WaitingNow};
 pub use options::{
     ADMIN_QUEUE_ENTRIES, HOME_CORE, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_CORES, MAX_DATA_BLOCKS,
     MAX_IN_CAPSULE_BYTES, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, MIN_BUFFER_BYTES, OptionError, TargetOptions,

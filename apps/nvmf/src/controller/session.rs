@@ -100,6 +100,11 @@ impl Queue {
         &self.ends
     }
 
+    /// The name that its host connected with.
+    pub(super) fn host(&self) -> Option<Nqn> {
+        self.host
+    }
+
     /// QID as the connect request said it.
     pub(super) fn id(&self) -> u16 {
         self.asked.queue_id

@@ -92,6 +92,11 @@ impl Served {
         self.serial
     }
 
+    /// Who may use it.
+    pub(super) fn hosts(&self) -> &AllowedHosts {
+        &self.hosts
+    }
+
     /// The host may connect to it, and sees it in the discovery log.
     pub(super) fn allows(&self, host: Option<Nqn>) -> bool {
         self.hosts.allows(host)

@@ -79,6 +79,12 @@ impl Commands {
         self.slots.used() == 0
     }
 
+    /// Commands that wait for a transfer slot, a place in their storage, or what other cores are told.
+    pub(super) fn count_stalled(&self) -> u32 {
+        // There are at most as many as slots.
+        self.stalled.len() as u32
+    }
+
     /// A new command; `None` where all slots are taken: what it holds would be lost then.
     #[inline(always)]
     pub(super) fn insert(&mut self, command: Slot) -> Option<u32> {

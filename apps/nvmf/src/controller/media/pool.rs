@@ -67,6 +67,11 @@ impl Pool {
         !self.waiting.is_empty()
     }
 
+    /// How many wait: each is looked at.
+    pub(in super::super) fn count_waiting(&self) -> u32 {
+        self.waiting.count()
+    }
+
     /// Who waits goes first where buffers are for all, and in its own part anyway.
     #[inline]
     pub(in super::super) fn has_to_wait(&self, work: &Work) -> bool {

@@ -42,6 +42,13 @@ impl Waiting {
         self.turns.is_empty()
     }
 
+    /// How many slots wait in all lines.
+    pub(in super::super) fn count(&self) -> u32 {
+        let behind = |slot: &u32| self.links.get(*slot as usize).map(|link| link.behind).filter(|slot| *slot != NONE);
+        let first = |line: &Line| Some(line.first).filter(|slot| *slot != NONE);
+        self.lines.iter().map(|line| core::iter::successors(first(line), behind).count() as u32).sum()
+    }
+
     /// Parts that may have somebody who waits.
     pub(in super::super) fn turns(&self) -> usize {
         self.turns.len()

@@ -1,0 +1,40 @@
+//! The control socket: JSON-RPC 2.0 over a Unix socket, as SPDK's users know it, and who asks there. It knows nothing of targets: calls
+//! go to whoever polls the [`Server`], and answers come back from there.
+//!
+//! The server never blocks and has no thread. Whatever its clients do, it holds [`MAX_CLIENTS`] of them, of each [`frames::MAX_REQUEST_BYTES`]
+//! that were not understood yet and [`MAX_ANSWER_BYTES`] that were not read, and does so much in a turn and no more.
+
+mod connection;
+mod frames;
+mod place;
+mod rpc;
+mod server;
+mod web;
+
+pub(crate) use connection::MAX_ANSWER_BYTES;
+pub(crate) use place::{candidates, default_path};
+pub(crate) use rpc::{Call, Failure, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_DONE, TIMED_OUT};
+pub(crate) use server::{Caller, MAX_CLIENTS, Server};
+pub(crate) use web::{Visitor, Web};
+
+use core::time::Duration;
+use rustix::{
+    event::{PollFd, Timespec, poll},
+    io::Errno,
+};
+
+/// Waits for so long at most until one of these has something.
+pub(crate) fn wait(mut all: Vec<PollFd<'_>>, at_most: Duration) {
+    // Seconds far below 2^63.
+    let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
+    match poll(&mut all, Some(&timeout)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        // There is nothing to wait by.
+        Err(_) => sleep(at_most),
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the main thread may sleep")]
+fn sleep(pause: Duration) {
+    std::thread::sleep(pause);
+}

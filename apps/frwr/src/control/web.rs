@@ -1,0 +1,260 @@
+//! Metrics over HTTP, for who collects them: `GET /metrics` and nothing else, in the same turn as the control socket and by the same
+//! rules. Requests are parsed by httparse; a server crate would bring threads or an asynchronous runtime.
+
+use rustix::event::{PollFd, PollFlags};
+use std::{
+    io::{self, ErrorKind, Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+};
+
+/// Clients at a time: what collects metrics, and a person's browser. The oldest makes room.
+const MAX_VISITORS: usize = 8;
+/// Connections that are taken in a turn.
+const MAX_ACCEPTED: usize = 4;
+/// Bytes of a request: browsers send one or two thousand.
+const MAX_HEAD: usize = 8 << 10;
+/// Headers of it.
+const MAX_HEADERS: usize = 64;
+/// Bytes given to a client in a turn.
+const WRITE_BYTES: usize = 256 << 10;
+
+/// What OpenMetrics is called.
+const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const TEXT_TYPE: &str = "text/plain; charset=utf-8";
+
+/// Who asks: to be answered, whether it is still there or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Visitor(u64);
+
+#[derive(Debug)]
+struct Guest {
+    visitor: Visitor,
+    stream: TcpStream,
+    head: Vec<u8>,
+    state: State,
+    output: Vec<u8>,
+    written: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Its request arrives.
+    Arriving,
+    /// It has to be answered.
+    Asks,
+    /// Somebody works for it.
+    Waits,
+    /// It is being answered; then it is over.
+    Answered,
+    Over,
+}
+
+/// The port.
+#[derive(Debug)]
+pub(crate) struct Web {
+    listener: TcpListener,
+    guests: Vec<Guest>,
+    count: u64,
+}
+
+impl Web {
+    /// Listens there.
+    ///
+    /// # Errors
+    /// As bind(2).
+    pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, guests: Vec::new(), count: 0 })
+    }
+
+    /// Where it listens: with the port that the system chose, where that was 0.
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Somebody is connected.
+    pub(crate) fn has_guests(&self) -> bool {
+        !self.guests.is_empty()
+    }
+
+    /// What it waits for.
+    pub(crate) fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let of = |guest: &Guest| match guest.state {
+            State::Arriving => PollFlags::IN,
+            State::Answered => PollFlags::OUT,
+            State::Asks | State::Waits | State::Over => PollFlags::empty(),
+        };
+        let guests = self.guests.iter().map(move |guest| (guest, of(guest))).filter(|(_, flags)| !flags.is_empty());
+        let guests = guests.map(|(guest, flags)| PollFd::new(&guest.stream, flags));
+        [PollFd::new(&self.listener, PollFlags::IN)].into_iter().chain(guests)
+    }
+
+    /// Takes connections, reads and writes, all without waiting. Returns the work done.
+    pub(crate) fn turn(&mut self) -> u32 {
+        let mut work = 0;
+        for _ in 0..MAX_ACCEPTED {
+            let Ok((stream, _)) = self.listener.accept() else { break };
+            if stream.set_nonblocking(true).is_ok() {
+                if self.guests.len() == MAX_VISITORS {
+                    self.guests.remove(0);
+                }
+                self.count += 1;
+                let (visitor, state) = (Visitor(self.count), State::Arriving);
+                let (head, output) = (Vec::new(), Vec::new());
+                self.guests.push(Guest { visitor, stream, head, state, output, written: 0 });
+            }
+            work += 1;
+        }
+        work += self.guests.iter_mut().map(|guest| u32::from(guest.turn())).sum::<u32>();
+        self.guests.retain(|guest| guest.state != State::Over);
+        work
+    }
+
+    /// Somebody who asked for metrics. To be answered by [`Web::answer`].
+    pub(crate) fn next_visitor(&mut self) -> Option<Visitor> {
+        let guest = self.guests.iter_mut().find(|guest| guest.state == State::Asks)?;
+        guest.state = State::Waits;
+        Some(guest.visitor)
+    }
+
+    /// The metrics that were asked for.
+    pub(crate) fn answer(&mut self, visitor: Visitor, text: &str) {
+        if let Some(guest) = self.guests.iter_mut().find(|guest| guest.visitor == visitor) {
+            guest.answer("200 OK", METRICS_TYPE, text);
+        }
+    }
+}
+
+impl Guest {
+    /// Returns whether something moved.
+    fn turn(&mut self) -> bool {
+        match self.state {
+            State::Arriving => self.read(),
+            State::Answered => self.write(),
+            State::Asks | State::Waits | State::Over => false,
+        }
+    }
+
+    fn read(&mut self) -> bool {
+        let mut bytes = [0; MAX_HEAD];
+        let room = (MAX_HEAD + 1 - self.head.len()).min(MAX_HEAD);
+        match self.stream.read(&mut bytes[..room]) {
+            Ok(0) => self.state = State::Over,
+            Ok(count) => {
+                self.head.extend_from_slice(&bytes[..count]);
+                self.understand();
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return false,
+            Err(_) => self.state = State::Over,
+        }
+        true
+    }
+
+    fn understand(&mut self) {
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+        let mut request = httparse::Request::new(&mut headers);
+        let parsed = request.parse(&self.head);
+        let path = request.path.map(|path| path.split('?').next().unwrap_or_default());
+        match (parsed, request.method, path) {
+            (Ok(httparse::Status::Partial), ..) if self.head.len() <= MAX_HEAD => {}
+            (Ok(httparse::Status::Partial), ..) | (Err(httparse::Error::TooManyHeaders), ..) => {
+                let text = format!("a request has {MAX_HEAD} bytes and {MAX_HEADERS} headers at most; send less\n");
+                self.answer("431 Request Header Fields Too Large", TEXT_TYPE, &text);
+            }
+            (Err(error), ..) => self.answer("400 Bad Request", TEXT_TYPE, &format!("no request: {error}\n")),
+            (Ok(_), Some("GET"), Some("/metrics")) => self.state = State::Asks,
+            (Ok(_), Some("GET"), _) => self.answer("404 Not Found", TEXT_TYPE, "there is /metrics\n"),
+            (Ok(_), ..) => self.answer("405 Method Not Allowed", TEXT_TYPE, "there is GET /metrics\n"),
+        }
+    }
+
+    fn answer(&mut self, status: &str, kind: &str, body: &str) {
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\
+             X-Content-Type-Options: nosniff\r\n\r\n"
+        );
+        (self.output, self.state) = (format!("{head}{body}").into_bytes(), State::Answered);
+        self.write();
+    }
+
+    fn write(&mut self) -> bool {
+        let left = &self.output[self.written..];
+        match self.stream.write(&left[..left.len().min(WRITE_BYTES)]) {
+            Ok(count) => self.written += count,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return false,
+            Err(_) => self.state = State::Over,
+        }
+        if self.written == self.output.len() {
+            self.state = State::Over;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served(web: &mut Web) {
+        while web.turn() > 0 {
+            while let Some(visitor) = web.next_visitor() {
+                web.answer(visitor, "all\n");
+            }
+        }
+    }
+
+    /// What somebody is told who says this and no more.
+    fn told(web: &mut Web, said: &[u8]) -> String {
+        let mut stream = TcpStream::connect(web.address().unwrap()).unwrap();
+        // Whoever is turned away in the middle need not be heard to the end.
+        let _ = stream.write_all(said);
+        stream.set_nonblocking(true).unwrap();
+        let mut text = Vec::new();
+        loop {
+            served(web);
+            match stream.read_to_end(&mut text) {
+                Ok(_) => return String::from_utf8(text).unwrap(),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => return String::from_utf8(text).unwrap(),
+            }
+        }
+    }
+
+    #[test]
+    fn metrics_are_got_and_nothing_else_is() {
+        let mut web = Web::open(([127, 0, 0, 1], 0).into()).unwrap();
+        let all = told(&mut web, b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert!(all.starts_with("HTTP/1.1 200 OK\r\n") && all.ends_with("\r\n\r\nall\n"), "{all}");
+        assert!(all.contains("application/openmetrics-text; version=1.0.0"), "{all}");
+        let many = format!("GET /metrics HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(MAX_HEADERS + 1));
+        let long = [&b"GET /"[..], &vec![b'x'; MAX_HEAD]].concat();
+        for (said, status) in [
+            (&b"GET / HTTP/1.1\r\n\r\n"[..], "404"),
+            (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
+            (b"\x16\x03\x01\x00\r\n\r\n", "400"),
+            (many.as_bytes(), "431"),
+            (&long, "431"),
+        ] {
+            let all = told(&mut web, said);
+            assert!(all.starts_with(&format!("HTTP/1.1 {status} ")), "{all}");
+        }
+    }
+
+    #[test]
+    fn who_never_ends_his_request_makes_room() {
+        let mut web = Web::open(([127, 0, 0, 1], 0).into()).unwrap();
+        let halves: Vec<_> = (0..3 * MAX_VISITORS)
+            .map(|_| {
+                let mut half = TcpStream::connect(web.address().unwrap()).unwrap();
+                half.write_all(b"GET /met").unwrap();
+                served(&mut web);
+                half
+            })
+            .collect();
+        assert!(told(&mut web, b"GET /metrics HTTP/1.0\r\n\r\n").ends_with("all\n"));
+        assert!(web.guests.len() < MAX_VISITORS + 1);
+        drop(halves);
+    }
+}

@@ -1,0 +1,101 @@
+//! What a person types behind `frwr ctl`.
+
+use crate::Error;
+use clap::Args;
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+
+/// Which target is asked.
+#[derive(Clone, Debug, Args)]
+pub struct SocketArguments {
+    /// The control socket of the target. Default: the one of the `frwr serve` of this user that runs, if there is one only.
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+}
+
+/// Arguments of `frwr ctl`.
+#[derive(Clone, Debug, Args)]
+pub struct CtlArguments {
+    /// The socket.
+    #[command(flatten)]
+    pub socket: SocketArguments,
+    /// Lists the methods with what they take.
+    #[arg(long)]
+    pub list: bool,
+    /// The answer on one line.
+    #[arg(long)]
+    pub json: bool,
+    /// What to ask or to do, such as status; --list says what there is.
+    #[arg(value_name = "METHOD", required_unless_present = "list")]
+    pub method: Option<String>,
+    /// What the method takes: NAME=VALUE for each, a value being JSON, or else text; or one JSON object.
+    #[arg(value_name = "NAME=VALUE")]
+    pub parameters: Vec<String>,
+}
+
+/// What is called.
+pub(super) struct Call {
+    pub(super) method: String,
+    pub(super) parameters: Map<String, Value>,
+}
+
+impl CtlArguments {
+    pub(super) fn call(&self) -> Result<Call, Error> {
+        // The command line requires it.
+        let method = self.method.clone().ok_or_else(Error::lost)?;
+        Ok(Call { method, parameters: parameters(&self.parameters)? })
+    }
+}
+
+fn parameters(said: &[String]) -> Result<Map<String, Value>, Error> {
+    if let [object] = said
+        && object.trim_start().starts_with('{')
+    {
+        return serde_json::from_str(object).map_err(|error| wrong(object, &error.to_string()));
+    }
+    let mut parameters = Map::new();
+    for one in said {
+        let Some((name, value)) = one.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+            return Err(wrong(one, "there is no NAME= in front"));
+        };
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        if parameters.insert(name.to_owned(), value).is_some() {
+            return Err(wrong(one, "the name is there twice"));
+        }
+    }
+    Ok(parameters)
+}
+
+fn wrong(said: &str, reason: &str) -> Error {
+    let remedy = "write NAME=VALUE, or one JSON object; `frwr ctl --list` says what methods take";
+    Error::usage("parameters", format!("{said:?} is no parameter: {reason}; {remedy}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parameters;
+    use serde_json::{Value, json};
+
+    fn read(said: &[&str]) -> Result<Value, String> {
+        let said: Vec<_> = said.iter().map(|&said| said.to_owned()).collect();
+        parameters(&said).map(Value::Object).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn values_are_json_or_text() {
+        assert_eq!(
+            read(&["subsystem=nqn.2026-11.x:a=b", "namespace=3", "active=false", "hosts=[\"a\"]"]),
+            Ok(json!({"subsystem": "nqn.2026-11.x:a=b", "namespace": 3, "active": false, "hosts": ["a"]}))
+        );
+        assert_eq!(read(&[r#"{"a": null}"#]), Ok(json!({"a": null})));
+        assert_eq!(read(&[]), Ok(json!({})));
+    }
+
+    #[test]
+    fn what_is_no_parameter_is_told() {
+        for said in [&["active"][..], &["=1"], &["a=1", "a=2"], &["{\"a\":"]] {
+            let told = read(said).unwrap_err();
+            assert!(told.contains("is no parameter") && told.contains("--list"), "{told}");
+        }
+    }
+}

@@ -1,0 +1,476 @@
+//! What methods answer: figures of cores, put together and named for people and programs.
+
+use super::{
+    super::{live_line::name as doing_name, survey::Findings},
+    Facts,
+    changes::ana_name,
+    methods::{self as table, MethodDescription},
+    parameters::{Parameter, none, nqn, read},
+};
+use crate::{
+    control::{Failure, INTERNAL, INVALID_PARAMS},
+    diagnostics,
+    report::{counts, object},
+};
+use core::ops::Add;
+use frwr_engine::{Statistics as EngineStatistics, Waits};
+use frwr_nvmf::{
+    controller::{
+        AllowedHosts, ControllerState, Inventory, NamespaceState, QueuePhase, QueueState, SubsystemState,
+        TargetListening, TargetStatistics, WaitingNow,
+    },
+    storage::MediumFault,
+    wire::Nqn,
+};
+use frwr_reactor::{Longest, Statistics as ReactorStatistics};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+type Parameters = Map<String, Value>;
+type Answer = Result<Value, Failure>;
+
+pub(super) fn methods(_: &mut Facts, parameters: Parameters) -> Answer {
+    none(&parameters)?;
+    let one = |method: MethodDescription| {
+        let parameter = |parameter: &Parameter| {
+            let Parameter { name, kind, required, about } = parameter;
+            json!({ "name": name, "kind": kind, "required": required, "about": about })
+        };
+        let parameters: Vec<_> = method.parameters.iter().map(parameter).collect();
+        json!({ "name": method.name, "about": method.about, "changes": method.changes, "parameters": parameters })
+    };
+    Ok(json!({ "methods": table::methods().map(one).collect::<Vec<_>>() }))
+}
+
+pub(super) fn version(facts: &mut Facts, parameters: Parameters) -> Answer {
+    none(&parameters)?;
+    Ok(version_json(facts))
+}
+
+fn version_json(facts: &Facts) -> Value {
+    object([json!({ "program": "frwr", "process": std::process::id() }), facts.about.clone()])
+}
+
+pub(super) fn options(facts: &mut Facts, parameters: Parameters) -> Answer {
+    none(&parameters)?;
+    Ok(facts.options.clone())
+}
+
+pub(super) fn incidents(facts: &mut Facts, parameters: Parameters) -> Answer {
+    none(&parameters)?;
+    Ok(facts.recent.json(facts.now))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Level {
+    level: String,
+}
+
+pub(super) fn set_log_level(_: &mut Facts, parameters: Parameters) -> Answer {
+    let Level { level } = read(parameters)?;
+    match diagnostics::set_levels(&level) {
+        Ok(true) => Ok(super::changes::done(true)),
+        Ok(false) => Err(Failure::new(INTERNAL, "this process writes no lines of its own; look at its embedder's")),
+        Err(error) => Err(Failure::new(INVALID_PARAMS, format!("params: level: {error}"))),
+    }
+}
+
+pub(super) fn stop(facts: &mut Facts, parameters: Parameters) -> Answer {
+    none(&parameters)?;
+    facts.progress.stop();
+    Ok(super::changes::done(true))
+}
+
+/// What a list was asked for, with the reactors whose part is missing.
+fn list(name: &str, all: Vec<Value>, findings: &Findings) -> Value {
+    json!({ name: all, "silent_reactors": findings.silent() })
+}
+
+/// The sum of a statistics over all cores.
+pub(super) fn target(findings: &Findings) -> TargetStatistics {
+    findings.answered().map(|(core, _)| core.target).reduce(Add::add).unwrap_or_default()
+}
+
+pub(super) fn engine(findings: &Findings) -> EngineStatistics {
+    findings.answered().map(|(core, _)| core.engine).reduce(Add::add).unwrap_or_default()
+}
+
+pub(super) fn inventories(findings: &Findings) -> impl Iterator<Item = &Inventory> {
+    findings.answered().map(|(core, _)| &core.inventory)
+}
+
+pub(super) fn home(findings: &Findings) -> Option<&Inventory> {
+    findings.home().map(|home| &home.inventory)
+}
+
+pub(super) fn waiting(findings: &Findings) -> WaitingNow {
+    let mut sum = WaitingNow::default();
+    for WaitingNow { buffers, transfers_or_storage, admission, former_session, .. } in
+        inventories(findings).map(|core| core.waiting)
+    {
+        sum.buffers += buffers;
+        sum.transfers_or_storage += transfers_or_storage;
+        sum.admission += admission;
+        sum.former_session += former_session;
+    }
+    sum
+}
+
+pub(super) fn status(facts: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
+    none(&parameters)?;
+    let (target, engine) = (target(findings), engine(findings));
+    let here = home(findings);
+    let controllers = here.map_or(0, |here| here.controllers.iter().filter(|one| one.subsystem.is_some()).count());
+    let cores: Vec<_> = findings.cores.iter().map(|core| core_figures(&core.reactor)).collect();
+    let computed = json!({
+        "uptime_seconds": findings.at.as_secs_f64(),
+        "state": state(facts, here),
+        "listening": listening_name(target.listening),
+        "listen": facts.served.listen.to_string(),
+        "device": facts.served.device,
+        "subsystems": here.map_or(0, |here| here.subsystems.len()),
+        "namespaces": here.map_or(0, |here| here.namespaces.len()),
+        "hosts": host_names(findings).len(),
+        "controllers": controllers,
+        "queues": target.queues,
+        "keys_alive": engine.keys_live(),
+        "waiting": waiting_json(waiting(findings)),
+        "faults": faults(findings),
+        "cores": cores,
+        "silent_reactors": findings.silent(),
+    });
+    let done = counts!(target =>
+        commands, reads, writes, bytes_read, bytes_written, failed_commands, media_errors, commands_in_flight, incidents,
+    );
+    Ok(object([version_json(facts), computed, done]))
+}
+
+fn state(facts: &Facts, here: Option<&Inventory>) -> &'static str {
+    if here.is_some_and(|here| here.ending) { "ending" } else { doing_name(facts.progress.doing()) }
+}
+
+/// Namespaces that are out of order.
+fn faults(findings: &Findings) -> usize {
+    let broken = |namespace: &&NamespaceState| namespace.storage.broken != 0 || namespace.storage.fault.is_some();
+    merged(findings).iter().filter(broken).count()
+}
+
+fn core_figures(reactor: &ReactorStatistics) -> Value {
+    json!({
+        "reactor": reactor.core.0,
+        "cpu": reactor.cpu.map(|cpu| cpu.get()),
+        "busy_share": reactor.busy_share(),
+        "busy_seconds": reactor.busy.as_secs_f64(),
+        "idle_seconds": reactor.idle.as_secs_f64(),
+        "asleep_seconds": reactor.asleep.as_secs_f64(),
+    })
+}
+
+pub(super) fn cores(_: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
+    none(&parameters)?;
+    let one = |found: &super::super::survey::Found| {
+        let reactor = &found.reactor;
+        let memory = found.snapshot.as_ref().map(|core| core.memory.kind.to_string());
+        let counted = counts!(reactor =>
+            iterations, busy_iterations, work, messages, would_blocks, long_iterations,
+        );
+        let computed = json!({
+            "at_seconds": reactor.at.as_secs_f64(),
+            "longest_iteration": longest(reactor.longest_iteration),
+            "pollers": reactor.pollers.iter().map(poller).collect::<Vec<_>>(),
+            "memory": memory,
+            "answered": found.snapshot.is_some(),
+        });
+        object([core_figures(reactor), counted, computed])
+    };
+    Ok(list("cores", findings.cores.iter().map(one).collect(), findings))
+}
+
+fn poller(poller: &frwr_reactor::PollerStatistics) -> Value {
+    let counted = counts!(poller => name, polls, empty_polls, work);
+    object([counted, json!({ "longest_iteration": longest(poller.longest_iteration) })])
+}
+
+fn longest(longest: Longest) -> Value {
+    json!({ "seconds": longest.duration.as_secs_f64(), "at_seconds": longest.at.as_secs_f64() })
+}
+
+pub(super) fn devices(facts: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
+    none(&parameters)?;
+    let (served, control, engine) = (&facts.served, &findings.control, engine(findings));
+    let named = json!({
+        "name": served.device,
+        "queue_depth": served.queue_depth,
+        "effective_queue_depth": served.effective_queue_depth,
+        "shared_receives": served.shared_receives,
+        "command_error": control.command_error.map(|error| format!("{error:?}")),
+    });
+    let of_control = counts!(control =>
+        commands, commands_failed, frees_refused, async_events, device_failures, memories_refused, incoming,
+        incoming_overflow, domains_kept, queue_pairs_kept, memories_kept, listeners_kept,
+    );
+    let of_engine = counts!(engine =>
+        work_requests, doorbells, receive_doorbells, send_completions, receive_completions, stale_completions,
+        posts_refused, connections, disconnects, drain_timeouts,
+    );
+    Ok(list("devices", vec![object([named, of_control, of_engine])], findings))
+}
+
+fn listening_name(listening: TargetListening) -> String {
+    match listening {
+        TargetListening::NotAsked | TargetListening::Asked => "starting".to_owned(),
+        TargetListening::Listens => "listening".to_owned(),
+        TargetListening::Stopped => "stopped".to_owned(),
+        TargetListening::Failed(reason) => format!("failed: {reason:?}"),
+    }
+}
+
+pub(super) fn listeners(_: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
+    none(&parameters)?;
+    let target = target(findings);
+    let one = |here: &Inventory| {
+        let named = json!({ "address": here.address.to_string(), "state": listening_name(target.listening) });
+        object([named, counts!(target => accepted, rejected)])
+    };
+    Ok(list("listeners", home(findings).map(one).into_iter().collect(), findings))
+}
+
+pub(super) fn subsystems(_: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
+    none(&parameters)?;
+    let here = home(findings);
+    let one = |(at, subsystem): (usize, &SubsystemState)| {
+        let hosts = match &subsystem.hosts {
+            AllowedHosts::Any => None,
+            AllowedHosts::Listed(names) => Some(names.iter().map(Nqn::as_str).collect::<Vec<_>>()),
+        };
+        let of_it = |controller: &&ControllerState| controller.subsystem == Some(at);
+        json!({
+            "nqn": subsystem.name.as_str(),
+            "serial": subsystem.serial.as_str(),
+            "allowed_hosts": hosts,
+            "ana_state": ana_name(subsystem.ana),
+            "namespaces": subsystem.namespaces,
+            "controllers": here.map_or(0, |here| here.controllers.iter().filter(of_it).count()),
+        })
+    };
+    let all = here.map(|here| here.subsystems.iter().enumerate().map(one).collect()).unwrap_or_default();
+    Ok(list("subsystems", all, findings))
+}
+
+/// Namespaces with what all cores did in them.
+pub(super) fn merged(findings: &Findings) -> Vec<NamespaceState> {
+    let mut all = inventories(findings);
+    let Some(first) = all.next() else { return Vec::new() };
+    let mut sums = first.namespaces.clone();
+    for core in all {
+        for (sum, other) in sums.iter_mut().zip(&core.namespaces) {
+            sum.storage = sum.storage + other.storage;
+        }
+    }
+    sums
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfSubsystem {
+    subsystem: Option<String>,
+}
+
+pub(super) fn namespaces(facts: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
+    let OfSubsystem { subsystem } = read(parameters)?;
+    let wanted = subsystem.map(|text| nqn("subsystem", &text)).transpose()?;
+    let subsystems = home(findings).map(|here| here.subsystems.as_slice()).unwrap_or_default();
+    let name = |namespace: &NamespaceState| subsystems.get(namespace.subsystem).map(|subsystem| &subsystem.name);
+    let all = merged(findings);
+    let reports = facts.served.namespaces.iter().map(Some).chain(core::iter::repeat(None));
+    let shown = all.iter().zip(reports).filter(|(one, _)| wanted.is_none_or(|wanted| name(one) == Some(&wanted)));
+    let one = |(namespace, report): (&NamespaceState, Option<&super::super::NamespaceReport>)| {
+        let storage = &namespace.storage;
+        let named = json!({
+            "subsystem": name(namespace).map(Nqn::as_str),
+            "namespace": namespace.identifier,
+            "active": namespace.active,
+            "blocks": namespace.blocks,
+            "block_bytes": namespace.block_bytes,
+            "read_only": report.is_some_and(|report| report.read_only),
+            "medium": report.map(|report| &report.name),
+            "kind": report.map(|report| report.kind),
+            "operations": storage.submitted,
+            "broken": (storage.broken != 0).then_some(storage.broken),
+            "fault": storage.fault.map(fault),
+        });
+        object([named, counts!(storage => completed, failed, cancelled, flushes, system_calls, restarts)])
+    };
+    Ok(list("namespaces", shown.map(one).collect(), findings))
+}
+
+fn fault(fault: MediumFault) -> String {
+    match fault {
+        MediumFault::Shrunk { found, wanted } => format!("has {found} bytes, and the namespace {wanted}"),
+        MediumFault::Unflushed => "a flush failed".to_owned(),
+    }
+}
+
+/// A host, or one without a name.
+fn host_text(host: Option<Nqn>) -> Option<String> {
+    host.map(|host| host.as_str().to_owned())
+}
+
+/// Who has a controller, each once, in the order of their first ones.
+fn host_names(findings: &Findings) -> Vec<(Option<Nqn>, [u8; 16])> {
+    let mut names = Vec::new();
+    for controller in home(findings).map(|here| here.controllers.as_slice()).unwrap_or_default() {
+        let name = (controller.host, controller.host_id);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn hex(bytes: [u8; 16]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(super) fn hosts(_: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
+    none(&parameters)?;
+    let one = |(host, id): (Option<Nqn>, [u8; 16])| {
+        let is_its = |controller: &&ControllerState| (controller.host, controller.host_id) == (host, id);
+        let here = home(findings).map(|here| here.controllers.as_slice()).unwrap_or_default();
+        let controllers: Vec<_> = here.iter().filter(is_its).map(|controller| controller.id).collect();
+        let is_of = |queue: &&QueueState| queue.controller.is_some_and(|id| controllers.contains(&id));
+        let queues = || inventories(findings).flat_map(|core| core.queues.iter().filter(is_of));
+        let mut peers: Vec<_> = queues().filter_map(|queue| queue.peer).map(|peer| peer.ip().to_string()).collect();
+        peers.sort();
+        peers.dedup();
+        json!({
+            "host": host_text(host),
+            "host_id": hex(id),
+            "addresses": peers,
+            "controllers": controllers,
+            "queues": queues().count(),
+            "commands_in_flight": queues().map(|queue| u64::from(queue.outstanding)).sum::<u64>(),
+        })
+    };
+    Ok(list("hosts", host_names(findings).into_iter().map(one).collect(), findings))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfHost {
+    host: Option<String>,
+}
+
+fn of_host(parameters: Parameters) -> Result<Option<Nqn>, Failure> {
+    let OfHost { host } = read(parameters)?;
+    host.map(|text| nqn("host", &text)).transpose()
+}
+
+pub(super) fn controllers(_: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
+    let wanted = of_host(parameters)?;
+    let Some(here) = home(findings) else { return Ok(list("controllers", Vec::new(), findings)) };
+    let one = |controller: &ControllerState| {
+        let is_of = |queue: &&QueueState| queue.controller == Some(controller.id);
+        let queues = inventories(findings).map(|core| core.queues.iter().filter(is_of).count());
+        let subsystem = controller.subsystem.and_then(|at| here.subsystems.get(at));
+        json!({
+            "controller": controller.id,
+            "host": host_text(controller.host),
+            "host_id": hex(controller.host_id),
+            "subsystem": subsystem.map(|subsystem| subsystem.name.as_str()),
+            "discovery": controller.subsystem.is_none(),
+            "ready": controller.ready,
+            "queues": queues.sum::<usize>(),
+            "keep_alive_seconds": (!controller.keep_alive.is_zero()).then_some(controller.keep_alive.as_secs_f64()),
+            "silent_seconds": controller.silent.as_secs_f64(),
+            "event_requests": controller.event_requests,
+            "errors": controller.errors,
+        })
+    };
+    let shown = here.controllers.iter().filter(|one| wanted.is_none_or(|wanted| one.host == Some(wanted)));
+    Ok(list("controllers", shown.map(one).collect(), findings))
+}
+
+pub(super) fn queue_pairs(_: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
+    let wanted = of_host(parameters)?;
+    let mut all = Vec::new();
+    for (core, reactor) in findings.answered() {
+        let shown = core.inventory.queues.iter().filter(|one| wanted.is_none_or(|wanted| one.host == Some(wanted)));
+        all.extend(shown.map(|queue| {
+            json!({
+                "reactor": reactor.core.0,
+                "connection": queue.connection,
+                "peer": queue.peer.map(|peer| peer.to_string()),
+                "local": queue.local.map(|local| local.to_string()),
+                "host": host_text(queue.host),
+                "controller": queue.controller,
+                "queue": queue.id,
+                "entries": queue.entries,
+                "commands_in_flight": queue.outstanding,
+                "state": phase(queue.phase),
+                "age_seconds": queue.age.as_secs_f64(),
+            })
+        }));
+    }
+    Ok(list("queue_pairs", all, findings))
+}
+
+fn phase(phase: QueuePhase) -> &'static str {
+    match phase {
+        QueuePhase::Accepted => "accepted",
+        QueuePhase::Held => "held",
+        QueuePhase::Queue => "queue",
+        QueuePhase::Kept => "kept by the device",
+        // What is added there is told as what it comes closest to.
+        _ => "ending",
+    }
+}
+
+pub(super) fn keys(_: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
+    none(&parameters)?;
+    let (target, engine) = (target(findings), engine(findings));
+    Ok(json!({
+        // Of this end: what it opened to peers.
+        "alive": engine.keys_live(),
+        "made": engine.registrations,
+        "killed_here": engine.local_invalidations,
+        "killed_by_peer": engine.remote_invalidations,
+        "destroyed_alive": engine.keys_destroyed_live,
+        "bytes_opened_to_read": engine.bytes_registered_read,
+        "bytes_opened_to_write": engine.bytes_registered_write,
+        // Of hosts: those that came with commands.
+        "of_hosts_killed_here": target.remote_invalidations,
+        "of_hosts_left_to_them": target.plain_responses,
+        "silent_reactors": findings.silent(),
+    }))
+}
+
+fn waiting_json(now: WaitingNow) -> Value {
+    counts!(now => buffers, transfers_or_storage, admission, former_session)
+}
+
+pub(super) fn waits(_: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
+    none(&parameters)?;
+    let (target, engine) = (target(findings), engine(findings));
+    let by_cause = |waits: Waits| counts!(waits => registrations, peer_receives, reply_receives, send_entries, order);
+    Ok(json!({
+        "now": waiting_json(waiting(findings)),
+        "so_far": {
+            "buffers": target.buffer_waits,
+            "transfers_or_storage": target.stalls,
+            "transfers": by_cause(engine.transfer_waits),
+            "requests": by_cause(engine.request_waits),
+            "transfers_without_slot": engine.transfers_without_slot,
+        },
+        "buffers": target.buffers,
+        "buffers_free": target.buffers_free,
+        "commands_in_flight": target.commands_in_flight,
+        "silent_reactors": findings.silent(),
+    }))
+}
+
+pub(super) fn metrics(facts: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
+    none(&parameters)?;
+    Ok(super::metrics::text(facts, findings).into())
+}

@@ -1,0 +1,28 @@
+//! What the main thread itself knows of its target.
+
+use super::{
+    super::{progress::Progress, serve_report::ServedTarget},
+    recent::Recent,
+};
+use crate::{About, report::value};
+use core::time::Duration;
+use serde_json::Value;
+
+/// All that is known without asking a core.
+pub(in super::super) struct Facts {
+    pub(super) served: ServedTarget,
+    /// What `--version` says.
+    pub(super) about: Value,
+    /// What was asked for by command line or file.
+    pub(super) options: Value,
+    pub(super) recent: Recent,
+    pub(super) progress: Progress,
+    /// Since the main thread began.
+    pub(super) now: Duration,
+}
+
+impl Facts {
+    pub(in super::super) fn new(served: ServedTarget, options: Value, progress: Progress) -> Self {
+        Self { served, about: value(About::this()), options, recent: Recent::default(), progress, now: Duration::ZERO }
+    }
+}

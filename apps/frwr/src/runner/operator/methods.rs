@@ -1,0 +1,177 @@
+//! The methods of the control socket: the one table that says which there are. docs/operating.md tells them to people.
+
+use super::{
+    super::survey::Findings,
+    Facts, answers,
+    changes::{self, Plan},
+    parameters::Parameter,
+};
+use crate::control::{Failure, METHOD_NOT_FOUND};
+use serde_json::{Map, Value};
+
+type Parameters = Map<String, Value>;
+
+/// How a method is carried out.
+#[derive(Clone, Copy)]
+pub(super) enum Does {
+    /// The main thread knows it, or does it, at once.
+    Tell(fn(&mut Facts, Parameters) -> Result<Value, Failure>),
+    /// The cores are asked.
+    Ask(fn(&Facts, &Findings, Parameters) -> Result<Value, Failure>),
+    /// The cores are asked what there is, and then told what to change.
+    Change(fn(&Findings, Parameters) -> Result<Plan, Failure>),
+}
+
+/// A method.
+pub(super) struct Method {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) parameters: &'static [Parameter],
+    pub(super) does: Does,
+}
+
+/// A method, as people are told it.
+#[derive(Clone, Copy, Debug)]
+pub struct MethodDescription {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does.
+    pub about: &'static str,
+    /// What it takes.
+    pub parameters: &'static [Parameter],
+    /// It changes the target.
+    pub changes: bool,
+}
+
+const OF_SUBSYSTEM: Parameter =
+    Parameter { name: "subsystem", kind: "NQN", required: false, about: "only what belongs to this subsystem" };
+const OF_HOST: Parameter =
+    Parameter { name: "host", kind: "NQN", required: false, about: "only what belongs to this host" };
+const SUBSYSTEM: Parameter = Parameter { name: "subsystem", kind: "NQN", required: true, about: "which subsystem" };
+
+const METHODS: &[Method] = &[
+    Method { name: "methods", about: "these methods", parameters: &[], does: Does::Tell(answers::methods) },
+    Method { name: "version", about: "what serves", parameters: &[], does: Does::Tell(answers::version) },
+    Method {
+        name: "options",
+        about: "what it was asked for by command line or file",
+        parameters: &[],
+        does: Does::Tell(answers::options),
+    },
+    Method {
+        name: "status",
+        about: "all in one object: is it well, and what does it do",
+        parameters: &[],
+        does: Does::Ask(answers::status),
+    },
+    Method { name: "cores", about: "its reactors and their pollers", parameters: &[], does: Does::Ask(answers::cores) },
+    Method { name: "devices", about: "its RDMA devices", parameters: &[], does: Does::Ask(answers::devices) },
+    Method { name: "listeners", about: "where hosts connect", parameters: &[], does: Does::Ask(answers::listeners) },
+    Method {
+        name: "subsystems",
+        about: "subsystems, with who may use them",
+        parameters: &[],
+        does: Does::Ask(answers::subsystems),
+    },
+    Method {
+        name: "namespaces",
+        about: "namespaces, with what was done in them",
+        parameters: &[OF_SUBSYSTEM],
+        does: Does::Ask(answers::namespaces),
+    },
+    Method { name: "hosts", about: "hosts that are connected", parameters: &[], does: Does::Ask(answers::hosts) },
+    Method {
+        name: "controllers",
+        about: "controllers of hosts",
+        parameters: &[OF_HOST],
+        does: Does::Ask(answers::controllers),
+    },
+    Method {
+        name: "queue_pairs",
+        about: "connections, and the queues that they are",
+        parameters: &[OF_HOST],
+        does: Does::Ask(answers::queue_pairs),
+    },
+    Method { name: "keys", about: "keys to memory", parameters: &[], does: Does::Ask(answers::keys) },
+    Method { name: "waits", about: "what waits, and for what", parameters: &[], does: Does::Ask(answers::waits) },
+    Method {
+        name: "incidents",
+        about: "the last things that peers did wrong",
+        parameters: &[],
+        does: Does::Tell(answers::incidents),
+    },
+    Method {
+        name: "metrics",
+        about: "all figures as OpenMetrics text",
+        parameters: &[],
+        does: Does::Ask(answers::metrics),
+    },
+    Method {
+        name: "set_namespace_active",
+        about: "lists a namespace, or takes it from hosts",
+        parameters: &[
+            SUBSYSTEM,
+            Parameter { name: "namespace", kind: "NSID", required: true, about: "which of its namespaces" },
+            Parameter { name: "active", kind: "true|false", required: true, about: "whether hosts may use it" },
+        ],
+        does: Does::Change(changes::set_namespace_active),
+    },
+    Method {
+        name: "set_ana_state",
+        about: "says how well a subsystem can be reached here",
+        parameters: &[
+            SUBSYSTEM,
+            Parameter {
+                name: "state",
+                kind: "optimized|non_optimized|inaccessible|persistent_loss|change",
+                required: true,
+                about: "the state of its ANA group",
+            },
+        ],
+        does: Does::Change(changes::set_ana_state),
+    },
+    Method {
+        name: "set_allowed_hosts",
+        about: "says who may use a subsystem; who is connected stays",
+        parameters: &[
+            SUBSYSTEM,
+            Parameter { name: "hosts", kind: "[NQN...]|null", required: true, about: "these hosts; null: every host" },
+        ],
+        does: Does::Change(changes::set_allowed_hosts),
+    },
+    Method {
+        name: "set_log_level",
+        about: "says what is told on standard error",
+        parameters: &[Parameter {
+            name: "level",
+            kind: "error|warn|info|debug|trace|off",
+            required: true,
+            about: "as RUST_LOG has it",
+        }],
+        does: Does::Tell(answers::set_log_level),
+    },
+    Method {
+        name: "stop",
+        about: "tells hosts, drains and ends the program, as SIGTERM does",
+        parameters: &[],
+        does: Does::Tell(answers::stop),
+    },
+];
+
+/// The method of that name.
+pub(super) fn find(name: &str) -> Result<&'static Method, Failure> {
+    METHODS.iter().find(|method| method.name == name).ok_or_else(|| {
+        // What a person mistyped, or a flood of anything: the first of it is enough.
+        let named: String = name.chars().take(64).collect();
+        let text = format!("there is no method {named:?}; `methods` lists those that there are");
+        Failure::new(METHOD_NOT_FOUND, text)
+    })
+}
+
+/// All methods that a target has, in the order in which they are told.
+pub fn methods() -> impl Iterator<Item = MethodDescription> {
+    METHODS.iter().map(|&Method { name, about, parameters, does }| {
+        let changes = matches!(does, Does::Change(_)) || name.starts_with("set_") || name == "stop";
+        MethodDescription { name, about, parameters, changes }
+    })
+}

@@ -1,0 +1,357 @@
+//! What a target did and has as OpenMetrics: names and units by Prometheus' conventions, values by what the cores said.
+
+use super::{
+    super::survey::Findings,
+    Facts,
+    answers::{engine, home, inventories, merged, target, waiting},
+};
+use core::fmt;
+use frwr_engine::Waits;
+use frwr_nvmf::controller::{QueueState, TargetListening};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, text::encode},
+    metrics::MetricType,
+    registry::{Registry, Unit},
+};
+
+/// In front of all names.
+const PREFIX: &str = "frwr";
+
+/// A number.
+#[derive(Clone, Copy, Debug)]
+enum Figure {
+    Count(u64),
+    Seconds(f64),
+}
+
+impl From<u64> for Figure {
+    fn from(count: u64) -> Self {
+        Self::Count(count)
+    }
+}
+
+impl From<usize> for Figure {
+    fn from(count: usize) -> Self {
+        Self::Count(count as u64)
+    }
+}
+
+impl From<bool> for Figure {
+    fn from(holds: bool) -> Self {
+        Self::Count(holds.into())
+    }
+}
+
+impl From<core::time::Duration> for Figure {
+    fn from(time: core::time::Duration) -> Self {
+        Self::Seconds(time.as_secs_f64())
+    }
+}
+
+type Labels = Vec<(&'static str, String)>;
+
+/// One name with its figures.
+#[derive(Debug)]
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    unit: Option<Unit>,
+    kind: MetricType,
+    figures: Vec<(Labels, Figure)>,
+}
+
+/// All of a time.
+#[derive(Debug, Default)]
+struct Families(Vec<Family>);
+
+impl Families {
+    fn add(&mut self, kind: MetricType, name: &'static str, help: &'static str, figures: Vec<(Labels, Figure)>) {
+        let (name, unit) = match name.rsplit_once('_') {
+            Some((name, "seconds")) => (name, Some(Unit::Seconds)),
+            Some((name, "bytes")) => (name, Some(Unit::Bytes)),
+            _ => (name, None),
+        };
+        // A name without figures says nothing.
+        if !figures.is_empty() {
+            self.0.push(Family { name, help, unit, kind, figures });
+        }
+    }
+
+    /// Of what was done so far.
+    fn counter(&mut self, name: &'static str, help: &'static str, figures: Vec<(Labels, Figure)>) {
+        self.add(MetricType::Counter, name, help, figures);
+    }
+
+    /// Of what there is now.
+    fn gauge(&mut self, name: &'static str, help: &'static str, figures: Vec<(Labels, Figure)>) {
+        self.add(MetricType::Gauge, name, help, figures);
+    }
+}
+
+impl Collector for Families {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for Family { name, help, unit, kind, figures } in &self.0 {
+            let mut family = encoder.encode_descriptor(name, help, unit.as_ref(), *kind)?;
+            for (labels, figure) in figures {
+                let mut one = family.encode_family(labels)?;
+                match (kind, *figure) {
+                    (MetricType::Counter, Figure::Count(count)) => {
+                        one.encode_counter::<Labels, u64, u64>(&count, None)?;
+                    }
+                    (MetricType::Counter, Figure::Seconds(time)) => {
+                        one.encode_counter::<Labels, f64, u64>(&time, None)?;
+                    }
+                    (_, Figure::Count(count)) => one.encode_gauge(&count)?,
+                    (_, Figure::Seconds(time)) => one.encode_gauge(&time)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A figure without labels.
+fn one(figure: impl Into<Figure>) -> Vec<(Labels, Figure)> {
+    vec![(Vec::new(), figure.into())]
+}
+
+/// One label's values with their figures.
+fn by<const N: usize>(label: &'static str, figures: [(&str, u64); N]) -> Vec<(Labels, Figure)> {
+    figures.into_iter().map(|(value, count)| (vec![(label, value.to_owned())], count.into())).collect()
+}
+
+/// The text of all that the cores said, as a scrape has it.
+pub(super) fn text(facts: &Facts, findings: &Findings) -> String {
+    let mut families = Families::default();
+    of_process(&mut families, facts, findings);
+    of_reactors(&mut families, findings);
+    of_device(&mut families, facts, findings);
+    of_target(&mut families, findings);
+    of_namespaces(&mut families, findings);
+    of_hosts(&mut families, findings);
+    of_keys(&mut families, findings);
+    of_waits(&mut families, findings);
+    let mut registry = Registry::with_prefix(PREFIX);
+    registry.register_collector(Box::new(families));
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = encode(&mut text, &registry);
+    text
+}
+
+fn of_process(families: &mut Families, facts: &Facts, findings: &Findings) {
+    let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+    families.gauge("build_info", "What serves.", vec![(version, 1_u64.into())]);
+    families.gauge("uptime_seconds", "Since the cores run.", one(findings.at));
+    families.counter("incidents", "What peers did wrong.", one(facts.recent.count()));
+}
+
+fn of_reactors(families: &mut Families, findings: &Findings) {
+    use frwr_reactor::{PollerStatistics, Statistics};
+    let labels = |reactor: &Statistics| {
+        let cpu = reactor.cpu.map_or_else(|| "unpinned".to_owned(), |cpu| cpu.get().to_string());
+        vec![("reactor", reactor.core.0.to_string()), ("cpu", cpu)]
+    };
+    let of_each = |figure: &dyn Fn(&Statistics) -> Figure| {
+        findings.cores.iter().map(|core| (labels(&core.reactor), figure(&core.reactor))).collect()
+    };
+    families.counter("reactor_busy_seconds", "In iterations that found work.", of_each(&|core| core.busy.into()));
+    families.counter("reactor_idle_seconds", "In iterations that found none.", of_each(&|core| core.idle.into()));
+    families.counter("reactor_asleep_seconds", "Asleep.", of_each(&|core| core.asleep.into()));
+    families.counter("reactor_iterations", "Iterations.", of_each(&|core| core.iterations.into()));
+    families.counter(
+        "reactor_busy_iterations",
+        "Iterations that found work or messages.",
+        of_each(&|core| core.busy_iterations.into()),
+    );
+    families.counter(
+        "reactor_long_iterations",
+        "Iterations of more than 5 microseconds.",
+        of_each(&|core| core.long_iterations.into()),
+    );
+    families.gauge(
+        "reactor_longest_iteration_seconds",
+        "The longest iteration since the start.",
+        of_each(&|core| core.longest_iteration.duration.into()),
+    );
+    families.counter("reactor_messages", "Messages of other reactors.", of_each(&|core| core.messages.into()));
+    let answered = findings.cores.iter().map(|core| (labels(&core.reactor), core.snapshot.is_some().into())).collect();
+    families.gauge("reactor_answered", "1 where it answered this scrape, 0 where it stands still.", answered);
+    let of_pollers = |figure: fn(&PollerStatistics) -> u64| {
+        let of_core = |core: &super::super::survey::Found| {
+            let reactor = core.reactor.core.0.to_string();
+            let labels = |name: &str| vec![("reactor", reactor.clone()), ("poller", name.to_owned())];
+            core.reactor.pollers.iter().map(|poller| (labels(poller.name), figure(poller).into())).collect::<Vec<_>>()
+        };
+        findings.cores.iter().flat_map(of_core).collect()
+    };
+    families.counter("poller_polls", "Polls.", of_pollers(|poller| poller.polls));
+    families.counter("poller_empty_polls", "Polls that found nothing.", of_pollers(|poller| poller.empty_polls));
+    families.counter("poller_work", "Units of work.", of_pollers(|poller| poller.work));
+}
+
+fn of_device(families: &mut Families, facts: &Facts, findings: &Findings) {
+    let (engine, control) = (engine(findings), &findings.control);
+    let labelled = |figure: u64| vec![(vec![("device", facts.served.device.clone())], Figure::Count(figure))];
+    for (name, help, figure) in [
+        ("device_work_requests", "Work requests that it accepted.", engine.work_requests),
+        ("device_doorbells", "Posts to send queues.", engine.doorbells),
+        ("device_receive_doorbells", "Posts to receive queues.", engine.receive_doorbells),
+        ("device_send_completions", "Completions of send queues.", engine.send_completions),
+        ("device_receive_completions", "Completions of receives.", engine.receive_completions),
+        ("device_posts_refused", "Posts that it refused.", engine.posts_refused),
+        ("device_connections", "Connections that were ready once.", engine.connections),
+        ("device_disconnects", "Connections that began to end.", engine.disconnects),
+        ("device_commands", "What Control had it do.", control.commands),
+        ("device_commands_failed", "What of that failed.", control.commands_failed),
+        ("device_async_events", "Asynchronous events.", control.async_events),
+        ("device_failures", "Times that it said that it is gone.", control.device_failures),
+    ] {
+        families.counter(name, help, labelled(figure));
+    }
+    let kept = control.queue_pairs_kept;
+    families.gauge("device_queue_pairs_kept", "Queue pairs that it refuses to destroy.", labelled(kept));
+}
+
+fn of_target(families: &mut Families, findings: &Findings) {
+    let target = target(findings);
+    let address = home(findings).map(|here| here.address.to_string()).unwrap_or_default();
+    let labels = vec![("address", address)];
+    let listens = target.listening == TargetListening::Listens;
+    families.gauge("listener_up", "1 where hosts can connect.", vec![(labels.clone(), listens.into())]);
+    families.counter("listener_accepted", "Connect requests accepted.", vec![(labels.clone(), target.accepted.into())]);
+    families.counter("listener_rejected", "Connect requests rejected.", vec![(labels, target.rejected.into())]);
+    let done = [
+        ("read", target.reads),
+        ("write", target.writes),
+        ("flush", target.flushes),
+        ("compare", target.compares),
+        ("write_zeroes", target.write_zeroes),
+    ];
+    families.counter("io_commands", "I/O commands that succeeded.", by("command", done));
+    families.counter("commands", "Commands that arrived, those of admin queues included.", one(target.commands));
+    families.counter(
+        "commands_failed",
+        "Commands answered with another status than success.",
+        one(target.failed_commands),
+    );
+    let moved = [("read", target.bytes_read), ("write", target.bytes_written)];
+    families.counter("io_bytes", "What hosts read and wrote.", by("command", moved));
+    families.counter("media_errors", "Operations that a medium failed.", one(target.media_errors));
+    let ended = [
+        ("protocol", target.protocol_errors),
+        ("keep_alive", target.keep_alive_expirations),
+        ("no_connect", target.connect_timeouts),
+        ("silent", target.silent_hosts),
+        ("made_room", target.made_room),
+    ];
+    families.counter("connections_ended", "Connections that the target ended.", by("reason", ended));
+    families.gauge("commands_in_flight", "Commands that were not answered.", one(target.commands_in_flight));
+    families.gauge("queues", "Queues that hosts use.", one(target.queues));
+    families.gauge("data_buffers", "Data buffers.", one(target.buffers));
+    families.gauge("data_buffers_free", "Data buffers that nobody uses.", one(target.buffers_free));
+}
+
+fn of_namespaces(families: &mut Families, findings: &Findings) {
+    let (all, subsystems) = (merged(findings), home(findings).map(|here| here.subsystems.as_slice()));
+    let name = |at: usize| subsystems.and_then(|all| all.get(at)).map_or("", |subsystem| subsystem.name.as_str());
+    let of_each = |figure: &dyn Fn(&frwr_nvmf::controller::NamespaceState) -> Figure| {
+        let labels = |subsystem: usize, identifier: u32| {
+            vec![("subsystem", name(subsystem).to_owned()), ("namespace", identifier.to_string())]
+        };
+        all.iter().map(|one| (labels(one.subsystem, one.identifier), figure(one))).collect()
+    };
+    families.counter("namespace_operations", "Operations given to it.", of_each(&|one| one.storage.submitted.into()));
+    families.counter(
+        "namespace_operations_failed",
+        "Operations that failed.",
+        of_each(&|one| one.storage.failed.into()),
+    );
+    families.counter(
+        "namespace_system_calls",
+        "System calls for them.",
+        of_each(&|one| one.storage.system_calls.into()),
+    );
+    let bytes = |one: &frwr_nvmf::controller::NamespaceState| one.blocks.saturating_mul(one.block_bytes.into());
+    families.gauge("namespace_size_bytes", "Its size.", of_each(&|one| bytes(one).into()));
+    families.gauge("namespace_active", "1 where hosts may use it.", of_each(&|one| one.active.into()));
+    let is_well = |one: &frwr_nvmf::controller::NamespaceState| one.storage.broken == 0 && one.storage.fault.is_none();
+    families.gauge(
+        "namespace_out_of_order",
+        "1 where its medium fails for good.",
+        of_each(&|one| (!is_well(one)).into()),
+    );
+}
+
+fn of_hosts(families: &mut Families, findings: &Findings) {
+    let Some(here) = home(findings) else { return };
+    let name = |host: Option<frwr_nvmf::wire::Nqn>| host.map(|host| host.as_str().to_owned()).unwrap_or_default();
+    let controllers = |figure: fn(&frwr_nvmf::controller::ControllerState) -> Figure| {
+        let all = here.controllers.iter();
+        all.map(|one| (vec![("host", name(one.host)), ("controller", one.id.to_string())], figure(one))).collect()
+    };
+    families.gauge("controller_ready", "1 where its host enabled it.", controllers(|one| one.ready.into()));
+    families.gauge("controller_silent_seconds", "Since its host said something.", controllers(|one| one.silent.into()));
+    families.counter("controller_errors", "Entries of its error log.", controllers(|one| one.errors.into()));
+    let queues = |figure: fn(&QueueState) -> Figure| {
+        let of_core = |core: &frwr_nvmf::controller::Inventory| {
+            let reactor = core.core.to_string();
+            let labels = |queue: &QueueState| {
+                let controller = queue.controller.map(|id| id.to_string())?;
+                Some(vec![
+                    ("host", name(queue.host)),
+                    ("controller", controller),
+                    ("queue", queue.id.to_string()),
+                    ("reactor", reactor.clone()),
+                ])
+            };
+            core.queues.iter().filter_map(|queue| Some((labels(queue)?, figure(queue)))).collect::<Vec<_>>()
+        };
+        inventories(findings).flat_map(of_core).collect()
+    };
+    families.gauge(
+        "queue_commands_in_flight",
+        "Commands of the queue that were not answered.",
+        queues(|queue| u64::from(queue.outstanding).into()),
+    );
+    families.gauge("queue_entries", "Commands that it may have.", queues(|queue| u64::from(queue.entries).into()));
+}
+
+fn of_keys(families: &mut Families, findings: &Findings) {
+    let (target, engine) = (target(findings), engine(findings));
+    families.counter("keys_made", "Keys made for peers.", one(engine.registrations));
+    let killed = [
+        ("here", engine.local_invalidations),
+        ("peer", engine.remote_invalidations),
+        ("destruction", engine.keys_destroyed_live),
+    ];
+    families.counter("keys_killed", "Keys that are dead, by what killed them.", by("by", killed));
+    families.gauge("keys_alive", "Keys that a peer may use.", one(engine.keys_live()));
+    let opened = [("read", engine.bytes_registered_read), ("write", engine.bytes_registered_write)];
+    families.counter("keys_opened_bytes", "Memory that keys were made for.", by("access", opened));
+    let of_hosts = [("target", target.remote_invalidations), ("host", target.plain_responses)];
+    families.counter("host_keys_answered", "Keys of hosts, by who kills them behind the answer.", by("by", of_hosts));
+}
+
+fn of_waits(families: &mut Families, findings: &Findings) {
+    let (target, engine, now) = (target(findings), engine(findings), waiting(findings));
+    let waiting = [
+        ("buffers", u64::from(now.buffers)),
+        ("transfers_or_storage", now.transfers_or_storage.into()),
+        ("admission", now.admission.into()),
+        ("former_session", now.former_session.into()),
+    ];
+    families.gauge("waiting", "What waits, by what for.", by("cause", waiting));
+    let Waits { registrations, peer_receives, reply_receives, send_entries, order, .. } = engine.transfer_waits;
+    let waits = [
+        ("buffers", target.buffer_waits),
+        ("transfers_or_storage", target.stalls),
+        ("transfer_registrations", registrations),
+        ("transfer_peer_receives", peer_receives),
+        ("transfer_reply_receives", reply_receives),
+        ("transfer_send_entries", send_entries),
+        ("transfer_order", order),
+    ];
+    families.counter("waits", "Times that something had to wait, by what for.", by("cause", waits));
+}

@@ -1,0 +1,215 @@
+//! Answers whoever asks a target that serves, and changes it: calls of the control socket, and SIGUSR1, whose report is the same. All
+//! of it is the main thread's; cores hand over what they have when they are asked, and do what they are told.
+
+mod answers;
+mod changes;
+mod facts;
+mod methods;
+mod metrics;
+mod parameters;
+mod recent;
+
+pub(super) use facts::Facts;
+pub use methods::{MethodDescription, methods};
+pub use parameters::Parameter;
+
+use super::{
+    orders::{Answer, Orders},
+    present::present,
+    survey::{Findings, Survey},
+};
+use crate::control::{Call, Caller, Failure, Server, Visitor, Web, wait};
+use changes::Changes;
+use core::time::Duration;
+use frwr_engine::control::ControlStatistics;
+use frwr_nvmf::controller::Incident;
+use frwr_reactor::Statistics as ReactorStatistics;
+use methods::Does;
+use serde_json::Value;
+
+/// Calls that are begun in a turn: each client has one under way at most.
+const CALLS_PER_TURN: usize = crate::control::MAX_CLIENTS;
+
+/// What the operator can ask the rest of the main thread for.
+pub(super) struct Surroundings<'a> {
+    /// Time since the main thread began.
+    pub(super) now: Duration,
+    pub(super) reactors: &'a dyn Fn() -> Vec<ReactorStatistics>,
+    pub(super) control: &'a dyn Fn() -> ControlStatistics,
+}
+
+/// A call that waits for what the cores say.
+struct Waiting {
+    caller: Caller,
+    round: u64,
+    call: Call,
+    does: Does,
+}
+
+/// Where a target is asked.
+#[derive(Debug, Default)]
+pub(in super::super) struct Doors {
+    /// The control socket.
+    pub(in super::super) server: Option<Server>,
+    /// The port of its metrics.
+    pub(in super::super) web: Option<Web>,
+}
+
+/// Serves who asks.
+pub(super) struct Operator {
+    facts: Facts,
+    orders: Orders,
+    doors: Doors,
+    survey: Survey,
+    waiting: Vec<Waiting>,
+    /// Who waits for metrics, with the round that answers.
+    visitors: Vec<(Visitor, u64)>,
+    changes: Changes,
+    /// Somebody asked by a signal: the round that answers.
+    report: Option<u64>,
+    /// How that is told.
+    json: bool,
+}
+
+impl Operator {
+    /// Of a target whose cores get these orders; reports that a signal asks for are JSON, or text.
+    pub(super) fn new(facts: Facts, orders: Orders, doors: Doors, json: bool) -> Self {
+        Self {
+            facts,
+            orders,
+            doors,
+            survey: Survey::default(),
+            waiting: Vec::new(),
+            visitors: Vec::new(),
+            changes: Changes::default(),
+            report: None,
+            json,
+        }
+    }
+
+    /// Somebody asked for the report by a signal.
+    pub(super) fn ask_report(&mut self) {
+        self.report = Some(self.survey.want());
+    }
+
+    /// Something happened to a peer.
+    pub(super) fn note(&mut self, now: Duration, incident: &Incident) {
+        self.facts.recent.note(now, incident);
+    }
+
+    /// Somebody may say something at any time, and is to be heard soon.
+    pub(super) fn is_attended(&self) -> bool {
+        let Doors { server, web } = &self.doors;
+        server.as_ref().is_some_and(Server::has_clients) || web.as_ref().is_some_and(Web::has_guests)
+    }
+
+    /// Waits for so long at most until somebody says something.
+    pub(super) fn wait(&self, at_most: Duration) {
+        let Doors { server, web } = &self.doors;
+        let (server, web) = (server.iter().flat_map(Server::interests), web.iter().flat_map(Web::interests));
+        wait(server.chain(web).collect(), at_most);
+    }
+
+    /// Does all that there is to do, within limits. Returns the work done; reports that were asked for by a signal are said.
+    pub(super) fn turn(&mut self, surroundings: &Surroundings<'_>, say: &mut dyn FnMut(&str)) -> u32 {
+        self.facts.now = surroundings.now;
+        let Doors { server, web } = &mut self.doors;
+        let mut work = server.as_mut().map_or(0, Server::turn) + web.as_mut().map_or(0, Web::turn);
+        work += self.take_calls();
+        self.take_answers();
+        self.survey.begin(surroundings.now, &mut self.orders);
+        if let Some((round, findings)) = self.survey.end(surroundings.now, surroundings.reactors, surroundings.control)
+        {
+            self.told(round, &findings, say);
+            work += 1;
+        }
+        while let Some((caller, result)) = self.changes.turn(surroundings.now, &mut self.orders) {
+            self.answer(caller, result);
+            work += 1;
+        }
+        work
+    }
+
+    fn take_calls(&mut self) -> u32 {
+        let mut calls = 0;
+        while calls < CALLS_PER_TURN
+            && let Some((caller, call)) = self.doors.server.as_mut().and_then(Server::next_call)
+        {
+            calls += 1;
+            self.begin(caller, call);
+        }
+        while let Some(visitor) = self.doors.web.as_mut().and_then(Web::next_visitor) {
+            calls += 1;
+            self.visitors.push((visitor, self.survey.want()));
+        }
+        // As many as there can be clients.
+        calls as u32
+    }
+
+    fn begin(&mut self, caller: Caller, call: Call) {
+        match methods::find(&call.method).map(|method| method.does) {
+            Err(failure) => self.answer(caller, Err(failure)),
+            Ok(Does::Tell(tell)) => {
+                let result = tell(&mut self.facts, call.parameters);
+                self.answer(caller, result);
+            }
+            Ok(does @ (Does::Ask(_) | Does::Change(_))) => {
+                let round = self.survey.want();
+                self.waiting.push(Waiting { caller, round, call, does });
+            }
+        }
+    }
+
+    fn take_answers(&mut self) {
+        while let Some((core, answer)) = self.orders.next_answer() {
+            match answer {
+                Answer::Report { round, snapshot } => self.survey.answered(core, round, *snapshot),
+                Answer::Changed { number, result } => self.changes.answered(core, number, result),
+            }
+        }
+    }
+
+    /// What the cores said in a round, to all who waited for it.
+    fn told(&mut self, round: u64, findings: &Findings, say: &mut dyn FnMut(&str)) {
+        if self.report.take_if(|wanted| *wanted <= round).is_some() {
+            say(&present(&self.facts.served, findings, self.json));
+        }
+        self.show(round, findings);
+        let (ready, later): (Vec<_>, _) =
+            core::mem::take(&mut self.waiting).into_iter().partition(|call| call.round <= round);
+        self.waiting = later;
+        for Waiting { caller, call, does, .. } in ready {
+            match does {
+                Does::Tell(tell) => {
+                    let result = tell(&mut self.facts, call.parameters);
+                    self.answer(caller, result);
+                }
+                Does::Ask(ask) => {
+                    let result = ask(&self.facts, findings, call.parameters);
+                    self.answer(caller, result);
+                }
+                Does::Change(plan) => match plan(findings, call.parameters) {
+                    Ok(None) => self.answer(caller, Ok(changes::done(false))),
+                    Ok(Some(planned)) => self.changes.queue(caller, *planned, &self.orders),
+                    Err(failure) => self.answer(caller, Err(failure)),
+                },
+            }
+        }
+    }
+
+    /// Metrics, to who waited for that round.
+    fn show(&mut self, round: u64, findings: &Findings) {
+        let (ready, later): (Vec<_>, _) = self.visitors.iter().partition(|(_, wanted)| *wanted <= round);
+        self.visitors = later;
+        if let Some(web) = self.doors.web.as_mut().filter(|_| !ready.is_empty()) {
+            let text = metrics::text(&self.facts, findings);
+            ready.into_iter().for_each(|(visitor, _)| web.answer(visitor, &text));
+        }
+    }
+
+    fn answer(&mut self, caller: Caller, result: Result<Value, Failure>) {
+        if let Some(server) = &mut self.doors.server {
+            server.answer(caller, result);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What the main thread has the cores of a target do beside their work, and what they answer: over two lanes for each core. That there
+//! are orders the cores see by the word that they look at in each poll anyway ([`Progress::asks`]), so that orders cost nothing while
+//! there are none.
+
+use super::{change::Change, present::TargetSnapshot, progress::Progress};
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use frwr_mempool::lane;
+use std::sync::Arc;
+
+/// Orders on their way to a core, and answers on their way back: a report, a change, and what is taken back, each once more where the
+/// former one came too late.
+const LANE: usize = 8;
+
+/// What a core shall do.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// Hand over what it has done so far, and what it has.
+    Report {
+        /// Which time that is.
+        round: u64,
+    },
+    /// Change something, unless that was taken back.
+    Change {
+        /// Which change.
+        number: u64,
+        change: Box<Change>,
+        ticket: Ticket,
+    },
+}
+
+/// What a core says to it.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Report { round: u64, snapshot: Box<TargetSnapshot> },
+    Changed { number: u64, result: Result<(), String> },
+}
+
+/// Decides between the core that takes an order and the main thread that takes it back: one of them is first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ticket(Arc<AtomicU8>);
+
+const OPEN: u8 = 0;
+const TAKEN: u8 = 1;
+const WITHDRAWN: u8 = 2;
+
+impl Ticket {
+    /// The core: does it now. False where it shall not any more.
+    pub(super) fn take(&self) -> bool {
+        self.0.compare_exchange(OPEN, TAKEN, Relaxed, Relaxed).is_ok()
+    }
+
+    /// The main thread: it shall not be done any more. False where it was done already, or is being done.
+    pub(super) fn withdraw(&self) -> bool {
+        self.0.compare_exchange(OPEN, WITHDRAWN, Relaxed, Relaxed).is_ok()
+    }
+}
+
+/// A core's end of both lanes.
+#[derive(Debug)]
+pub(super) struct Desk {
+    orders: lane::Receiver<Order>,
+    answers: lane::Sender<Answer>,
+}
+
+impl Desk {
+    /// The next order. To be called behind a look at the word that tells of it.
+    pub(super) fn next(&mut self) -> Option<Order> {
+        self.orders.pop()
+    }
+
+    /// What has no room came too late, and nobody waits for it.
+    pub(super) fn answer(&mut self, answer: Answer) {
+        let _ = self.answers.push(answer);
+    }
+}
+
+/// The main thread's ends of all cores' lanes.
+#[derive(Debug)]
+pub(super) struct Orders {
+    cores: Vec<(lane::Sender<Order>, lane::Receiver<Answer>)>,
+    progress: Progress,
+}
+
+impl Orders {
+    /// For cores that are still to come.
+    pub(super) fn new(progress: &Progress) -> Self {
+        Self { cores: Vec::new(), progress: progress.clone() }
+    }
+
+    /// One more core.
+    pub(super) fn add(&mut self) -> Desk {
+        let ((orders, of_core), (answers, of_main)) = (lane::bounded(LANE), lane::bounded(LANE));
+        self.cores.push((orders, of_main));
+        Desk { orders: of_core, answers }
+    }
+
+    pub(super) fn cores(&self) -> usize {
+        self.cores.len()
+    }
+
+    /// Gives an order. False where the core has not taken the former ones: it stands still.
+    pub(super) fn give(&mut self, core: usize, order: Order) -> bool {
+        let taken = self.cores.get_mut(core).is_some_and(|(orders, _)| orders.push(order).is_ok());
+        self.progress.ask();
+        taken
+    }
+
+    /// An answer of any core, and which.
+    pub(super) fn next_answer(&mut self) -> Option<(usize, Answer)> {
+        let answers = self.cores.iter_mut().enumerate();
+        answers.filter_map(|(core, (_, answers))| Some((core, answers.pop()?))).next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ticket;
+
+    #[test]
+    fn an_order_is_done_or_taken_back_and_never_both() {
+        let (first, second) = (Ticket::default(), Ticket::default());
+        assert!(first.clone().take() && !first.withdraw());
+        assert!(second.withdraw() && !second.clone().take());
+    }
+}

@@ -1,0 +1,114 @@
+//! What is asked.
+
+use super::{ADDRESS, HOST, SUBSYSTEM, Target};
+use frwr::runner::methods;
+use serde_json::{Value, json};
+use std::process::Command;
+
+/// A list of an answer.
+fn all<'a>(answer: &'a Value, name: &str) -> &'a Vec<Value> {
+    answer[name].as_array().unwrap_or_else(|| panic!("no list {name}: {answer}"))
+}
+
+#[test]
+fn a_target_tells_what_it_has_and_what_its_host_does() {
+    let target = Target::start(2);
+    let mut client = target.client();
+    assert_eq!(client.ask("version")["program"], "frwr");
+    assert_eq!(client.ask("options")["listen"], ADDRESS);
+    assert_eq!(all(&client.ask("hosts"), "hosts").len(), 0);
+    let host = target.host("3600");
+    let hosts = client.until("hosts", |answer| {
+        let hosts = answer["hosts"].as_array().unwrap();
+        // The admin queue and one I/O queue at least.
+        hosts.first().is_some_and(|host| host["queues"].as_u64() >= Some(2))
+    });
+    assert_eq!(hosts["hosts"][0]["host"], HOST);
+    let moved = client.until("status", |status| status["bytes_read"].as_u64() > Some(1 << 20));
+    assert_eq!(
+        [&moved["state"], &moved["listening"], &moved["hosts"], &moved["subsystems"], &moved["namespaces"]],
+        [&json!("serving"), &json!("listening"), &json!(1), &json!(1), &json!(1)],
+        "{moved}"
+    );
+    let cores = client.ask("cores");
+    assert_eq!(all(&cores, "cores").len(), 2);
+    for core in all(&cores, "cores") {
+        let polls = core["pollers"][0]["polls"].as_u64();
+        assert!(core["answered"] == true && core["iterations"].as_u64() > Some(0) && polls > Some(0), "{core}");
+    }
+    let controllers = client.call("controllers", json!({ "host": HOST })).unwrap();
+    let [controller] = &all(&controllers, "controllers")[..] else { panic!("{controllers}") };
+    assert_eq!((&controller["subsystem"], &controller["ready"]), (&json!(SUBSYSTEM), &json!(true)));
+    let queues = client.ask("queue_pairs");
+    let admin = all(&queues, "queue_pairs").iter().find(|queue| queue["queue"] == 0).unwrap();
+    assert_eq!((&admin["state"], &admin["controller"]), (&json!("queue"), &controller["controller"]), "{queues}");
+    let namespaces = client.call("namespaces", json!({ "subsystem": SUBSYSTEM })).unwrap();
+    let [namespace] = &all(&namespaces, "namespaces")[..] else { panic!("{namespaces}") };
+    assert!(namespace["namespace"] == 1 && namespace["operations"].as_u64() > Some(0), "{namespace}");
+    let others = client.call("namespaces", json!({ "subsystem": "nqn.2026-11.invalid.frwr:other" })).unwrap();
+    assert_eq!(all(&others, "namespaces").len(), 0);
+    assert_eq!(client.ask("devices")["devices"][0]["name"], "test");
+    assert_eq!(client.ask("listeners")["listeners"][0]["address"], ADDRESS);
+    assert_eq!(client.ask("subsystems")["subsystems"][0]["controllers"], 1);
+    assert!(client.ask("keys")["alive"].is_u64() && client.ask("waits")["now"]["buffers"].is_u64());
+    assert_eq!(client.ask("incidents")["count"], 0);
+    host.end().unwrap();
+    client.until("hosts", |answer| answer["hosts"].as_array().unwrap().is_empty());
+    assert!(client.ask("status")["silent_reactors"].as_array().unwrap().is_empty());
+    target.end();
+}
+
+#[test]
+fn each_method_is_described_and_answers() {
+    let target = Target::start(1);
+    let mut client = target.client();
+    let told = client.ask("methods");
+    let names: Vec<_> = all(&told, "methods").iter().map(|method| method["name"].as_str().unwrap()).collect();
+    assert_eq!(names, methods().map(|method| method.name).collect::<Vec<_>>());
+    for method in methods().filter(|method| !method.changes) {
+        client.ask(method.name);
+    }
+    target.end();
+}
+
+/// Each has a heading of docs/operating.md, in the same order, which names each parameter.
+#[test]
+fn the_page_for_people_has_all_methods() {
+    let page = include_str!("../../../../docs/operating.md");
+    let sections: Vec<_> = page.split("\n### `").skip(1).collect();
+    let names: Vec<_> = sections.iter().map(|section| section.split('`').next().unwrap()).collect();
+    assert_eq!(names, methods().map(|method| method.name).collect::<Vec<_>>());
+    for (section, method) in sections.iter().zip(methods()) {
+        for parameter in method.parameters {
+            assert!(section.contains(&format!("`{}`", parameter.name)), "{}: {}", method.name, parameter.name);
+        }
+    }
+}
+
+#[test]
+fn the_program_asks_and_is_told() {
+    let target = Target::start(1);
+    let socket = target.socket();
+    let ctl = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_frwr"));
+        let output = command.args(["ctl", "--control"]).arg(&socket).args(arguments).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, told, _) = ctl(&["status"]);
+    let status: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((code, &status["listening"]), (Some(0), &json!("listening")));
+    assert_eq!(ctl(&["--json", "version"]).1.lines().count(), 1);
+    let (code, _, told) = ctl(&["statsu"]);
+    assert!(code == Some(2) && told.contains("no method \"statsu\"") && told.contains("(-32601)"), "{told}");
+    let (code, _, told) = ctl(&["namespaces", "subsytem=x"]);
+    assert!(code == Some(2) && told.contains("subsytem") && told.contains("(-32602)"), "{told}");
+    let subsystem = format!("subsystem={SUBSYSTEM}");
+    assert_eq!(ctl(&["set_ana_state", &subsystem, "state=non_optimized"]).0, Some(0));
+    let (code, list, _) = ctl(&["--list"]);
+    assert!(code == Some(0) && methods().all(|method| list.contains(method.name)));
+    assert_eq!(ctl(&["stop"]).0, Some(0));
+    assert!(!target.thread.join().unwrap().unwrap().served.device.is_empty(), "it ended by itself");
+    let (code, _, told) = ctl(&["status"]);
+    assert!(code == Some(1) && told.contains("does not answer"), "{told}");
+}

@@ -1,0 +1,256 @@
+//! What a target has at one time, for whoever shows it: subsystems, namespaces, controllers, queues, and who waits. Made by value
+//! when somebody asks, which is the only time that anything here allocates or looks at all of it.
+
+use super::Target;
+use super::session::{Connecting, Queue};
+use super::statistics::TargetListening;
+use super::subsystem::AllowedHosts;
+use crate::storage::{Features, Storage, StorageStatistics};
+use crate::wire::{AnaState, Nqn, SerialNumber};
+use core::time::Duration;
+use frwr_engine::provider::Port;
+use std::net::SocketAddr;
+
+/// What one core of a target has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Inventory {
+    /// Which of the target's cores: [`HOME_CORE`](super::HOME_CORE) has the controllers.
+    pub core: u16,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Whether it does.
+    pub listening: TargetListening,
+    /// It ends, or has ended ([`Target::end`]).
+    pub ending: bool,
+    /// Its subsystems, the same on all cores.
+    pub subsystems: Vec<SubsystemState>,
+    /// Their namespaces, in the order of subsystems and identifiers: the same on all cores but for what this one did.
+    pub namespaces: Vec<NamespaceState>,
+    /// Controllers: on the home core all, on another one copies of those that have queues there.
+    pub controllers: Vec<ControllerState>,
+    /// Connections of this core.
+    pub queues: Vec<QueueState>,
+    /// Who waits on this core now.
+    pub waiting: WaitingNow,
+}
+
+/// A subsystem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SubsystemState {
+    /// Its name.
+    pub name: Nqn,
+    /// SN of its controllers.
+    pub serial: SerialNumber,
+    /// Who may use it.
+    pub hosts: AllowedHosts,
+    /// How its namespaces can be reached here.
+    pub ana: AnaState,
+    /// Namespaces, listed or not.
+    pub namespaces: u32,
+}
+
+/// A namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NamespaceState {
+    /// Index of its subsystem in [`Inventory::subsystems`].
+    pub subsystem: usize,
+    /// NSID.
+    pub identifier: u32,
+    /// It is listed and takes commands.
+    pub active: bool,
+    /// Blocks.
+    pub blocks: u64,
+    /// Bytes of each.
+    pub block_bytes: u32,
+    /// What its storage is able to do.
+    pub features: Features,
+    /// What its storage did on this core.
+    pub storage: StorageStatistics,
+}
+
+/// A controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ControllerState {
+    /// CNTLID.
+    pub id: u16,
+    /// It lives on this core; a copy has what I/O queues need, and the rest as it was made.
+    pub at_home: bool,
+    /// HOSTNQN, if the host has a name.
+    pub host: Option<Nqn>,
+    /// HOSTID.
+    pub host_id: [u8; 16],
+    /// Index of its subsystem in [`Inventory::subsystems`]; `None` for one of the discovery service.
+    pub subsystem: Option<usize>,
+    /// CSTS.RDY: its I/O queues can be connected.
+    pub ready: bool,
+    /// Keep Alive Timeout; zero where the host asked for none.
+    pub keep_alive: Duration,
+    /// Since a command came from its host, in time in which its core was polled.
+    pub silent: Duration,
+    /// Asynchronous Event Requests that wait.
+    pub event_requests: u16,
+    /// Entries of its error log so far, those that were dropped included.
+    pub errors: u64,
+}
+
+/// A connection, and the queue that it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueState {
+    /// Index of the connection on this core.
+    pub connection: u16,
+    /// Where the host is, if the device knows.
+    pub peer: Option<SocketAddr>,
+    /// Where it arrived, as the host calls it.
+    pub local: Option<SocketAddr>,
+    /// The name that its host connected with.
+    pub host: Option<Nqn>,
+    /// QID as the connect request said it; 0 is the admin queue.
+    pub id: u16,
+    /// CNTLID of its controller; `None` where it is no queue, or none any more.
+    pub controller: Option<u16>,
+    /// Commands that the host may have outstanding.
+    pub entries: u16,
+    /// Commands that were not answered yet.
+    pub outstanding: u16,
+    /// How far it is.
+    pub phase: QueuePhase,
+    /// Since it was accepted, in time in which the core was polled.
+    pub age: Duration,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QueuePhase {
+    /// No Connect has succeeded.
+    Accepted,
+    /// Its Connect waits for something else than the host: a storage that has commands of a former session, or the device.
+    Held,
+    /// It is a queue of a controller.
+    Queue,
+    /// It ends.
+    Ending,
+    /// Its end waits for a device that refuses to destroy the queue pair.
+    Kept,
+}
+
+/// Commands and connections that wait now, by what for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WaitingNow {
+    /// Commands, for a data buffer.
+    pub buffers: u32,
+    /// Commands, for a transfer slot or a place in their storage.
+    pub transfers_or_storage: u32,
+    /// Connect requests, for a connection that makes room for them.
+    pub admission: u32,
+    /// Connects, for commands of a former session.
+    pub former_session: u32,
+}
+
+impl<P: Port, S: Storage> Target<P, S> {
+    /// What this core has now. Allocates, and takes time that grows with the number of namespaces and connections: not for every
+    /// iteration.
+    #[must_use]
+    pub fn inventory(&self) -> Inventory {
+        Inventory {
+            core: self.options.core,
+            address: self.options.address,
+            listening: self.lobby.listening(),
+            ending: self.ending.is_ending(),
+            subsystems: self.subsystem_states(),
+            namespaces: self.namespace_states(),
+            controllers: self.controller_states(),
+            queues: self.sessions.iter().map(|queue| self.queue_state(queue)).collect(),
+            waiting: self.waiting_now(),
+        }
+    }
+
+    fn subsystem_states(&self) -> Vec<SubsystemState> {
+        let state = |served: &super::subsystem::Served| SubsystemState {
+            name: *served.name(),
+            serial: served.serial(),
+            hosts: served.hosts().clone(),
+            ana: served.ana().0,
+            namespaces: served.count(),
+        };
+        (0..self.subsystems.count()).filter_map(|at| self.subsystems.get(at)).map(state).collect()
+    }
+
+    fn namespace_states(&self) -> Vec<NamespaceState> {
+        let mut states = Vec::with_capacity(self.media.len());
+        for subsystem in 0..self.subsystems.count() {
+            let namespaces = self.subsystems.get(subsystem).map(super::subsystem::Served::namespaces);
+            for (identifier, namespace) in (1..).zip(namespaces.unwrap_or_default()) {
+                let Some(storage) = self.media.storage(namespace) else { continue };
+                let geometry = storage.geometry();
+                states.push(NamespaceState {
+                    subsystem,
+                    identifier,
+                    active: self.subsystems.is_active(namespace),
+                    blocks: geometry.blocks(),
+                    block_bytes: geometry.block_bytes(),
+                    features: storage.features(),
+                    storage: storage.statistics(),
+                });
+            }
+        }
+        states
+    }
+
+    fn controller_states(&self) -> Vec<ControllerState> {
+        let now = self.clock.watched();
+        let state = |(_, controller): (usize, &super::controllers::Controller)| ControllerState {
+            id: controller.id(),
+            at_home: controller.admin().is_some(),
+            host: controller.host(),
+            host_id: controller.host_id(),
+            subsystem: controller.subsystem(),
+            ready: controller.is_ready(),
+            keep_alive: Duration::from_millis(controller.keep_alive_milliseconds()),
+            silent: now.saturating_sub(controller.seen()),
+            event_requests: controller.event_requests(),
+            errors: controller.error_count(),
+        };
+        self.controllers.iter().map(state).collect()
+    }
+
+    fn queue_state(&self, queue: &Queue) -> QueueState {
+        let place = queue.association().map(|association| association.controller);
+        let held = matches!(queue.connecting(), Connecting::Held(_));
+        QueueState {
+            connection: queue.connection().index,
+            peer: queue.ends().peer,
+            local: queue.ends().local,
+            host: queue.host(),
+            id: queue.id(),
+            controller: place.and_then(|place| self.controllers.get(place)).map(super::controllers::Controller::id),
+            entries: queue.entries(),
+            outstanding: queue.outstanding(),
+            phase: match place {
+                _ if queue.is_kept() => QueuePhase::Kept,
+                _ if queue.ends_by(&self.engine) => QueuePhase::Ending,
+                _ if held => QueuePhase::Held,
+                Some(_) => QueuePhase::Queue,
+                None => QueuePhase::Accepted,
+            },
+            age: self.clock.watched().saturating_sub(queue.since()),
+        }
+    }
+
+    fn waiting_now(&self) -> WaitingNow {
+        let is_held = |queue: &&Queue| matches!(queue.connecting(), Connecting::Held(Some(_)));
+        WaitingNow {
+            buffers: self.pool.count_waiting(),
+            transfers_or_storage: self.commands.count_stalled(),
+            // Both are bounded by the connections that there can be.
+            admission: self.lobby.parked() as u32,
+            former_session: self.sessions.iter().filter(is_held).count() as u32,
+        }
+    }
+}

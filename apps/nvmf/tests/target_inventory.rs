@@ -1,0 +1,41 @@
+//! What a target tells of what it has, beside what is known to be there.
+
+use frwr_nvmf::controller::{AllowedHosts, QueuePhase, TargetListening};
+use frwr_nvmf::wire::{AnaState, Nqn};
+use frwr_support::nvmf_harness::{Pair, subsystem};
+
+#[test]
+fn subsystems_and_namespaces_are_told_as_they_were_changed() {
+    let mut pair = Pair::ready("reg_mr");
+    let before = pair.target.inventory();
+    assert_eq!((before.core, before.listening, before.ending), (0, TargetListening::Listens, false));
+    let [one] = &before.subsystems[..] else { panic!("{before:?}") };
+    assert_eq!((one.name, &one.hosts, one.ana), (subsystem(), &AllowedHosts::Any, AnaState::Optimized));
+    assert_eq!(one.namespaces as usize, before.namespaces.len());
+    assert!(before.namespaces.iter().all(|namespace| namespace.active && namespace.blocks > 0));
+    let allowed = AllowedHosts::Listed(vec![Nqn::new("nqn.2026-11.x:y").unwrap()]);
+    pair.target.set_allowed_hosts(&subsystem(), allowed.clone()).unwrap();
+    pair.target.set_ana_state(&subsystem(), AnaState::Inaccessible).unwrap();
+    pair.target.set_namespace_active(&subsystem(), 1, false).unwrap();
+    let behind = pair.target.inventory();
+    assert_eq!((&behind.subsystems[0].hosts, behind.subsystems[0].ana), (&allowed, AnaState::Inaccessible));
+    assert!(!behind.namespaces[0].active);
+}
+
+#[test]
+fn a_host_has_a_controller_with_its_queues_until_it_goes() {
+    let mut pair = Pair::ready("reg_mr");
+    let there = pair.target.inventory();
+    let [controller] = &there.controllers[..] else { panic!("{there:?}") };
+    assert!(controller.at_home && controller.ready && controller.subsystem == Some(0) && controller.host.is_some());
+    let is_its = |queue: &&frwr_nvmf::controller::QueueState| {
+        queue.controller == Some(controller.id) && queue.host == controller.host && queue.phase == QueuePhase::Queue
+    };
+    let mut queues: Vec<_> = there.queues.iter().filter(is_its).map(|queue| queue.id).collect();
+    queues.sort_unstable();
+    assert!(queues.len() == there.queues.len() && queues.starts_with(&[0, 1]), "{there:?}");
+    assert_eq!(there.waiting, Default::default());
+    pair.finish();
+    let gone = pair.target.inventory();
+    assert!(gone.controllers.is_empty() && gone.queues.is_empty(), "{gone:?}");
+}
