@@ -7,6 +7,7 @@ use crate::{
     latency,
     output::{Output, success, usage_line},
     runner::{Arguments, DiscoverArguments, LoadArguments, ServeArguments},
+    top::TopArguments,
 };
 use clap::{CommandFactory as _, Parser, Subcommand, error::ErrorKind};
 use clap_complete::Shell;
@@ -68,6 +69,11 @@ pub enum Task {
     /// METHOD is one of those that --list tells, such as status, namespaces or set_ana_state; docs/operating.md has them with their
     /// answers. The answer is JSON.
     Ctl(CtlArguments),
+    /// Shows what a `serve` that runs does, live: its cores, namespaces and hosts, and what waits.
+    ///
+    /// Shares and rates are of the last interval, not of all time. In a terminal q ends it; with --json, or where standard output is no
+    /// terminal, each interval is told on it.
+    Top(TopArguments),
     /// Measures how fast memory is opened to a peer, used, and closed again.
     Latency(Box<latency::Arguments>),
     /// What this machine offers to frwr, and what falls short.
@@ -104,7 +110,7 @@ pub fn mistaken(arguments: &[OsString], error: clap::Error) -> Output {
             latency::explained(error, &said, &latency::Arguments::command())
         }
         Some("check") => check::explained(&error, says("sizing")),
-        Some(half @ ("serve" | "load" | "discover" | "ctl")) => usage_line(&format!("frwr {half}"), &error),
+        Some(half @ ("serve" | "load" | "discover" | "ctl" | "top")) => usage_line(&format!("frwr {half}"), &error),
         _ => usage_line("frwr", &error),
     };
     Error::usage("usage", message).output(json)

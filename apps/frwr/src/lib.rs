@@ -20,9 +20,10 @@ pub mod report;
 pub mod result_file;
 mod result_files;
 pub mod runner;
-mod service;
 mod schedule;
+mod service;
 pub mod signals;
+pub mod top;
 pub mod watch;
 
 pub use about::About;

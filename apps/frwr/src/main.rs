@@ -14,6 +14,7 @@ use frwr::{
     runner::{Config, DiscoverConfig, LoadConfig, RunReport, ServeConfig},
     runner::{discover_on_rdma, discovered_json, discovered_table, load_on_rdma, run, serve_on_rdma},
     signals::{Signals, catch_harmless},
+    top::top,
 };
 use std::{ffi::OsString, process::ExitCode};
 
@@ -49,6 +50,7 @@ fn done(command_line: CommandLine, json: bool) -> Output {
             .and_then(|config| Ok(moved(json, &load_on_rdma(&config, &Signals::catch()?, &mut say)?))),
         Some(Task::Discover(arguments)) => DiscoverConfig::new(arguments).and_then(|config| discovered(json, &config)),
         Some(Task::Ctl(arguments)) => ctl(&arguments),
+        Some(Task::Top(arguments)) => Signals::catch().and_then(|signals| top(&arguments, &signals)),
         Some(Task::Latency(arguments)) => measured(*arguments),
         Some(Task::Check(arguments)) => checked(&arguments),
         Some(Task::Completions { shell }) => Ok(completions(shell)),

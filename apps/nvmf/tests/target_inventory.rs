@@ -39,3 +39,26 @@ fn a_host_has_a_controller_with_its_queues_until_it_goes() {
     let gone = pair.target.inventory();
     assert!(gone.controllers.is_empty() && gone.queues.is_empty(), "{gone:?}");
 }
+
+#[test]
+fn what_was_read_and_written_is_told_of_the_namespace_and_the_queue_that_it_went_through() {
+    let mut pair = Pair::ready("reg_mr");
+    let before = pair.target.inventory();
+    for (block, write) in [(0, true), (1, true), (0, false)] {
+        let segment = pair.segment(block, 1);
+        let submitted =
+            if write { pair.host.write(block, &[segment], 0) } else { pair.host.read(block, &[segment], 0) };
+        submitted.unwrap();
+        assert_eq!(pair.completed(1).len(), 1);
+    }
+    let behind = pair.target.inventory();
+    let namespace = behind.namespaces[0];
+    let bytes = u64::from(namespace.block_bytes);
+    assert_eq!((namespace.bytes_read, namespace.bytes_written), (bytes, 2 * bytes));
+    assert!(behind.namespaces[1..].iter().all(|other| (other.bytes_read, other.bytes_written) == (0, 0)));
+    let commands = |inventory: &frwr_nvmf::controller::Inventory| -> u64 {
+        inventory.queues.iter().filter(|queue| queue.id != 0).map(|queue| queue.commands).sum()
+    };
+    assert_eq!(commands(&behind) - commands(&before), 3);
+    pair.finish();
+}

@@ -112,3 +112,29 @@ fn the_program_asks_and_is_told() {
     let (code, _, told) = ctl(&["status"]);
     assert!(code == Some(1) && told.contains("does not answer"), "{told}");
 }
+
+#[test]
+fn top_tells_the_last_interval_to_who_has_no_terminal() {
+    let target = Target::start(2);
+    let host = target.host("3600");
+    target.client().until("status", |status| status["bytes_read"].as_u64() > Some(1 << 20));
+    let socket = target.socket();
+    let top = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_frwr"));
+        let output = command.args(["top", "--once", "--control"]).arg(&socket).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let told: Value = serde_json::from_str(&top(&["--json"])).unwrap();
+    let (cores, namespace, host_row) = (all(&told, "cores"), &told["namespaces"][0], &told["hosts"][0]);
+    assert_eq!(cores.len(), 2, "{told}");
+    let share = |core: &Value| core["busy_share"].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share));
+    assert!(cores.iter().all(share), "{told}");
+    assert!(cores.iter().any(|core| core["iops"].as_f64() > Some(0.0)), "{told}");
+    assert!(namespace["iops"].as_f64() > Some(0.0) && namespace["mib_per_second"].as_f64() > Some(0.0), "{told}");
+    assert!(host_row["host"] == HOST && host_row["iops"].as_f64() > Some(0.0), "{told}");
+    let table = top(&[]);
+    assert!(["busy", "namespace", HOST, SUBSYSTEM].iter().all(|part| table.contains(part)), "{table}");
+    host.end().unwrap();
+    target.end();
+}

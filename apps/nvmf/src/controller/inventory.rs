@@ -69,6 +69,10 @@ pub struct NamespaceState {
     pub features: Features,
     /// What its storage did on this core.
     pub storage: StorageStatistics,
+    /// Bytes of Read commands that succeeded on this core.
+    pub bytes_read: u64,
+    /// Bytes of Write commands that succeeded on this core.
+    pub bytes_written: u64,
 }
 
 /// A controller.
@@ -115,7 +119,9 @@ pub struct QueueState {
     pub controller: Option<u16>,
     /// Commands that the host may have outstanding.
     pub entries: u16,
-    /// Commands that were not answered yet.
+    /// Commands that came, its Connect included.
+    pub commands: u64,
+    /// Of these, those that were not answered yet.
     pub outstanding: u16,
     /// How far it is.
     pub phase: QueuePhase,
@@ -188,7 +194,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             let namespaces = self.subsystems.get(subsystem).map(super::subsystem::Served::namespaces);
             for (identifier, namespace) in (1..).zip(namespaces.unwrap_or_default()) {
                 let Some(storage) = self.media.storage(namespace) else { continue };
-                let geometry = storage.geometry();
+                let (geometry, (bytes_read, bytes_written)) = (storage.geometry(), self.media.moved(namespace));
                 states.push(NamespaceState {
                     subsystem,
                     identifier,
@@ -197,6 +203,8 @@ impl<P: Port, S: Storage> Target<P, S> {
                     block_bytes: geometry.block_bytes(),
                     features: storage.features(),
                     storage: storage.statistics(),
+                    bytes_read,
+                    bytes_written,
                 });
             }
         }
@@ -231,6 +239,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             id: queue.id(),
             controller: place.and_then(|place| self.controllers.get(place)).map(super::controllers::Controller::id),
             entries: queue.entries(),
+            commands: queue.commands(),
             outstanding: queue.outstanding(),
             phase: match place {
                 _ if queue.is_kept() => QueuePhase::Kept,

@@ -78,7 +78,9 @@ pub(super) struct Queue {
     connecting: Connecting,
     /// SQHD of the next response.
     head: u16,
-    /// Commands that were not answered yet.
+    /// Commands that came.
+    commands: u64,
+    /// Of these, those that were not answered yet.
     outstanding: u16,
     in_use: IdentifiersInUse,
     /// The host broke the protocol, and the connection ends: what still comes is not looked at.
@@ -150,6 +152,11 @@ impl Queue {
         self.since
     }
 
+    /// Commands that came.
+    pub(super) fn commands(&self) -> u64 {
+        self.commands
+    }
+
     /// Commands that were not answered.
     pub(super) fn outstanding(&self) -> u16 {
         self.outstanding
@@ -188,6 +195,7 @@ impl Queue {
         let entries = self.entries();
         self.head = if self.head + 1 >= entries { 0 } else { self.head + 1 };
         self.outstanding += 1;
+        self.commands += 1;
         self.outstanding <= entries
     }
 
@@ -319,6 +327,7 @@ impl Sessions {
             kept: false,
             connecting: Connecting::No,
             head: 0,
+            commands: 0,
             outstanding: 0,
             in_use,
             doomed: false,

@@ -84,7 +84,7 @@ pub(super) fn stop(facts: &mut Facts, parameters: Parameters) -> Answer {
 
 /// What a list was asked for, with the reactors whose part is missing.
 fn list(name: &str, all: Vec<Value>, findings: &Findings) -> Value {
-    json!({ name: all, "silent_reactors": findings.silent() })
+    json!({ name: all, "at_seconds": findings.at.as_secs_f64(), "silent_reactors": findings.silent() })
 }
 
 /// The sum of a statistics over all cores.
@@ -172,6 +172,7 @@ pub(super) fn cores(_: &Facts, findings: &Findings, parameters: Parameters) -> A
     let one = |found: &super::super::survey::Found| {
         let reactor = &found.reactor;
         let memory = found.snapshot.as_ref().map(|core| core.memory.kind.to_string());
+        let io = found.snapshot.as_ref().map(|core| core.io);
         let counted = counts!(reactor =>
             iterations, busy_iterations, work, messages, would_blocks, long_iterations,
         );
@@ -180,6 +181,8 @@ pub(super) fn cores(_: &Facts, findings: &Findings, parameters: Parameters) -> A
             "longest_iteration": longest(reactor.longest_iteration),
             "pollers": reactor.pollers.iter().map(poller).collect::<Vec<_>>(),
             "memory": memory,
+            "io_commands": io.map(|io| io.commands),
+            "io_bytes": io.map(|io| io.bytes),
             "answered": found.snapshot.is_some(),
         });
         object([core_figures(reactor), counted, computed])
@@ -266,6 +269,8 @@ pub(super) fn merged(findings: &Findings) -> Vec<NamespaceState> {
     for core in all {
         for (sum, other) in sums.iter_mut().zip(&core.namespaces) {
             sum.storage = sum.storage + other.storage;
+            sum.bytes_read += other.bytes_read;
+            sum.bytes_written += other.bytes_written;
         }
     }
     sums
@@ -297,6 +302,8 @@ pub(super) fn namespaces(facts: &Facts, findings: &Findings, parameters: Paramet
             "medium": report.map(|report| &report.name),
             "kind": report.map(|report| report.kind),
             "operations": storage.submitted,
+            "bytes_read": namespace.bytes_read,
+            "bytes_written": namespace.bytes_written,
             "broken": (storage.broken != 0).then_some(storage.broken),
             "fault": storage.fault.map(fault),
         });
@@ -350,6 +357,7 @@ pub(super) fn hosts(_: &Facts, findings: &Findings, parameters: Parameters) -> A
             "addresses": peers,
             "controllers": controllers,
             "queues": queues().count(),
+            "commands": queues().map(|queue| queue.commands).sum::<u64>(),
             "commands_in_flight": queues().map(|queue| u64::from(queue.outstanding)).sum::<u64>(),
         })
     };
@@ -407,6 +415,7 @@ pub(super) fn queue_pairs(_: &Facts, findings: &Findings, parameters: Parameters
                 "controller": queue.controller,
                 "queue": queue.id,
                 "entries": queue.entries,
+                "commands": queue.commands,
                 "commands_in_flight": queue.outstanding,
                 "state": phase(queue.phase),
                 "age_seconds": queue.age.as_secs_f64(),
@@ -466,6 +475,7 @@ pub(super) fn waits(_: &Facts, findings: &Findings, parameters: Parameters) -> A
         "buffers": target.buffers,
         "buffers_free": target.buffers_free,
         "commands_in_flight": target.commands_in_flight,
+        "at_seconds": findings.at.as_secs_f64(),
         "silent_reactors": findings.silent(),
     }))
 }

@@ -273,6 +273,8 @@ fn of_namespaces(families: &mut Families, findings: &Findings) {
         "System calls for them.",
         of_each(&|one| one.storage.system_calls.into()),
     );
+    families.counter("namespace_read_bytes", "What hosts read.", of_each(&|one| one.bytes_read.into()));
+    families.counter("namespace_written_bytes", "What hosts wrote.", of_each(&|one| one.bytes_written.into()));
     let bytes = |one: &frwr_nvmf::controller::NamespaceState| one.blocks.saturating_mul(one.block_bytes.into());
     families.gauge("namespace_size_bytes", "Its size.", of_each(&|one| bytes(one).into()));
     families.gauge("namespace_active", "1 where hosts may use it.", of_each(&|one| one.active.into()));
@@ -310,6 +312,7 @@ fn of_hosts(families: &mut Families, findings: &Findings) {
         };
         inventories(findings).flat_map(of_core).collect()
     };
+    families.counter("queue_commands", "Commands that came.", queues(|queue| queue.commands.into()));
     families.gauge(
         "queue_commands_in_flight",
         "Commands of the queue that were not answered.",

@@ -23,6 +23,9 @@ pub(super) use pool::Pool;
 struct Medium<S> {
     storage: S,
     commit: Commit,
+    /// What hosts read, and what they wrote.
+    bytes_read: u64,
+    bytes_written: u64,
 }
 
 /// `--inject corrupt-data`: a byte of every n-th read is spoiled.
@@ -80,7 +83,7 @@ impl<S: Storage> Media<S> {
     /// One more storage, whose operations have their data in these buffers.
     pub(super) fn attach(&mut self, mut storage: S, buffers: DeviceMemory) -> Result<(), AttachError> {
         storage.attach(buffers)?;
-        self.media.push(Medium { storage, commit: Commit::default() });
+        self.media.push(Medium { storage, commit: Commit::default(), bytes_read: 0, bytes_written: 0 });
         Ok(())
     }
 
@@ -150,14 +153,20 @@ impl<S: Storage> Media<S> {
     #[inline]
     pub(super) fn succeeded(&mut self, work: &Work) -> u64 {
         let bytes = self.bytes(work);
-        match work {
-            Work::Read { .. } => {
+        match *work {
+            Work::Read { namespace, .. } => {
                 self.counted.reads += 1;
                 self.counted.bytes_read += bytes;
+                if let Some(medium) = self.media.get_mut(namespace) {
+                    medium.bytes_read += bytes;
+                }
             }
-            Work::Write { .. } => {
+            Work::Write { namespace, .. } => {
                 self.counted.writes += 1;
                 self.counted.bytes_written += bytes;
+                if let Some(medium) = self.media.get_mut(namespace) {
+                    medium.bytes_written += bytes;
+                }
             }
             Work::WriteZeroes { .. } => self.counted.write_zeroes += 1,
             Work::Deallocate { .. } => self.counted.deallocations += 1,
@@ -165,6 +174,11 @@ impl<S: Storage> Media<S> {
             _ => {}
         }
         bytes
+    }
+
+    /// Bytes that hosts read from a namespace, and that they wrote to it.
+    pub(super) fn moved(&self, namespace: usize) -> (u64, u64) {
+        self.media.get(namespace).map_or((0, 0), |medium| (medium.bytes_read, medium.bytes_written))
     }
 
     /// Bytes that a command moves; where its data came in the capsule, that is gone by now.
