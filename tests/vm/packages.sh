@@ -9,6 +9,9 @@ BUILD_PACKAGES=(cmake:cmake make:make pkg-config:pkg-config libclang-dev libnl-3
 # Disks that tests of storages make, fill and take away, as root.
 # shellcheck disable=SC2034  # as above
 DISK_PACKAGES=(mount:mount mount:losetup e2fsprogs:mkfs.ext4)
+# What looks at the page of the metrics port.
+# shellcheck disable=SC2034  # as above
+BROWSER_PACKAGES=(chromium:chromium)
 # The libraries that an emulated card stands below.
 # shellcheck disable=SC2034  # as above
 CARD_PACKAGES=(libibverbs1 librdmacm1 ibverbs-providers)

@@ -45,6 +45,8 @@ fn understood(line: CommandLine, json: bool) {
         Some(Task::Discover(discover)) => told(DiscoverConfig::new(discover).err()),
         Some(Task::Latency(latency)) => told(LatencyConfig::new(*latency).err()),
         Some(Task::Check(arguments)) => checked(&arguments, json),
+        // Whoever serves on this machine is not asked.
+        Some(Task::Ctl(_) | Task::Top(_)) => {}
         // These follow from the command line alone, whatever is said; and pages are written where somebody says.
         Some(Task::Completions { .. } | Task::Man { .. }) => {}
     }

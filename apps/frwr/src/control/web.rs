@@ -1,4 +1,4 @@
-//! Metrics over HTTP, for who collects them: `GET /metrics` and nothing else, in the same turn as the control socket and by the same
+//! Metrics over HTTP, for who collects them, and a page that draws them: `GET /metrics`, `GET /` and nothing else, in the same turn as the control socket and by the same
 //! rules. Requests are parsed by httparse; a server crate would bring threads or an asynchronous runtime.
 
 use rustix::event::{PollFd, PollFlags};
@@ -21,6 +21,13 @@ const WRITE_BYTES: usize = 256 << 10;
 /// What OpenMetrics is called.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
+const PAGE_TYPE: &str = "text/html; charset=utf-8";
+
+/// What draws the metrics in a browser; it asks for them each second.
+const PAGE: &str = include_str!("page.html");
+/// What the page may do: what is in it, and ask where it came from. It would be what a mistake in it, or a host's name, could do at most.
+const PAGE_MAY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
+                        frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
 /// Who asks: to be answered, whether it is still there or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,8 +171,9 @@ impl Guest {
             }
             (Err(error), ..) => self.answer("400 Bad Request", TEXT_TYPE, &format!("no request: {error}\n")),
             (Ok(_), Some("GET"), Some("/metrics")) => self.state = State::Asks,
-            (Ok(_), Some("GET"), _) => self.answer("404 Not Found", TEXT_TYPE, "there is /metrics\n"),
-            (Ok(_), ..) => self.answer("405 Method Not Allowed", TEXT_TYPE, "there is GET /metrics\n"),
+            (Ok(_), Some("GET"), Some("/")) => self.answer("200 OK", PAGE_TYPE, PAGE),
+            (Ok(_), Some("GET"), _) => self.answer("404 Not Found", TEXT_TYPE, "there are / and /metrics\n"),
+            (Ok(_), ..) => self.answer("405 Method Not Allowed", TEXT_TYPE, "there are GET / and GET /metrics\n"),
         }
     }
 
@@ -173,7 +181,7 @@ impl Guest {
         let length = body.len();
         let head = format!(
             "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\
-             X-Content-Type-Options: nosniff\r\n\r\n"
+             X-Content-Type-Options: nosniff\r\nContent-Security-Policy: {PAGE_MAY}\r\n\r\n"
         );
         (self.output, self.state) = (format!("{head}{body}").into_bytes(), State::Answered);
         self.write();
@@ -231,7 +239,8 @@ mod tests {
         let many = format!("GET /metrics HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(MAX_HEADERS + 1));
         let long = [&b"GET /"[..], &vec![b'x'; MAX_HEAD]].concat();
         for (said, status) in [
-            (&b"GET / HTTP/1.1\r\n\r\n"[..], "404"),
+            (&b"GET / HTTP/1.1\r\n\r\n"[..], "200"),
+            (b"GET /favicon.ico HTTP/1.1\r\n\r\n", "404"),
             (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
             (b"\x16\x03\x01\x00\r\n\r\n", "400"),
             (many.as_bytes(), "431"),

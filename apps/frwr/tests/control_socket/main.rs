@@ -4,6 +4,7 @@ mod asks;
 mod changes;
 mod hostile;
 mod metrics;
+mod page;
 
 use clap::Parser as _;
 use frwr::runner::{LoadConfig, RunReport, ServeConfig, ServeReport, load, serve};

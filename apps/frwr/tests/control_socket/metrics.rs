@@ -3,6 +3,7 @@
 use super::{FILE_BYTES, SUBSYSTEM, Target};
 use clap::Parser as _;
 use frwr::runner::ServeConfig;
+use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -137,4 +138,25 @@ fn metrics_for_other_machines_have_to_be_asked_for() {
     assert!(code == 2 && told.contains("0.0.0.0:9100") && told.contains("--metrics-anywhere"), "{told}");
     assert_eq!(config(&["--metrics", "0.0.0.0:9100", "--metrics-anywhere"]), Ok(()));
     assert_eq!(config(&["--metrics", "[::1]:9100"]), Ok(()));
+}
+
+/// Each name that the dashboard asks for is one that is told.
+#[test]
+fn the_dashboard_asks_for_what_there_is() {
+    let target = Target::start(1);
+    let samples = scraped(target.metrics);
+    let dashboard: Value = serde_json::from_str(include_str!("../../../../docs/grafana.json")).unwrap();
+    let names: HashSet<_> = samples.keys().map(|sample| sample.split('{').next().unwrap()).collect();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let of_panel = |panel: &Value| panel["targets"].as_array().unwrap().clone();
+    let asked: Vec<_> = panels.iter().flat_map(of_panel).map(|target| target["expr"].to_string()).collect();
+    assert!(asked.len() > panels.len(), "{asked:?}");
+    let is_letter = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+    for expression in &asked {
+        let at = expression.find("frwr_").unwrap();
+        let name = expression[at..].split(|letter| !is_letter(letter)).next().unwrap();
+        // Of hosts there are none yet.
+        assert!(names.contains(name) || name == "frwr_queue_commands_in_flight", "{name} in {expression}");
+    }
+    target.end();
 }
