@@ -4,12 +4,12 @@
 mod harness;
 
 use frwr_allocations::allocations;
-use frwr_engine::provider::soft::{SoftDevice, SoftOptions, SoftPort};
+use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
 use frwr_engine::provider::{
     Access, Chain, CompletionBatch, CompletionQueue, Operation, Port, QueuePairId, ReceiveRequest, RemoteRange, Token,
 };
 use harness::pair::{Ends, Pair};
-use harness::soft::{on_all, pair, pair_with};
+use harness::soft::{ADDRESS, on_all, pair, pair_with};
 use harness::{Builder, Host, SIZES, Slot};
 
 #[global_allocator]
@@ -76,6 +76,22 @@ fn round(pair: &mut Pair<SoftDevice>, ends: Ends, slots: &mut [Slot; 2]) -> u64 
 fn a13_posts_and_polls_do_not_allocate() {
     on_all(|profile| {
         let mut pair = pair(profile);
+        let ends = pair.connect();
+        let mut slots = [pair.owner.slot(ends.owner), pair.owner.slot(ends.owner)];
+        let allocations: u64 = (0..ROUNDS).map(|_| round(&mut pair, ends, &mut slots)).sum();
+        assert_eq!(allocations, 0);
+    });
+}
+
+#[test]
+fn a13_posts_and_polls_between_processes_do_not_allocate() {
+    let place = tempfile::tempdir().expect("a directory");
+    on_all(|profile| {
+        let device = || {
+            let fabric = SoftFabric::between_processes(&place.path().join("nics")).expect("a directory of our own");
+            fabric.device(SoftOptions::new(profile))
+        };
+        let mut pair = Pair::new(device(), device(), ADDRESS);
         let ends = pair.connect();
         let mut slots = [pair.owner.slot(ends.owner), pair.owner.slot(ends.owner)];
         let allocations: u64 = (0..ROUNDS).map(|_| round(&mut pair, ends, &mut slots)).sum();

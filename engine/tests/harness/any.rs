@@ -1,7 +1,7 @@
 //! Any provider behind one type, so that no test is generic. Counts what is alive and what was posted.
 
 use super::pace::now;
-use frwr_engine::provider::soft::{SoftDevice, SoftMonitor, SoftPort};
+use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftMonitor, SoftOptions, SoftPort};
 #[cfg(feature = "verbs")]
 use frwr_engine::provider::verbs::{VerbsDevice, VerbsPort};
 use frwr_engine::provider::{
@@ -12,7 +12,9 @@ use frwr_engine::provider::{
 #[cfg(feature = "verbs")]
 use frwr_fake::{FakeContext, FakeDevice};
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// Dropping a device is a matter of milliseconds; a queue pair destroyed under a live window takes 50 s. Whatever is
 /// longer than this is that, or as bad.
@@ -82,16 +84,28 @@ impl Live {
 pub struct AnyDevice {
     inner: Option<Inner>,
     #[cfg(feature = "verbs")]
-    fake: Option<(std::sync::Arc<FakeDevice>, FakeContext)>,
+    fake: Option<(Arc<FakeDevice>, FakeContext)>,
     /// Commands that destroy something, until they are answered.
     destroying: HashMap<Ticket, Command>,
     live: Live,
     local_writes: Vec<bool>,
+    /// Where a device of several processes finds the others: there for as long as one of them is.
+    rendezvous: Option<Arc<TempDir>>,
 }
 
 impl AnyDevice {
     pub fn soft(device: SoftDevice) -> Self {
         Self::of(Inner::Soft(device))
+    }
+
+    /// One that reaches those of other networks by this directory.
+    pub fn between_processes(rendezvous: &Arc<TempDir>, options: SoftOptions) -> Self {
+        // The directory itself is closed to others by whoever makes it.
+        let directory = rendezvous.path().join("nics");
+        let fabric = SoftFabric::between_processes(&directory).unwrap_or_else(|error| panic!("{error}"));
+        let mut made = Self::soft(fabric.device(options));
+        made.rendezvous = Some(Arc::clone(rendezvous));
+        made
     }
 
     #[cfg(feature = "verbs")]
@@ -101,7 +115,7 @@ impl AnyDevice {
 
     /// The one that was opened last of a device that is not there.
     #[cfg(feature = "verbs")]
-    pub fn over_fake(device: VerbsDevice, fake: std::sync::Arc<FakeDevice>) -> Self {
+    pub fn over_fake(device: VerbsDevice, fake: Arc<FakeDevice>) -> Self {
         let context = fake.newest_context().expect("it was just opened");
         let mut made = Self::verbs(device);
         made.fake = Some((fake, context));
@@ -116,6 +130,7 @@ impl AnyDevice {
             destroying: HashMap::new(),
             live: Live::default(),
             local_writes: Vec::new(),
+            rendezvous: None,
         }
     }
 

@@ -12,6 +12,8 @@ use frwr_engine::provider::FailureStatus;
 use frwr_engine::provider::soft::{SoftFabric, SoftOptions, SoftProfile};
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use tempfile::TempDir;
 
 /// Names a real device, such as `rxe0`, or one that is not there, such as `fake:window`; the suite then runs on it alone.
 /// `fake` stands for all of those.
@@ -21,6 +23,8 @@ pub const DEVICE: &str = "FRWR_CONFORMANCE_DEVICE";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     Soft(SoftProfile),
+    /// Two software NICs that reach each other as those of two processes do.
+    Sockets(SoftProfile),
     #[cfg(feature = "verbs")]
     Fake(Fake),
     #[cfg(feature = "verbs")]
@@ -31,6 +35,7 @@ impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Soft(profile) => write!(f, "soft:{profile}"),
+            Self::Sockets(profile) => write!(f, "sockets:{profile}"),
             #[cfg(feature = "verbs")]
             Self::Fake(fake) => write!(f, "fake:{}", fake.name()),
             #[cfg(feature = "verbs")]
@@ -45,7 +50,7 @@ fn named_device() -> Option<String> {
 }
 
 impl Subject {
-    /// What the environment names, else all profiles of the software NIC.
+    /// What the environment names, else all profiles of the software NIC, within one process and between two.
     pub fn all() -> Vec<Self> {
         match named_device() {
             #[cfg(feature = "verbs")]
@@ -54,19 +59,19 @@ impl Subject {
             Some(name) => vec![Self::Verbs(Box::leak(name.into_boxed_str()))],
             #[cfg(not(feature = "verbs"))]
             Some(name) => panic!("{DEVICE}={name}, but this test was built without the feature verbs"),
-            None => SoftProfile::ALL.into_iter().map(Self::Soft).collect(),
+            None => [Self::Soft, Self::Sockets].into_iter().flat_map(|kind| SoftProfile::ALL.map(kind)).collect(),
         }
     }
 
     /// Reached through libibverbs, whoever stands for it.
     pub const fn is_real(self) -> bool {
-        !matches!(self, Self::Soft(_))
+        !matches!(self, Self::Soft(_) | Self::Sockets(_))
     }
 
     /// The software profile where it is one.
     pub const fn profile(self) -> Option<SoftProfile> {
         match self {
-            Self::Soft(profile) => Some(profile),
+            Self::Soft(profile) | Self::Sockets(profile) => Some(profile),
             #[cfg(feature = "verbs")]
             Self::Fake(_) | Self::Verbs(_) => None,
         }
@@ -75,7 +80,7 @@ impl Subject {
     /// Linux soft RoCE, or the profile that imitates it.
     pub fn is_rxe(self) -> bool {
         match self {
-            Self::Soft(profile) => profile == SoftProfile::Rxe,
+            Self::Soft(profile) | Self::Sockets(profile) => profile == SoftProfile::Rxe,
             #[cfg(feature = "verbs")]
             Self::Fake(_) => false,
             #[cfg(feature = "verbs")]
@@ -86,7 +91,7 @@ impl Subject {
     /// The provider refuses a second invalidation, which could be deadly, instead of the device.
     pub fn is_guarded(self) -> bool {
         match self {
-            Self::Soft(_) => false,
+            Self::Soft(_) | Self::Sockets(_) => false,
             #[cfg(feature = "verbs")]
             Self::Fake(fake) => fake == Fake::Ionic,
             #[cfg(feature = "verbs")]
@@ -100,7 +105,7 @@ impl Subject {
     /// AMD's ionic, or what stands for it.
     pub fn is_ionic(self) -> bool {
         match self {
-            Self::Soft(_) => false,
+            Self::Soft(_) | Self::Sockets(_) => false,
             #[cfg(feature = "verbs")]
             Self::Fake(fake) => fake == Fake::Ionic,
             #[cfg(feature = "verbs")]
@@ -120,7 +125,7 @@ impl Subject {
     /// Registrations are type 2 windows: one range, bound to a queue pair.
     pub fn has_windows(self) -> bool {
         match self {
-            Self::Soft(profile) => matches!(profile, SoftProfile::Window | SoftProfile::Rxe),
+            Self::Soft(profile) | Self::Sockets(profile) => matches!(profile, SoftProfile::Window | SoftProfile::Rxe),
             #[cfg(feature = "verbs")]
             Self::Fake(fake) => fake.has_windows(),
             #[cfg(feature = "verbs")]
@@ -200,6 +205,8 @@ pub struct Network {
     subject: Subject,
     options: SoftOptions,
     fabric: SoftFabric,
+    /// Where those find each other that are of several processes.
+    rendezvous: Option<Arc<TempDir>>,
     #[cfg(feature = "verbs")]
     fake: Option<FakeNetwork>,
     address: SocketAddr,
@@ -214,6 +221,8 @@ impl Network {
         let mut options = subject.profile().map_or_else(SoftOptions::default, SoftOptions::new);
         change(&mut options);
         let fabric = SoftFabric::new();
+        let rendezvous =
+            matches!(subject, Subject::Sockets(_)).then(|| Arc::new(tempfile::tempdir().expect("a directory")));
         #[cfg(feature = "verbs")]
         {
             let fake = if let Subject::Fake(fake) = subject { Some(FakeNetwork::new(fake)) } else { None };
@@ -222,15 +231,19 @@ impl Network {
                 None if subject.is_real() => real_address(),
                 None => ADDRESS,
             };
-            Self { subject, options, fabric, fake, address }
+            Self { subject, options, fabric, rendezvous, fake, address }
         }
         #[cfg(not(feature = "verbs"))]
-        Self { subject, options, fabric, address: ADDRESS }
+        Self { subject, options, fabric, rendezvous, address: ADDRESS }
     }
 
     pub fn device(&self) -> AnyDevice {
         match self.subject {
             Subject::Soft(_) => AnyDevice::soft(self.fabric.device(self.options)),
+            Subject::Sockets(_) => {
+                let rendezvous = self.rendezvous.as_ref().expect("made with the network");
+                AnyDevice::between_processes(rendezvous, self.options)
+            }
             #[cfg(feature = "verbs")]
             Subject::Fake(_) => self.fake.as_ref().expect("made with the network").open(),
             #[cfg(feature = "verbs")]
@@ -295,8 +308,10 @@ pub fn on_row(row: Row, test: impl Fn(Subject)) {
 
 /// Runs a test on every profile of the software NIC; on a real device it says why it cannot be run there.
 pub fn on_soft(why: &str, test: impl Fn(SoftProfile)) {
-    on_all(|subject| match subject.profile() {
-        Some(profile) => test(profile),
-        None => subject.not_run(why),
+    on_all(|subject| match (subject, subject.profile()) {
+        // It is the software NIC's own, whoever is at the other end.
+        (Subject::Sockets(_), _) => {}
+        (_, Some(profile)) => test(profile),
+        (_, None) => subject.not_run(why),
     });
 }

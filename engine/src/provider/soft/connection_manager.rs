@@ -22,6 +22,12 @@ impl SoftDevice {
         if !self.fabric.listen(address, self.number, listener) {
             return Err(CommandError::Address(Errno::EADDRINUSE));
         }
+        if let Some(gateway) = &mut self.gateway
+            && let Err(errno) = gateway.listen(address, listener)
+        {
+            self.fabric.stop_listening(self.number, listener);
+            return Err(CommandError::Address(errno));
+        }
         self.listeners.insert(listener);
         self.answer(ticket, Ok(Answer::Listener(listener)));
         Ok(())
@@ -32,6 +38,9 @@ impl SoftDevice {
             return Err(CommandError::Unknown);
         }
         self.fabric.stop_listening(self.number, listener);
+        if let Some(gateway) = &mut self.gateway {
+            gateway.stop_listening(listener);
+        }
         let waiting: Vec<IncomingId> =
             self.incoming.iter().filter(|(_, incoming)| incoming.listener == listener).map(|(id, _)| *id).collect();
         for id in waiting {
@@ -61,7 +70,12 @@ impl SoftDevice {
         record.link = Link::Connecting;
         self.answer(ticket, Ok(Answer::Done));
         let from = Remote { device: self.number, queue_pair };
-        match self.fabric.ask(address, from, self.options.address, private_data, parameters) {
+        let peer = self.options.address;
+        let mut asked = self.fabric.ask(address, from, peer, private_data.clone(), parameters);
+        if let (Err(Unasked::NoListener), Some(gateway)) = (&asked, &mut self.gateway) {
+            asked = gateway.ask(&self.fabric, address, (queue_pair, peer, private_data, parameters));
+        }
+        match asked {
             Ok(()) => {}
             Err(Unasked::NoListener) => {
                 self.is_rejected(queue_pair, RejectReason::NoListener, PrivateData::new());
@@ -265,6 +279,9 @@ impl SoftDevice {
             if let Link::Connected { peer } | Link::Wiring { peer, .. } = record.link {
                 let _ = self.fabric.send(peer.device, Message::Disconnected { queue_pair: peer.queue_pair });
             }
+        }
+        if let Some(gateway) = self.gateway.take() {
+            gateway.leave(self);
         }
     }
 }

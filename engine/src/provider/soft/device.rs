@@ -6,6 +6,7 @@ use super::link::{Incoming, Link};
 use super::nic::{Report, SoftMonitor};
 use super::port::{Numbered, PortCommand, SoftPort};
 use super::profile::SoftOptions;
+use super::sockets::Gateway;
 use crate::provider::{
     Answer, AsyncEvent, BaseId, Capabilities, Command, CommandError, Device, DeviceEvent, DomainId, IncomingId,
     ListenerId, PortId, QueuePairId, RegistrationId, SharedReceiveQueueId, Ticket,
@@ -44,6 +45,8 @@ pub(super) enum Effect {
     Accepted(QueuePairId),
     /// The active side's end of the wire is in place.
     Connected(QueuePairId),
+    /// What moves its packets to and from another process is in place.
+    Bridged(QueuePairId),
 }
 
 /// A command that ports are executing.
@@ -74,6 +77,8 @@ pub(super) struct SharedReceiveQueueRecord {
 /// The cold half of a software NIC. One thread at a time; [`SoftFabric::device`] makes it.
 pub struct SoftDevice {
     pub(super) fabric: SoftFabric,
+    /// Where the fabric reaches other processes.
+    pub(super) gateway: Option<Gateway>,
     pub(super) number: DeviceNumber,
     pub(super) options: SoftOptions,
     pub(super) monitor: SoftMonitor,
@@ -110,8 +115,10 @@ impl SoftFabric {
 impl SoftDevice {
     fn new(fabric: SoftFabric, options: SoftOptions) -> Self {
         let number = fabric.join();
+        let gateway = fabric.rendezvous().map(Gateway::new);
         Self {
             fabric,
+            gateway,
             number,
             options: options.in_range(),
             monitor: SoftMonitor::default(),
@@ -275,6 +282,10 @@ impl SoftDevice {
             Effect::BaseRemoved(index) => self.forget_base(index),
             Effect::Accepted(id) => self.wire_is_in_place(id, refused || port_gone, true),
             Effect::Connected(id) => self.wire_is_in_place(id, refused || port_gone, false),
+            Effect::Bridged(id) if refused => {
+                self.events.push_back(DeviceEvent::Async(AsyncEvent::QueuePairFatal(id)));
+            }
+            Effect::Bridged(_) => {}
         }
         if let Some(ticket) = ticket {
             self.answer(ticket, result);
@@ -333,7 +344,7 @@ impl Device for SoftDevice {
             self.tell_removal();
         }
         // Peers are heard once everything of before is told: what they send never piles up here.
-        while self.events.is_empty() && self.take_message() {}
+        while self.events.is_empty() && (self.take_message() || self.hear_other_processes()) {}
         self.events.pop_front()
     }
 }

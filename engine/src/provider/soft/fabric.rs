@@ -1,10 +1,12 @@
 //! The network that software NICs of one process share: who listens where, and the connection manager's messages.
 
 use super::queue_pair::Negotiated;
+use super::sockets::{Rendezvous, RendezvousError};
 use super::wire::WireEnd;
 use crate::provider::{ConnectionParameters, ListenerId, PrivateData, QueuePairId, RejectReason};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A device on the fabric.
@@ -67,9 +69,22 @@ struct State {
     next_device: u32,
     listeners: HashMap<SocketAddr, (DeviceNumber, ListenerId)>,
     inboxes: HashMap<DeviceNumber, VecDeque<Message>>,
+    /// Where those of other processes are found.
+    rendezvous: Option<Rendezvous>,
 }
 
-/// An in-process network of software NICs. Cheap to clone; any thread. Only cold halves use it, under a lock.
+impl State {
+    fn bring(&mut self, to: DeviceNumber, request: Message) -> Result<(), Unasked> {
+        let inbox = self.inboxes.get_mut(&to).ok_or(Unasked::NoListener)?;
+        if inbox.len() >= MAX_UNREAD {
+            return Err(Unasked::Overloaded);
+        }
+        inbox.push_back(request);
+        Ok(())
+    }
+}
+
+/// A network of software NICs: of this process, or of several. Cheap to clone; any thread. Only cold halves use it, under a lock.
 #[derive(Clone, Default)]
 pub struct SoftFabric(Arc<Mutex<State>>);
 
@@ -84,6 +99,21 @@ impl SoftFabric {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty network whose devices reach those of other processes of the same user, too, on networks that name the same
+    /// directory ([`runtime_directory`](super::runtime_directory) is the usual one): an address that a device listens at is a socket
+    /// in it. A process that dies is a device that does: its peers' connections end.
+    ///
+    /// # Errors
+    /// [`RendezvousError`]: the directory is made where it is not there, is the user's own and closed to others.
+    pub fn between_processes(directory: &Path) -> Result<Self, RendezvousError> {
+        let rendezvous = Some(Rendezvous::new(directory)?);
+        Ok(Self(Arc::new(Mutex::new(State { rendezvous, ..State::default() }))))
+    }
+
+    pub(super) fn rendezvous(&self) -> Option<Rendezvous> {
+        self.state().rendezvous.clone()
     }
 
     /// A number for a new device, and an inbox.
@@ -130,12 +160,12 @@ impl SoftFabric {
         };
         let found = state.listeners.get(&address).or(state.listeners.get(&SocketAddr::new(all, address.port())));
         let (device, listener) = *found.ok_or(Unasked::NoListener)?;
-        let inbox = state.inboxes.get_mut(&device).ok_or(Unasked::NoListener)?;
-        if inbox.len() >= MAX_UNREAD {
-            return Err(Unasked::Overloaded);
-        }
-        inbox.push_back(Message::Request { listener, address, from, peer, private_data, parameters });
-        Ok(())
+        state.bring(device, Message::Request { listener, address, from, peer, private_data, parameters })
+    }
+
+    /// Brings a connect request to a device.
+    pub(super) fn bring(&self, to: DeviceNumber, request: Message) -> Result<(), Unasked> {
+        self.state().bring(to, request)
     }
 
     /// Hands the message back where the device is gone.

@@ -8,10 +8,11 @@ use super::queue_pair::{Negotiated, QueuePair};
 use super::queue_pair_table::QueuePairTable;
 use super::receive_queue::SharedReceiveQueue;
 use super::registration::Registration;
+use super::sockets::{Bridge, Bridges};
 use super::wire::WireEnd;
 use crate::provider::{
-    Chain, CompletionBatch, CompletionQueue, Port, PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest,
-    RegistrationId, SharedReceiveQueueId,
+    AsyncEvent, Chain, CompletionBatch, CompletionQueue, Port, PortId, PostError, PostRefusal, QueuePairId,
+    ReceiveRequest, RegistrationId, SharedReceiveQueueId,
 };
 use frwr_mempool::Full;
 use frwr_mempool::lane::{Receiver, Sender};
@@ -27,6 +28,7 @@ pub(super) enum PortCommand {
     RemoveBase(u32),
     AddQueuePair(Box<QueuePair>),
     Connect(QueuePairId, Box<WireEnd>, Negotiated),
+    AddBridge(Box<Bridge>),
     Fail(QueuePairId),
     RemoveQueuePair(QueuePairId),
     AddSharedReceiveQueue(Box<SharedReceiveQueue>),
@@ -45,6 +47,7 @@ pub(super) struct Numbered {
 pub struct SoftPort {
     nic: Nic,
     queue_pairs: QueuePairTable,
+    bridges: Bridges,
     commands: Receiver<Numbered>,
     reports: Sender<Report>,
 }
@@ -64,7 +67,8 @@ impl SoftPort {
         commands: Receiver<Numbered>,
         reports: Sender<Report>,
     ) -> Self {
-        Self { nic: Nic::new(id, options, entries, monitor), queue_pairs: QueuePairTable::default(), commands, reports }
+        let (nic, queue_pairs) = (Nic::new(id, options, entries, monitor), QueuePairTable::default());
+        Self { nic, queue_pairs, bridges: Bridges::default(), commands, reports }
     }
 
     /// What peers may reach now, key by key, from the device's own table; nothing of a device that was removed.
@@ -105,6 +109,7 @@ impl SoftPort {
                 let rules = &self.nic.rules;
                 return self.queue_pairs.get(id).is_some_and(|found| found.connect(*wire, negotiated, rules));
             }
+            PortCommand::AddBridge(bridge) => return self.bridges.add(bridge).is_ok(),
             PortCommand::Fail(id) => {
                 if let Some(queue_pair) = self.queue_pairs.get(id) {
                     queue_pair.fail(None, &mut self.nic);
@@ -123,6 +128,21 @@ impl SoftPort {
     #[cold]
     fn hang_up(&mut self) {
         self.queue_pairs.hang_up();
+        self.bridges.clear();
+    }
+
+    /// What came from other processes, the progress of all queue pairs, and what goes to other processes.
+    #[inline(never)]
+    fn make_progress_between_processes(&mut self) {
+        let Self { nic, queue_pairs, bridges, .. } = self;
+        bridges.receive(|id| {
+            nic.raise(AsyncEvent::QueuePairFatal(id));
+            if let Some(queue_pair) = queue_pairs.get(id) {
+                queue_pair.fail(None, nic);
+            }
+        });
+        queue_pairs.make_progress(nic);
+        bridges.send();
     }
 
     fn remove(&mut self, id: QueuePairId) {
@@ -183,7 +203,11 @@ impl Port for SoftPort {
             self.hang_up();
             return 0;
         }
-        self.queue_pairs.make_progress(&mut self.nic);
+        if self.bridges.is_empty() {
+            self.queue_pairs.make_progress(&mut self.nic);
+        } else {
+            self.make_progress_between_processes();
+        }
         self.nic.delay_completions(queue);
         match queue {
             CompletionQueue::Receive => self.nic.receive_completions.take(batch, |_, _| {}),

@@ -15,7 +15,7 @@ use crate::provider::{
 };
 
 /// What the connection manager agreed on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Negotiated {
     pub(super) max_reads: u32,
     pub(super) retry_count: u8,

@@ -12,7 +12,7 @@ use crate::provider::{Failure, FailureStatus, Operation, ScatterElement};
 /// Progress steps without an answer from a closed wire that count as one retry.
 pub(super) const RETRY_STEPS: u32 = 16;
 /// Longest message, in bytes (InfiniBand).
-const MAX_MESSAGE: u64 = 1 << 31;
+pub(super) const MAX_MESSAGE: u64 = 1 << 31;
 /// The highest retry count: "for ever" of receiver-not-ready retries, and on some devices of the others too.
 const ALL_RETRIES: u8 = 7;
 
@@ -62,7 +62,7 @@ const fn failed(status: FailureStatus, code: u32) -> Progress {
 }
 
 /// Whether message number `a` is before `b`; numbers wrap.
-const fn is_before(a: u32, b: u32) -> bool {
+pub(super) const fn is_before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
