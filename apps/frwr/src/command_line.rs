@@ -21,7 +21,8 @@ use std::{
 ///
 /// Writes FILE into a namespace, reads it back in random order, checks its SHA-256, then keeps a mixed load with
 /// per-block verification going. Without FILE it moves its own executable. Target and host are in this process, over the
-/// software NIC; `serve` and `load` are the two halves over an RDMA device. A file of such a name is given as ./serve.
+/// software NIC; `serve` and `load` are the two halves in two processes, over an RDMA device or, with --device soft, over the
+/// software NIC. A file of such a name is given as ./serve.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "frwr",

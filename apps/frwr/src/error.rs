@@ -1,7 +1,7 @@
 //! Why the program could not do what it was asked for: the one error of all its parts.
 
 use crate::output::{Output, in_line};
-use frwr_engine::EngineError;
+use frwr_engine::{EngineError, provider::soft::runtime_directory};
 use frwr_mempool::region::{CarveError, RegionError};
 use frwr_nvmf::{controller::TargetError, host::HostError, storage::FileError};
 use frwr_reactor::{CoreIndex, LaunchError, PlacementError, RunningError};
@@ -124,6 +124,19 @@ impl Error {
         let text =
             format!("{asked} are more than {device} can do: {}; of this program that is: lower {lower}", self.text);
         Self { text, kind: Kind::Told, ..self }
+    }
+
+    /// Where nobody was found, or an address is taken: where software NICs of several processes look for each other.
+    pub(crate) fn between_processes(self) -> Self {
+        let what = match self.name {
+            "no_session" | "unreachable" => {
+                "start the other program with --device soft, as the same user and with the same XDG_RUNTIME_DIR"
+            }
+            "listen" => "any address will do that no other program of this user listens at",
+            _ => return self,
+        };
+        let directory = runtime_directory();
+        Self { text: format!("{}; software NICs find each other in {directory:?}: {what}", self.text), ..self }
     }
 
     /// Whose it is, in front of it.

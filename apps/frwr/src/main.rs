@@ -12,7 +12,7 @@ use frwr::{
     output::{Output, on_own_stack, success},
     report::Report as _,
     runner::{Config, DiscoverConfig, LoadConfig, RunReport, ServeConfig},
-    runner::{discover_on_rdma, discovered_json, discovered_table, load_on_rdma, run, serve_on_rdma},
+    runner::{discover_on_device, discovered_json, discovered_table, load_on_device, run, serve_on_device},
     signals::{Signals, catch_harmless},
     top::top,
 };
@@ -47,7 +47,7 @@ fn done(command_line: CommandLine, json: bool) -> Output {
         None => Config::new(arguments).and_then(|config| Ok(moved(json, &run(&config, &Signals::catch()?, &mut say)?))),
         Some(Task::Serve(arguments)) => ServeConfig::new(arguments).and_then(|config| served(json, &config)),
         Some(Task::Load(arguments)) => LoadConfig::new(arguments)
-            .and_then(|config| Ok(moved(json, &load_on_rdma(&config, &Signals::catch()?, &mut say)?))),
+            .and_then(|config| Ok(moved(json, &load_on_device(&config, &Signals::catch()?, &mut say)?))),
         Some(Task::Discover(arguments)) => DiscoverConfig::new(arguments).and_then(|config| discovered(json, &config)),
         Some(Task::Ctl(arguments)) => ctl(&arguments),
         Some(Task::Top(arguments)) => Signals::catch().and_then(|signals| top(&arguments, &signals)),
@@ -64,12 +64,12 @@ fn served(json: bool, config: &ServeConfig) -> Result<Output, Error> {
         let understood = config.describe();
         return Ok(success(if json { understood.to_string() } else { format!("{understood:#}") }));
     }
-    let report = serve_on_rdma(config, &Signals::catch()?, &mut say)?;
+    let report = serve_on_device(config, &Signals::catch()?, &mut say)?;
     Ok(report.output(json))
 }
 
 fn discovered(json: bool, config: &DiscoverConfig) -> Result<Output, Error> {
-    let found = discover_on_rdma(config, &Signals::catch()?, &mut say)?;
+    let found = discover_on_device(config, &Signals::catch()?, &mut say)?;
     Ok(success(if json { discovered_json(&found).to_string() } else { discovered_table(&found) }))
 }
 

@@ -470,8 +470,14 @@ fn wrong_arguments_of_the_halves_name_limit_value_and_remedy() {
             "address",
             &["--listen is 239.0.0.1:4420", "multicast"],
         ),
-        (&["load", "--device", "soft", "--connect", "10.0.0.1:1"], 2, "soft_device", &["\"soft\"", "one process"]),
-        (&["load", "--device", "soft:rxe", "--connect", "10.0.0.1:1"], 2, "soft_device", &["soft:rxe", "frwr check"]),
+        (&["load", "--device", "soft:", "--connect", "10.0.0.1:1"], 2, "soft_device", &["\"soft:\"", "reg_mr"]),
+        (&["load", "--device", "", "--connect", "10.0.0.1:1"], 2, "no_device", &["soft", "frwr check"]),
+        (
+            &["load", "--device", "soft:rxe", "--mtu", "1024", "--connect", "10.0.0.1:1"],
+            2,
+            "soft_device",
+            &["--mtu", "soft:rxe", "leave it out"],
+        ),
     ];
     others.iter().for_each(|refusal| refused(*refusal));
     if !cfg!(feature = "verbs") {

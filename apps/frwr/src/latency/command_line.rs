@@ -16,10 +16,7 @@ use super::{
 use crate::{
     Error,
     address::{self, AddressError, Purpose},
-    options::{
-        DeviceArguments, Limit, MemoryArguments, OutputArguments, RUNTIME, RegistrationKind, bytes_with_unit,
-        check_address,
-    },
+    options::{DeviceArguments, Limit, MemoryArguments, OutputArguments, RUNTIME, bytes_with_unit, check_address},
 };
 use clap::{Args, Parser};
 use core::{num::NonZeroU64, str::FromStr, time::Duration};
@@ -50,8 +47,9 @@ const LARGEST_OF_ALL: u32 = 8 << 20;
 /// Measures how fast memory is opened to a peer, used, and closed again.
 ///
 /// What perftest is for verbs, for registered requests: how fast keys can be made and killed, and what a request costs that
-/// has one. With `--device soft`, the default, server and client are in this process, over the software NIC. On an RDMA device
-/// `frwr latency --device NAME` is the server, `frwr latency HOST --device NAME` the client: the client says what is measured,
+/// has one. With `--device soft`, the default, server and client are in this process, over the software NIC; or in two processes
+/// of one user: `frwr latency --listen ADDRESS` is the server, `frwr latency ADDRESS` the client. On an RDMA device
+/// `frwr latency --device NAME` is the server, `frwr latency HOST --device NAME` the client. The client says what is measured,
 /// the server adapts. docs/latency.md says what each figure means.
 #[derive(Clone, Debug, Parser)]
 #[command(
@@ -79,7 +77,7 @@ pub struct Arguments {
     /// What a server would ignore.
     #[command(flatten)]
     pub said_of_client: SaidOfClient,
-    /// The server: a name or an IP address. Without it an RDMA device is the server.
+    /// The server: a name or an IP address. Without it this is the server, on the software NIC where --listen is given.
     #[arg(value_name = "HOST[:PORT]")]
     pub host: Option<String>,
     /// The device.
@@ -88,10 +86,11 @@ pub struct Arguments {
     /// What is measured.
     #[command(flatten)]
     pub client: ClientArguments,
-    /// Server and client in this process, on an RDMA device too.
+    /// Server and client in this process, on an RDMA device and with --listen too.
     #[arg(long)]
     pub one_process: bool,
-    /// Where to listen: an address of the device's network interface, and a port. Default: the device's first IPv4 address.
+    /// Where to listen: an address of the device's network interface, and a port. Default: the device's first IPv4 address. On the
+    /// software NIC any address, by which clients of this user find it.
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     pub listen: Option<Address>,
     /// Port of the server, on both sides, unless HOST or --listen names one.
@@ -505,37 +504,20 @@ impl ClientArguments {
 
 fn device(arguments: &DeviceArguments) -> Result<DeviceChoice, Error> {
     arguments.check_retries()?;
-    let name = arguments.name();
-    if name.is_empty() {
+    if arguments.name().is_empty() {
         return Err(combination("--device", "is empty; name soft, or an RDMA device (`frwr check` lists them)"));
     }
-    if !arguments.is_soft() {
-        arguments.check()?;
-        return Ok(DeviceChoice::Rdma(arguments.clone()));
+    match arguments.profile().map_err(|(option, why)| combination(option, why))? {
+        Some(profile) => Ok(DeviceChoice::Soft(profile)),
+        None => {
+            arguments.check()?;
+            Ok(DeviceChoice::Rdma(arguments.clone()))
+        }
     }
-    if let Some(option) = arguments.of_port() {
-        return Err(combination(option, format!("is of an RDMA device's port, and {name} has none; leave it out")));
-    }
-    let profile = match name.split_once(':') {
-        None => match arguments.registration {
-            RegistrationKind::Auto => SoftProfile::RegMr,
-            RegistrationKind::Windows => SoftProfile::Window,
-            RegistrationKind::Lists => SoftProfile::Umr { rotating_key_bits: 8 },
-        },
-        Some((_, profile)) if arguments.registration == RegistrationKind::Auto => profile.parse().map_err(|_| {
-            combination("--device", format!("is {name:?}: PROFILE must be reg_mr, window, umr, umr:fixed-key or rxe"))
-        })?,
-        Some(_) => return Err(combination("--registration", "is what a soft:PROFILE says; leave one of both out")),
-    };
-    Ok(DeviceChoice::Soft(profile))
 }
 
 fn role(arguments: &Arguments, device: &DeviceChoice) -> Result<Role, Error> {
     match (&arguments.host, device) {
-        (Some(_), DeviceChoice::Soft(_)) => {
-            let why = "is soft: the software NIC lives inside one process; leave HOST out, or name an RDMA device";
-            Err(combination("--device", why))
-        }
         (Some(_), _) if arguments.one_process => {
             Err(combination("--one-process", "is both sides; leave HOST out, or leave this out"))
         }
@@ -543,9 +525,9 @@ fn role(arguments: &Arguments, device: &DeviceChoice) -> Result<Role, Error> {
             Err(combination("--listen", "is the server's, and with HOST this is the client; leave one of both out"))
         }
         (Some(host), _) => Ok(Role::Client(host.clone())),
-        (None, DeviceChoice::Soft(_)) => Ok(Role::Both),
-        (None, DeviceChoice::Rdma(_)) if arguments.one_process => Ok(Role::Both),
-        (None, DeviceChoice::Rdma(_)) => Ok(Role::Server),
+        (None, DeviceChoice::Soft(_)) if arguments.listen.is_none() => Ok(Role::Both),
+        (None, _) if arguments.one_process => Ok(Role::Both),
+        (None, _) => Ok(Role::Server),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     options::DeviceArguments,
     output::{Output, success},
     report::Report as _,
-    runner::{DeviceRole, open_rdma},
+    runner::{DeviceRole, open_rdma, open_soft},
     signals::Asked,
     watch::with_neighbours,
 };
@@ -61,10 +61,18 @@ pub fn run(config: &LatencyConfig, asked: &dyn Asked, say: &mut dyn FnMut(&str))
     let files = ResultFiles::open(config)?;
     let mut machine = Machine::this();
     machine.topology = with_neighbours(machine.topology);
-    if let (Role::Server, DeviceChoice::Rdma(device)) = (&config.role, &config.device) {
-        let address = own_address(config, device, &machine)?;
-        let mut open = || open_rdma(device, DeviceRole::Responder);
-        return serve(&mut open, address, config, &machine, asked, say).map(LatencyOutcome::Served);
+    if config.role == Role::Server {
+        let served = match &config.device {
+            DeviceChoice::Rdma(device) => {
+                let address = own_address(config, device, &machine)?;
+                serve(&mut || open_rdma(device, DeviceRole::Responder), address, config, &machine, asked, say)
+            }
+            DeviceChoice::Soft(profile) => {
+                serve(&mut || open_soft(*profile), soft_address(config), config, &machine, asked, say)
+                    .map_err(Error::between_processes)
+            }
+        };
+        return served.map(LatencyOutcome::Served);
     }
     let mut sizes: Vec<(usize, u32)> = config.sizes.iter().copied().enumerate().collect();
     // The largest first: a server then makes room for all of them at once.
@@ -151,12 +159,21 @@ fn measure_size(
             let client = open_rdma(device, role(config.parameters.client_opens_keys()))?;
             measure_both(server, client, address, config, machine, asked, say)
         }
+        (Role::Client(host), DeviceChoice::Soft(profile)) => {
+            let server = resolve(host, config.port)?;
+            measure(open_soft(*profile)?, server, config, machine, asked, say).map_err(Error::between_processes)
+        }
         (_, DeviceChoice::Soft(profile)) => {
             let (fabric, options) = (SoftFabric::new(), SoftOptions::new(*profile));
-            let address = config.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], config.port)));
+            let address = soft_address(config);
             measure_both(fabric.device(options), fabric.device(options), address, config, machine, asked, say)
         }
     }
+}
+
+/// Where to listen on the software NIC: what was said, or the usual port.
+fn soft_address(config: &LatencyConfig) -> SocketAddr {
+    config.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], config.port)))
 }
 
 /// Where to listen: what was said, or the first IPv4 address among the device's GIDs.

@@ -1,9 +1,9 @@
-//! Which RDMA device a program uses, and how.
+//! Which device a program uses, and how.
 
 use super::Limit;
 use crate::Error;
 use clap::{ArgAction, Args, ValueEnum};
-use frwr_engine::provider::ConnectionParameters;
+use frwr_engine::provider::{ConnectionParameters, soft::SoftProfile};
 use frwr_reactor::{CoreList, CoreListError, CpuId, Placement};
 use serde::{Deserialize, Serialize};
 
@@ -21,11 +21,12 @@ const RETRY_COUNT: Limit = Limit::new("--retry-count", 0, 7);
 /// Three bits.
 const RNR_RETRY_COUNT: Limit = Limit::new("--rnr-retry-count", 0, 7);
 
-/// Arguments of an RDMA device.
+/// Arguments of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Args, Deserialize, Serialize)]
 #[serde(default)]
 pub struct DeviceArguments {
-    /// RDMA device, such as rxe0 or mlx5_0; `frwr check` lists them.
+    /// RDMA device, such as rxe0 or mlx5_0, of those that `frwr check` lists; or soft, or soft:PROFILE (reg_mr, window, umr,
+    /// umr:fixed-key, rxe): a NIC in software, which reaches those of this user's other processes on this machine.
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
     /// Index in the port's table of GIDs. Default: the first of RoCE v2 with an IPv4 address, if there is one.
@@ -113,20 +114,51 @@ impl DeviceArguments {
         self.device.as_deref().unwrap_or_default()
     }
 
-    /// It is the software NIC, or what would be one of its profiles.
-    pub(crate) fn is_soft(&self) -> bool {
-        self.name() == "soft" || self.name().starts_with("soft:")
+    /// As reports name it: the software NIC with its profile.
+    pub(crate) fn label(&self) -> String {
+        match self.profile() {
+            Ok(Some(profile)) => format!("soft:{profile}"),
+            _ => self.name().to_owned(),
+        }
+    }
+
+    /// Which profile of the software NIC it is; `None` for an RDMA device.
+    ///
+    /// # Errors
+    /// An option that the software NIC does not have, and why not.
+    pub(crate) fn profile(&self) -> Result<Option<SoftProfile>, (&'static str, String)> {
+        let name = self.name();
+        let named = match name.split_once(':') {
+            None if name == "soft" => None,
+            Some(("soft", profile)) => Some(profile),
+            _ => return Ok(None),
+        };
+        if let Some(option) = self.of_port() {
+            return Err((option, format!("is of an RDMA device's port, and {name} has none; leave it out")));
+        }
+        let profile = match (named, self.registration) {
+            (None, RegistrationKind::Auto) => SoftProfile::RegMr,
+            (None, RegistrationKind::Windows) => SoftProfile::Window,
+            (None, RegistrationKind::Lists) => SoftProfile::Umr { rotating_key_bits: 8 },
+            (Some(profile), RegistrationKind::Auto) => profile.parse().map_err(|_| {
+                ("--device", format!("is {name:?}: PROFILE must be reg_mr, window, umr, umr:fixed-key or rxe"))
+            })?,
+            (Some(_), _) => {
+                return Err(("--registration", "is what a soft:PROFILE says; leave one of both out".to_owned()));
+            }
+        };
+        Ok(Some(profile))
     }
 
     /// Checks that there is a device, and the numbers.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.name().is_empty() || self.is_soft() {
-            let text = format!(
-                "--device is {:?}: the software NIC lives inside one process; name an RDMA device (`frwr check` lists \
-                 them), or run `frwr FILE` without serve or load",
-                self.name()
-            );
-            return Err(Error::usage("soft_device", text));
+        if self.name().is_empty() {
+            let text = "--device is empty; name soft, or an RDMA device (`frwr check` lists them)";
+            return Err(Error::usage("no_device", text));
+        }
+        let profile = self.profile().map_err(|(option, why)| Error::usage("soft_device", format!("{option} {why}")))?;
+        if profile.is_some() {
+            return self.check_retries();
         }
         IB_PORT.check(self.ib_port)?;
         ACK_TIMEOUT.check_said(self.ack_timeout)?;
@@ -145,7 +177,7 @@ impl DeviceArguments {
     }
 
     /// The first option that is said of an RDMA device's port.
-    pub(crate) fn of_port(&self) -> Option<&'static str> {
+    fn of_port(&self) -> Option<&'static str> {
         let said = [
             ("--gid-index", self.gid_index.is_some()),
             ("--ib-port", self.ib_port != Self::default().ib_port),

@@ -178,7 +178,7 @@ fn subject(config: &LoadConfig, file: Option<&LoadedFile>, effective_queue_depth
     };
     let name = path.as_ref().map(|path| path.display().to_string());
     Subject {
-        device: device.name().to_owned(),
+        device: device.label(),
         file: name.unwrap_or_else(|| format!("the namespace of {connect}")),
         compared,
         block_bytes: shape.sizes(job).most(),

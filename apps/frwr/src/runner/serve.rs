@@ -113,7 +113,7 @@ where
     reports.iter().for_each(|report| say(&report.line()));
     let (listen, all) = (config.listen, reports.iter().map(NamespaceReport::size).collect::<Vec<_>>().join("; "));
     let served = ServedTarget {
-        device: of_device.name().to_owned(),
+        device: of_device.label(),
         queue_depth: target.queue_depth,
         effective_queue_depth: depth.map_or(target.queue_depth, |depth| depth.effective),
         listen,

@@ -1,0 +1,73 @@
+//! Processes that are killed, and others that come in their place.
+
+use super::Machine;
+use super::program::{passed, verified};
+
+/// Bytes of a namespace that outlives who serves it.
+const DISK: u64 = 4 << 20;
+
+#[test]
+fn a_host_that_is_killed_costs_its_target_a_connection() {
+    let machine = Machine::new();
+    let file = machine.file("file");
+    let target = machine.serve(&["--namespace", &file]);
+    for _ in 0..3 {
+        let mut host = machine.load(&["--runtime", "3600"]);
+        host.says("mixed load");
+        host.kill();
+    }
+    // The next one finds what the others had.
+    verified(machine.load(&["--runtime", "0"]).ended());
+    let served = passed(target.stop());
+    // Of each host an admin queue and an I/O queue.
+    assert_eq!((&served["accepted"], &served["disconnects"]), (&8.into(), &8.into()), "{served}");
+    assert_eq!(served["left"]["queues"], 0, "{served}");
+}
+
+#[test]
+fn a_target_that_is_killed_is_waited_for_and_nothing_is_lost() {
+    let machine = Machine::new();
+    let disk = machine.zeros("disk", DISK);
+    let namespace = ["--namespace", &disk, "--backing", "thread"];
+    let mut target = machine.serve(&namespace);
+    let host = machine.load(&["--runtime", "3600", "--reconnects", "100"]);
+    host.says("mixed load");
+    for _ in 0..3 {
+        target.kill();
+        assert!(!machine.left().is_empty(), "a killed process deletes nothing");
+        target = machine.serve(&namespace);
+        host.says("mixed load");
+        host.says("mixed load");
+    }
+    let report = verified(host.stop());
+    assert!(report["reconnects"].as_u64().unwrap() >= 3, "{report}");
+    passed(target.stop());
+}
+
+#[test]
+fn a_target_that_is_killed_and_does_not_return_ends_the_run() {
+    let machine = Machine::new();
+    let file = machine.file("file");
+    let mut target = machine.serve(&["--namespace", &file]);
+    let host = machine.load(&["--runtime", "3600", "--reconnects", "2"]);
+    host.says("mixed load");
+    target.kill();
+    let (code, report) = host.ended();
+    assert_eq!(code, Some(1), "{report}");
+    assert!(report["caught"].as_str().unwrap().contains("gave up"), "{report}");
+}
+
+#[test]
+fn a_target_that_was_never_there_is_told_with_the_remedy() {
+    let machine = Machine::new();
+    for words in [
+        &["load", "--connect", "127.0.0.1:4420", "--reconnects", "0"][..],
+        &["discover", "--connect", "127.0.0.1:4420"],
+    ] {
+        let (code, error) = machine.start(words).ended();
+        assert_eq!((code, &error["error"]), (Some(1), &"no_session".into()), "{error}");
+        let text = error["message"].as_str().unwrap();
+        let directory = machine.path("frwr");
+        assert!([directory.to_str().unwrap(), "--device soft", "same user"].iter().all(|part| text.contains(part)));
+    }
+}

@@ -1,0 +1,144 @@
+//! A user's session: programs that find each other, and a folder for their files.
+
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use tempfile::TempDir;
+
+/// No multiple of any block size.
+const FILE_BYTES: usize = 300_001;
+
+/// Where programs of one test meet.
+pub(crate) struct Machine(TempDir);
+
+impl Machine {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A file of this name, and its path as text.
+    pub(crate) fn file(&self, name: &str) -> String {
+        let path = self.path(name);
+        fs::write(&path, (0..FILE_BYTES).map(|at| (at * at / 7) as u8).collect::<Vec<_>>()).unwrap();
+        path.display().to_string()
+    }
+
+    /// A file of so many zeros.
+    pub(crate) fn zeros(&self, name: &str, bytes: u64) -> String {
+        let path = self.path(name);
+        fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+        path.display().to_string()
+    }
+
+    /// Names of what the programs left where they meet.
+    pub(crate) fn left(&self) -> Vec<String> {
+        let names = fs::read_dir(self.path("frwr")).unwrap().map(|entry| entry.unwrap().file_name());
+        names.map(|name| name.to_string_lossy().into_owned()).collect()
+    }
+
+    /// A program on the software NIC.
+    pub(crate) fn start(&self, words: &[&str]) -> Program {
+        let device: &[&str] = if words.contains(&"--device") { &[] } else { &["--device", "soft"] };
+        let fixed = ["--cores", "unpinned", "--pages", "plain", "--json"];
+        // Not everything has memory of its own.
+        let fixed = if words[0] == "discover" { &fixed[4..] } else { &fixed[..] };
+        self.start_exactly(&[words, device, fixed].concat())
+    }
+
+    pub(crate) fn start_exactly(&self, words: &[&str]) -> Program {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_frwr"));
+        command.args(words).env("XDG_RUNTIME_DIR", self.0.path()).env_remove("RUST_LOG");
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (sender, lines) = mpsc::channel();
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        thread::spawn(move || {
+            for line in errors.lines() {
+                // The test reads no further.
+                let _ = sender.send(line.unwrap());
+            }
+        });
+        Program { child, lines }
+    }
+
+    /// A target that listens.
+    pub(crate) fn serve(&self, words: &[&str]) -> Program {
+        let target = self.start(&[&["serve", "--listen", "127.0.0.1:4420"], words].concat());
+        target.says("listening on 127.0.0.1:4420");
+        target
+    }
+
+    /// A host.
+    pub(crate) fn load(&self, words: &[&str]) -> Program {
+        self.start(&[&["load", "--connect", "127.0.0.1:4420"], words].concat())
+    }
+}
+
+/// One process; ended with its test.
+pub(crate) struct Program {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Program {
+    /// Waits until it says this on standard error; what it says instead, if it ends first.
+    pub(crate) fn says(&self, text: &str) -> String {
+        let mut all = Vec::new();
+        for line in &self.lines {
+            if line.contains(text) {
+                return line;
+            }
+            all.push(line);
+        }
+        panic!("it never said {text:?}: {all:#?}")
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks it to end, and waits for that.
+    pub(crate) fn stop(self) -> (Option<i32>, Value) {
+        let script = format!("kill -TERM {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
+        self.ended()
+    }
+
+    /// Its exit code and its report.
+    pub(crate) fn ended(mut self) -> (Option<i32>, Value) {
+        let mut out = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        let code = self.child.wait().unwrap().code();
+        let said: Vec<_> = self.lines.iter().collect();
+        (code, serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out:?}, {said:#?}")))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The report of a run that found nothing wrong.
+pub(crate) fn passed((code, report): (Option<i32>, Value)) -> Value {
+    assert_eq!(code, Some(0), "{report}");
+    report
+}
+
+/// The same of a host that has verified what it moved.
+pub(crate) fn verified(ended: (Option<i32>, Value)) -> Value {
+    let report = passed(ended);
+    assert_eq!(report["verified"], true, "{report}");
+    report
+}
