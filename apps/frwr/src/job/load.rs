@@ -80,12 +80,13 @@ impl LoadState {
     /// It begins, or has just begun, with a part of them.
     pub(super) fn begin_part(&mut self, part: Part, times: Times) {
         self.cursors = [part.units.start; 3];
+        let (number, of) = (part.number * self.options.loads + self.options.number, part.of * self.options.loads);
         // No byte is lost among the parts.
-        let bytes_of = |all: u64| (part.number + 1) * all / part.of - part.number * all / part.of;
-        self.left = self.options.bytes.map(bytes_of);
+        let up_to = |all: u64, number: u64| (u128::from(all) * u128::from(number) / u128::from(of)) as u64;
+        self.left = self.options.bytes.map(|all| up_to(all, number + 1) - up_to(all, number));
         self.schedule = self.options.rate.map(|rate| {
             let (Rate::Requests(rate) | Rate::Bytes(rate)) = rate;
-            Schedule::new(times.begins, rate.get(), part.number, part.of)
+            Schedule::new(times.begins, rate.get(), number, of)
         });
         (self.part, self.times, self.next) = (part, Some(times), Next::Undrawn);
     }

@@ -118,4 +118,8 @@ pub struct LoadOptions {
     pub runtime: Duration,
     /// Bytes after which it ends, over all cores.
     pub bytes: Option<u64>,
+    /// Which of so many loads it is that share rate and bytes, counted from 0: each is in a namespace of its own.
+    pub number: u64,
+    /// How many those are; at least one.
+    pub loads: u64,
 }

@@ -72,6 +72,8 @@ fn load(mix: Mix, order: AddressOrder) -> LoadOptions {
         ramp: Duration::ZERO,
         runtime: LONG,
         bytes: None,
+        number: 0,
+        loads: 1,
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) enum Message {
     Target(TargetMessage),
     /// Between cores that share a host's controller and job.
     Host {
+        /// In which of the jobs that such cores have.
+        job: u16,
         /// Which of them says it.
         from: u16,
         /// What.
@@ -25,30 +27,32 @@ pub(super) enum Message {
 /// The context of a reactor.
 pub(super) struct Core<T: Port, H: Port> {
     pub(super) target: Option<TargetSide<T>>,
-    pub(super) host: Option<HostSide<H>>,
+    /// One for each namespace of a load.
+    pub(super) hosts: Vec<HostSide<H>>,
     pub(super) outbox: Outbox<Message>,
 }
 
 impl<T: Port, H: Port> Core<T, H> {
     /// What it carries, for reports.
     pub(super) fn role(&self) -> &'static str {
-        match (&self.target, &self.host) {
-            (Some(_), Some(_)) => "target+host",
-            (Some(_), None) => "target",
+        match (&self.target, self.hosts.is_empty()) {
+            (Some(_), false) => "target+host",
+            (Some(_), true) => "target",
             (None, _) => "host",
         }
     }
 
     /// What its memory is made of. The host's where it carries both: its keys are what the run is about.
     pub(super) fn memory(&self) -> Option<&MemoryReport> {
-        let host = self.host.as_ref().map(HostSide::memory);
+        let host = self.hosts.first().map(HostSide::memory);
         host.or(self.target.as_ref().map(TargetSide::memory))
     }
 
     /// What its host has moved, as far as it counts, or where it has none, the hosts of its target.
     pub(super) fn counted(&self) -> IoCounters {
         let of = |tally: &Tally| IoCounters { commands: tally.requests(), bytes: tally.bytes() };
-        let host = self.host.as_ref().map(|host| host.tally().map(of).unwrap_or_default());
+        let hosts = self.hosts.iter().map(|host| host.tally().map(of).unwrap_or_default());
+        let host = hosts.reduce(|sum, host| sum + host);
         host.or(self.target.as_ref().map(TargetSide::io)).unwrap_or_default()
     }
 }
@@ -63,8 +67,8 @@ impl<T: Port, H: Port> Context for Core<T, H> {
                     target.deliver(core, message);
                 }
             }
-            (Message::Host { from, news }, _) => {
-                if let Some(host) = &mut self.host {
+            (Message::Host { job, from, news }, _) => {
+                if let Some(host) = self.hosts.get_mut(usize::from(job)) {
                     host.hear(from, news);
                 }
             }

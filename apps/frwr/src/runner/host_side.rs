@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Error,
-    job::{Job, Layout, Operation, Phase, Request, Tally},
+    job::{Job, Layout, LoadOptions, Operation, Phase, Request, Tally},
 };
 use arrayvec::ArrayVec;
 use core::time::Duration;
@@ -47,12 +47,17 @@ pub(super) struct HostPlan {
 
 impl HostPlan {
     /// The plan of one of the cores that share the job: each makes choices of its own.
-    pub(super) fn of_member(&self, member: usize) -> Self {
-        let Self { options, job, pages, capabilities, inject, tolerated_failures, intervals: _ } = self;
-        let seed = job.seed.wrapping_add((member as u64) << 32);
+    ///
+    /// Where each core has several, in a namespace each, `job` is which of the `jobs` this one is.
+    pub(super) fn of_member(&self, member: usize, namespace: u32, job: usize, jobs: usize) -> Self {
+        let Self { options, job: plan, pages, capabilities, inject, tolerated_failures, intervals: _ } = self;
+        let seed = plan.seed.wrapping_add((member as u64) << 32).wrapping_add((job as u64) << 48);
+        let mut options = options.clone();
+        options.namespace = namespace;
+        let load = LoadOptions { number: job as u64, loads: jobs as u64, ..plan.load.clone() };
         Self {
-            options: options.clone(),
-            job: JobPlan { seed, ..job.clone() },
+            options,
+            job: JobPlan { seed, load, ..plan.clone() },
             pages: *pages,
             capabilities: *capabilities,
             inject: *inject,
@@ -88,6 +93,7 @@ enum Stage {
 /// The host, the job, and what they live in.
 pub(super) struct HostSide<P: Port> {
     host: Host<P>,
+    namespace: u32,
     work: Work,
     memory: MemoryId,
     layout: Layout,
@@ -137,6 +143,7 @@ impl<P: Port> HostSide<P> {
         let admin = region.carve(admin_bytes, PAGE)?.into_device_memory();
         let memory =
             engine.add_memory(data.clone(), MemoryAccess::ReadWrite).map_err(frwr_nvmf::host::HostError::from)?;
+        let namespace = plan.options.namespace;
         let make = if team.is_first() { Host::new } else { Host::follower };
         let mut host = make(engine, admin, plan.options)?;
         host.start();
@@ -144,6 +151,7 @@ impl<P: Port> HostSide<P> {
         let tally = Tally::new().map_err(|error| Error::setup(format!("no latency histogram: {error:?}")))?;
         Ok(Self {
             host,
+            namespace,
             work: Work::Planned { plan: Box::new(plan.job), data, tally: Box::new(tally) },
             memory,
             layout,
@@ -256,6 +264,16 @@ impl<P: Port> HostSide<P> {
         let only_load = |job: &&Job| job.digest().is_none();
         let counts = self.job().filter(only_load).and_then(Job::counts_from);
         self.first.map(|first| (counts.map_or(first, |counts| counts.max(first)), self.last))
+    }
+
+    /// It has the job, of which others may have shares.
+    pub(super) fn leads(&self) -> bool {
+        self.team.is_first()
+    }
+
+    /// The namespace that it is in.
+    pub(super) fn namespace(&self) -> u32 {
+        self.namespace
     }
 
     /// It follows the first core, and got no queue.
@@ -505,14 +523,20 @@ pub(super) struct HostPoller;
 
 impl<T: Port, H: Port> Poller<Core<T, H>> for HostPoller {
     fn poll(&mut self, core: &mut Core<T, H>, now: &Now) -> u32 {
-        let Some(side) = &mut core.host else { return 0 };
-        let work = side.poll(now.time());
-        side.team.carry(&mut side.host, &mut core.outbox);
+        let mut work = 0;
+        for side in &mut core.hosts {
+            work += side.poll(now.time());
+            side.team.carry(&mut side.host, &mut core.outbox);
+        }
+        // What is wrong in one namespace ends the run: nobody waits for the others.
+        if core.hosts.len() > 1 && core.hosts.iter().any(HostSide::is_wrong) {
+            core.hosts.iter_mut().for_each(HostSide::stop_job);
+        }
         work
     }
 
     fn flush(&mut self, core: &mut Core<T, H>, _: &Now) {
-        if let Some(side) = &mut core.host {
+        for side in &mut core.hosts {
             side.host.flush();
         }
     }
@@ -523,15 +547,13 @@ impl<T: Port, H: Port> Poller<Core<T, H>> for HostPoller {
     }
 
     fn begin_shutdown(&mut self, core: &mut Core<T, H>, _: &Now) {
-        if let Some(side) = &mut core.host
-            && side.stage == Stage::Running
-        {
+        for side in core.hosts.iter_mut().filter(|side| side.stage == Stage::Running) {
             side.interrupted = true;
             side.stop_job();
         }
     }
 
     fn drained(&self, core: &Core<T, H>) -> bool {
-        core.host.as_ref().is_none_or(|side| side.stage == Stage::Finished)
+        core.hosts.iter().all(|side| side.stage == Stage::Finished)
     }
 }

@@ -25,36 +25,52 @@ pub(super) enum News {
     Done { failed: bool },
 }
 
+/// Who has been told that the job is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Told {
+    Nobody,
+    /// Those that have no part of the load.
+    Idle,
+    /// Something is wrong.
+    Everyone,
+}
+
 /// A core's place among those that share a job. Members are counted from 0, which is the first.
 #[derive(Debug)]
 pub(super) struct Team {
     /// The reactor of member 0; the others follow it.
     first_core: u16,
+    /// Which of the jobs that these cores have.
+    job: u16,
     member: u16,
     members: u16,
     outgoing: VecDeque<(u16, News)>,
     /// What this core is to do, and has not begun.
     share: Option<Share>,
     finish: bool,
-    /// Of the first: the followers were told that the job is over.
-    told: bool,
+    /// Of the first: who has a part of the load.
+    shares: Vec<u16>,
+    /// Of the first: which followers were told that the job is over.
+    told: Told,
     /// Of the first: who is done.
     done: Vec<bool>,
 }
 
 impl Team {
-    pub(super) fn new(first_core: u16, member: u16, members: u16) -> Self {
+    pub(super) fn new(first_core: u16, job: u16, member: u16, members: u16) -> Self {
         let followers = usize::from(members.saturating_sub(1));
         // A few for each: what is to be said alternates with answers.
         let outgoing = VecDeque::with_capacity(4 * followers.max(1));
         Self {
             first_core,
+            job,
             member,
             members,
             outgoing,
             share: None,
             finish: false,
-            told: false,
+            shares: Vec::with_capacity(followers),
+            told: Told::Nobody,
             done: vec![false; followers],
         }
     }
@@ -100,8 +116,11 @@ impl Team {
             return;
         }
         let with_queue: Vec<u16> = (1..self.members).filter(|member| host.follower_queues(member - 1) > 0).collect();
-        let shares = job.divide(with_queue.len()).into_iter().map(News::Begin);
-        self.outgoing.extend(with_queue.into_iter().zip(shares));
+        let shares = job.divide(with_queue.len());
+        for (member, share) in with_queue.into_iter().zip(shares) {
+            self.shares.push(member);
+            self.outgoing.push_back((member, News::Begin(share)));
+        }
     }
 
     /// This core's part is over; asked until it says that the core may leave the session.
@@ -110,8 +129,13 @@ impl Team {
             self.outgoing.push_back((0, News::Done { failed }));
             return true;
         }
-        if !core::mem::replace(&mut self.told, true) {
-            self.outgoing.extend((1..self.members).map(|member| (member, News::Finish)));
+        // Who has a part of the load comes to its end without being told, which by bytes may be later than ours.
+        let told = if failed || self.finish { Told::Everyone } else { Told::Idle };
+        if told > self.told {
+            let shares = &self.shares;
+            let finish = (1..self.members).filter(|member| told == Told::Everyone || !shares.contains(member));
+            self.outgoing.extend(finish.map(|member| (member, News::Finish)));
+            self.told = told;
         }
         self.done.iter().all(|done| *done)
     }
@@ -122,7 +146,7 @@ impl Team {
             return;
         }
         while let Some((to, news)) = self.outgoing.pop_front().or_else(|| self.next(host)) {
-            let message = Message::Host { from: self.member, news };
+            let message = Message::Host { job: self.job, from: self.member, news };
             match outbox.send(CoreIndex(self.first_core + to), message) {
                 Err(SendError::Full(Message::Host { news, .. })) => return self.outgoing.push_front((to, news)),
                 // A core that is gone has ended the run; what comes back is what was sent.

@@ -44,6 +44,8 @@ impl JobPlan {
             ramp: Duration::ZERO,
             runtime: Duration::from_secs(job.runtime),
             bytes: None,
+            number: 0,
+            loads: 1,
         };
         Self { source, offset: 0, pieces: 1, queue_depth: job.queue_depth, load, seed: job.seed }
     }
@@ -148,6 +150,8 @@ mod tests {
             ramp: Duration::ZERO,
             runtime: Duration::ZERO,
             bytes: None,
+            number: 0,
+            loads: 1,
         };
         JobPlan { source, offset: 0, pieces: 1, queue_depth: 1, load, seed: 1 }
     }

@@ -98,7 +98,7 @@ impl Move<'_> {
             None => None,
         };
         let progress = Progress::new(1);
-        let sides = Sides { targets: vec![target], hosts: vec![host] };
+        let sides = Sides { targets: vec![target], hosts: vec![vec![host]] };
         let mut lookout = Lookout::begin(&topology);
         let threads = match launch(topology, placement, sides, &progress, asked, say) {
             Ok(threads) => threads,

@@ -75,7 +75,7 @@ fn load_on<D: Device>(
 where
     D::Port: Send + 'static,
 {
-    let LoadArguments { job, queues, file, output, observe, shape, .. } = &config.arguments;
+    let LoadArguments { job, queues, file, output, observe, shape, nsid, .. } = &config.arguments;
     let file = file.as_deref().map(load_file).transpose()?;
     let output = output.as_deref().map(Output::new).transpose()?;
     let files = NamedFiles::open(observe.files())?;
@@ -92,24 +92,28 @@ where
     let mut keys = job.output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     let (mut hosts, mut sinks) = (Vec::with_capacity(cores), Vec::new());
     for member in 0..cores {
-        let mut plan = plan.of_member(member);
-        if observe.is_wanted() {
-            let (source, sink) = intervals(observe.every())?;
-            plan.intervals = Some(source);
-            sinks.push(sink);
+        let mut of_core = Vec::with_capacity(nsid.len());
+        for (job, namespace) in nsid.iter().enumerate() {
+            let mut plan = plan.of_member(member, *namespace, job, nsid.len());
+            if observe.is_wanted() {
+                let (source, sink) = intervals(observe.every())?;
+                plan.intervals = Some(source);
+                sinks.push(sink);
+            }
+            let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
+            let keys = keys.as_mut().map(|keys| keys.follow("host", member));
+            of_core.push(Beginning { port, link, plan, keys });
         }
-        let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
-        let keys = keys.as_mut().map(|keys| keys.follow("host", member));
-        hosts.push(Beginning { port, link, plan, keys });
+        hosts.push(of_core);
     }
-    let of_port = match (tracing, hosts.first()) {
+    let of_port = match (tracing, hosts.iter().flatten().next()) {
         (Some((path, taps)), Some(first)) => Trace::of_port(path, &taps, first.port.id())?,
         _ => None,
     };
     let named = || shape.name(file.is_some());
     let watch = observe.is_wanted().then(|| LoadWatch::new(named(), observe, sinks));
     let mut watch = watch.transpose()?;
-    let progress = Progress::new(cores);
+    let progress = Progress::new(cores * nsid.len());
     let sides = Sides::<D::Port, _> { targets: Vec::new(), hosts };
     let mut lookout = Lookout::begin(&topology);
     let threads = match launch(topology, placement, sides, &progress, asked, say) {

@@ -21,6 +21,8 @@ use std::{net::SocketAddr, path::PathBuf};
 const MAX_CORES: usize = MAX_FOLLOWERS as usize + 1;
 /// Identifiers of one namespace (Base 3.2.1.2).
 const NSID: Limit = Limit::new("--nsid", 1, 0xffff_fffe);
+/// Each has queues and memory of its own on every core.
+const MAX_NAMESPACES: usize = 32;
 const QUEUES: Limit = Limit::new("--queues", 1, MAX_QUEUES as u64);
 const SCATTER: Limit = Limit::new("--scatter", 1, MAX_SEGMENTS as u64);
 /// Attempts in a row: with pauses that double up to a second, more than a hundred is minutes.
@@ -46,9 +48,12 @@ pub struct LoadArguments {
     /// The host's NQN, where the subsystem admits some hosts only.
     #[arg(long, value_name = "NQN")]
     pub host_nqn: Option<String>,
-    /// The namespace.
-    #[arg(long, value_name = "NSID", default_value_t = 1, value_parser = NSID.parser::<u32>())]
-    pub nsid: u32,
+    /// The namespace; several, with commas between them, for a load in each at the same time, which --no-verify or a --rw that writes
+    /// takes. Each has a controller of its own, and on each core a queue depth.
+    #[arg(
+        long, value_name = "NSID", value_delimiter = ',', default_value = "1", value_parser = NSID.parser::<u32>()
+    )]
+    pub nsid: Vec<u32>,
     /// Write data never travels in the command capsule, so that every transfer goes through a key.
     #[arg(long = "no-in-capsule", action = ArgAction::SetFalse)]
     pub in_capsule: bool,
@@ -111,6 +116,13 @@ impl LoadConfig {
         job.check(MAX_REQUEST_BYTES)?;
         let placement = device.placement(MAX_CORES)?;
         let cores = placement.as_ref().map_or(1, reactors);
+        let traces = [("--trace", job.trace.is_some()), ("--trace-keys", job.output.trace_keys.is_some())];
+        let of_keys_or_port = traces.into_iter().find_map(|(option, said)| said.then_some(option));
+        if let (Some(trace), 2..) = (of_keys_or_port, arguments.nsid.len()) {
+            let text =
+                format!("{trace} follows one namespace, and --nsid names several; name one, or leave {trace} out");
+            return Err(Error::usage("trace_namespaces", text));
+        }
         if job.trace.is_some() && cores > 1 {
             let text =
                 format!("--trace follows one core, and --cores names {cores}; name one core, or leave --trace out");
@@ -128,7 +140,6 @@ impl LoadConfig {
         let subsystem = name(subsystem.as_deref().unwrap_or(SUBSYSTEM))?;
         let host = name(host_nqn.as_deref().unwrap_or(HOST))?;
         let mut options = HostOptions::new(self.arguments.connect, subsystem, host);
-        options.namespace = self.arguments.nsid;
         options.in_capsule_data = self.arguments.in_capsule;
         options.queues = *queues;
         // Bounded far below 2^16.
@@ -146,9 +157,30 @@ impl LoadConfig {
 }
 
 impl LoadArguments {
+    fn check_namespaces(&self) -> Result<(), Error> {
+        self.nsid.iter().try_for_each(|nsid| NSID.check(*nsid))?;
+        let count = self.nsid.len();
+        if count > MAX_NAMESPACES {
+            let text = format!("--nsid names {count} namespaces: must be 1 to {MAX_NAMESPACES}; name fewer");
+            return Err(Error::usage("namespaces", text));
+        }
+        let twice = self.nsid.iter().enumerate().find(|(at, nsid)| self.nsid[..*at].contains(nsid));
+        if let Some((_, nsid)) = twice {
+            let text = format!("--nsid names {nsid} twice: two loads would write over each other's; name it once");
+            return Err(Error::usage("namespaces", text));
+        }
+        if count > 1 && !self.shape.is_range(self.file.is_some()) {
+            let text = format!(
+                "--nsid names {count} namespaces: must be 1 where all of it is written or read before the load; add --no-verify,                  or --rw randrw --allow-overwrite"
+            );
+            return Err(Error::usage("namespaces", text));
+        }
+        Ok(())
+    }
+
     /// Checks what `load` alone takes.
     fn check(&self) -> Result<(), Error> {
-        NSID.check(self.nsid)?;
+        self.check_namespaces()?;
         QUEUES.check(self.queues)?;
         SCATTER.check(self.scatter)?;
         RECONNECTS.check(self.reconnects)?;

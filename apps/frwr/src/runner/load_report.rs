@@ -29,8 +29,21 @@ pub struct LoadReport {
     pub behind: Option<Duration>,
     /// Bytes that were read, and not checked since the load had not written them before.
     pub unchecked_bytes: u64,
+    /// What was moved in each of the namespaces.
+    pub namespaces: Vec<LoadedNamespace>,
     /// The steady state that was to end it.
     pub steady_state: Option<SteadyReport>,
+}
+
+/// What a load moved in a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LoadedNamespace {
+    /// Its identifier.
+    pub nsid: u32,
+    /// Requests that ended.
+    pub requests: u64,
+    /// What they moved.
+    pub bytes: u64,
 }
 
 /// Whether a load came to the steady state that was to end it.
@@ -65,6 +78,7 @@ impl LoadReport {
             ramp_time: shape.ramp_time,
             behind: None,
             unchecked_bytes: 0,
+            namespaces: Vec::new(),
             steady_state: None,
         }
     }
@@ -80,6 +94,7 @@ impl LoadReport {
             "ramp_time": self.ramp_time,
             "behind_us": self.behind.map(|behind| behind.as_secs_f64() * 1e6),
             "unchecked_bytes": self.unchecked_bytes,
+            "namespaces": self.namespaces,
             "steady_state": self.steady_state,
             "read": of_side(tally.reads(), seconds),
             "write": of_side(tally.writes(), seconds),
@@ -102,6 +117,14 @@ impl LoadReport {
                     write!(out, "  {:>8.1}", side.latency.value_at_quantile(quantile) as f64 / 1e3)?;
                 }
                 writeln!(out, "  {:>8.1}", side.latency.max() as f64 / 1e3)?;
+            }
+        }
+        if self.namespaces.len() > 1 {
+            writeln!(out, "\nnamespace    requests        IOPS      MiB/s")?;
+            for LoadedNamespace { nsid, requests, bytes } in &self.namespaces {
+                let rate = |count: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
+                let (iops, mebibytes) = (rate(*requests as f64), rate(*bytes as f64 / f64::from(1 << 20)));
+                writeln!(out, "{nsid:>9}  {requests:>10}  {iops:>10.0}  {mebibytes:>9.1}")?;
             }
         }
         if let Some(behind) = self.behind.filter(|behind| *behind >= LATE) {

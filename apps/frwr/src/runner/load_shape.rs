@@ -156,6 +156,8 @@ impl ShapeArguments {
             ramp: Duration::from_secs(self.ramp_time),
             runtime: Duration::from_secs(job.runtime),
             bytes: self.io_size,
+            number: 0,
+            loads: 1,
         }
     }
 

@@ -125,6 +125,8 @@ mod tests {
             ramp: Duration::from_secs(1),
             runtime: Duration::from_secs(5),
             bytes: None,
+            number: 0,
+            loads: 1,
         };
         let content = Content::Range { bytes: 4096 };
         let options = JobOptions { content, first: 0, sector_bytes: 512, pieces: 1, queue_depth: 1, load, seed: 1 };

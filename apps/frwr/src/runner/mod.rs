@@ -54,7 +54,7 @@ pub use launch::run;
 pub use load::load;
 pub use load_command::{LoadArguments, LoadConfig};
 pub use load_observed::ObserveArguments;
-pub use load_report::{LoadReport, SteadyReport};
+pub use load_report::{LoadReport, LoadedNamespace, SteadyReport};
 pub use load_shape::{ReadWrite, ShapeArguments};
 pub(crate) use main_loop::{GIVEN_UP, GRACE, Idle, Refusals, Served, ended, leave, removed};
 pub use namespaces::{MediumConfig, NamespaceBacking, NamespaceConfig, NamespaceReport, SubsystemConfig};

@@ -4,14 +4,18 @@ use super::{
     cores::Core,
     host_side::HostSide,
     load_file::hex,
-    load_report::LoadReport,
+    load_report::{LoadReport, LoadedNamespace},
     remedy::no_session,
     report::{CoreReport, RunReport, Subject},
     target_side::TargetSide,
 };
-use crate::{Error, job::Tally};
+use crate::{
+    Error,
+    job::{Job, Tally},
+};
 use core::time::Duration;
 use frwr_engine::{control::ControlStatistics, provider::Port};
+use frwr_nvmf::host::HostStatistics;
 use frwr_reactor::{Finished, RunningError};
 
 /// The ended cores: what they carried, in their order, and figures of all.
@@ -30,11 +34,11 @@ impl<T: Port, H: Port> Outcome<T, H> {
             outcome.undrained.extend(report.undrained.iter().map(|name| format!("reactor {core}: {name}")));
             if let Some(memory) = context.memory() {
                 let (role, memory, io) = (context.role(), memory.clone(), context.counted());
-                let idle = context.host.as_ref().is_some_and(HostSide::had_no_queue);
+                let idle = !context.hosts.is_empty() && context.hosts.iter().all(HostSide::had_no_queue);
                 let (requests, bytes) = (io.commands, io.bytes);
                 outcome.cores.push(CoreReport { role, memory, requests, bytes, idle, reactor: report.statistics });
             }
-            outcome.hosts.extend(context.host);
+            outcome.hosts.extend(context.hosts);
             outcome.targets.extend(context.target);
         }
         Ok(outcome)
@@ -61,23 +65,24 @@ impl<T: Port, H: Port> Outcome<T, H> {
         let mut hosts = self.hosts.into_iter();
         let host = hosts.next().ok_or_else(Error::lost)?;
         let others: Vec<HostSide<H>> = hosts.collect();
-        if let Some(reason) = host.refusal() {
+        let all = || core::iter::once(&host).chain(&others);
+        if let Some(reason) = all().find_map(HostSide::refusal) {
             return Err(Error::failed("namespace", reason));
         }
-        if let Some((attempts, failure)) = host.never_connected() {
+        if let Some((attempts, failure)) = all().find_map(HostSide::never_connected) {
             return Err(no_session(subject.address, attempts, &failure, "raise --reconnects"));
         }
+        let leads = || all().filter(|host| host.leads());
         let digest = host.job().and_then(|job| job.digest());
-        let all = || core::iter::once(&host).chain(&others);
         let tally = tally(all().filter_map(HostSide::tally))?;
         let report = RunReport {
             subject,
-            file_bytes: host.job().map_or(0, |job| job.content_in_all()),
+            file_bytes: leads().filter_map(HostSide::job).map(Job::content_in_all).sum(),
             sha256: digest.as_ref().map(hex),
-            verified: host.job().is_some_and(|job| job.verified()),
+            verified: leads().all(|host| host.job().is_some_and(Job::verified)),
             interrupted: all().any(HostSide::interrupted),
             caught: all().find_map(HostSide::caught),
-            session: others.iter().fold(host.session(), |sum, other| sum.with_follower(&other.session())),
+            session: others.iter().fold(host.session(), together),
             queues: all().map(HostSide::queues).sum(),
             elapsed: elapsed(all().filter_map(HostSide::span)),
             engine: others.iter().fold(host.engine(), |sum, other| sum + other.engine()),
@@ -87,17 +92,45 @@ impl<T: Port, H: Port> Outcome<T, H> {
             tally,
             load: load.map(|load| LoadReport {
                 behind: all().filter_map(|host| host.job()?.behind()).max(),
+                namespaces: namespaces(all()),
                 unchecked_bytes: all().filter_map(|host| Some(host.job()?.unchecked_bytes())).sum(),
                 ..load
             }),
             cores: self.cores,
             injected: None,
-            last_failure: host.last_failure().map(|failure| failure.to_string()),
+            last_failure: leads().find_map(HostSide::last_failure).map(|failure| failure.to_string()),
             undrained: self.undrained,
             warnings: Vec::new(),
         };
         Ok((report, host))
     }
+}
+
+/// With another core's: one that has a job of its own has sessions of its own, of which the first is none again.
+fn together<P: Port>(sum: HostStatistics, other: &HostSide<P>) -> HostStatistics {
+    if !other.leads() {
+        return sum.with_follower(&other.session());
+    }
+    let mut all = sum + other.session();
+    all.sessions -= 1.min(other.session().sessions);
+    all
+}
+
+/// What was moved in each namespace, in their order.
+fn namespaces<'a, P: Port + 'a>(hosts: impl Iterator<Item = &'a HostSide<P>>) -> Vec<LoadedNamespace> {
+    let mut all: Vec<LoadedNamespace> = Vec::new();
+    for host in hosts {
+        let (nsid, tally) = (host.namespace(), host.tally());
+        let (requests, bytes) = (tally.map_or(0, Tally::requests), tally.map_or(0, Tally::bytes));
+        match all.iter_mut().find(|namespace| namespace.nsid == nsid) {
+            Some(namespace) => {
+                namespace.requests += requests;
+                namespace.bytes += bytes;
+            }
+            None => all.push(LoadedNamespace { nsid, requests, bytes }),
+        }
+    }
+    all
 }
 
 /// From the first request of any core to the last end on any.

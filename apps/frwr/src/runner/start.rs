@@ -31,7 +31,8 @@ pub(super) struct Beginning<P, Plan> {
 /// What runs in this process, each on a core of its own: targets on the first cores, hosts on the last.
 pub(super) struct Sides<T, H> {
     pub(super) targets: Vec<Beginning<T, TargetPlan>>,
-    pub(super) hosts: Vec<Beginning<H, HostPlan>>,
+    /// Of each core one for each of its jobs.
+    pub(super) hosts: Vec<Vec<Beginning<H, HostPlan>>>,
 }
 
 /// Opens one side's port, with completion queues as large as its engine needs them.
@@ -65,14 +66,20 @@ where
     let first_host = cores.saturating_sub(sides.hosts.len());
     // Reactors and hosts are counted in 16 bit.
     let (first_core, members) = (first_host as u16, sides.hosts.len() as u16);
-    let (mut targets, hosts) = (numbered(sides.targets, progress), numbered(sides.hosts, progress));
-    let teams = (0..members).map(move |member| Team::new(first_core, member, members));
-    let mut hosts = hosts.zip(teams).map(|((side, progress), team)| (side, progress, team));
+    let mut targets = numbered(sides.targets, progress);
+    let (progress, mut part) = (progress.clone(), 0);
+    let mut hosts = (0..members).zip(sides.hosts).map(move |(member, sides)| {
+        let of_core = (0..).zip(sides).map(|(job, side)| {
+            part += 1;
+            (side, progress.part(part - 1), Team::new(first_core, job, member, members))
+        });
+        of_core.collect::<Vec<_>>()
+    });
     let reactors = Reactors::<Message>::new(placement).topology(topology).allow_siblings(false);
     let prepare = move |core: CoreIndex| {
         let target = targets.next();
-        let host = if core.index() < first_host { None } else { hosts.next() };
-        move |seat: Seat<Message>, outbox: Outbox<Message>| build(seat, outbox, target, host)
+        let hosts = if core.index() < first_host { None } else { hosts.next() };
+        move |seat: Seat<Message>, outbox: Outbox<Message>| build(seat, outbox, target, hosts.unwrap_or_default())
     };
     launch_watched(reactors, prepare, asked, say)
 }
@@ -128,7 +135,7 @@ fn build<T: Port, H: Port>(
     seat: Seat<Message>,
     outbox: Outbox<Message>,
     target: Option<(Beginning<T, TargetPlan>, Progress)>,
-    host: Option<(Beginning<H, HostPlan>, Progress, Team)>,
+    hosts: Vec<(Beginning<H, HostPlan>, Progress, Team)>,
 ) -> Result<Reactor<Core<T, H>>, Error> {
     let node = seat.node();
     let target = target.map(|(Beginning { port, link, plan, keys }, progress)| {
@@ -138,16 +145,16 @@ fn build<T: Port, H: Port>(
         }
         Ok::<_, Error>(side)
     });
-    let host = host.map(|(Beginning { port, link, plan, keys }, progress, team)| {
+    let hosts = hosts.into_iter().map(|(Beginning { port, link, plan, keys }, progress, team)| {
         let mut side = HostSide::new(port, link, plan, node, progress, team)?;
         if let Some(records) = keys {
             side.trace_keys(records);
         }
         Ok::<_, Error>(side)
     });
-    let (target, host) = (target.transpose()?, host.transpose()?);
-    let (has_target, has_host) = (target.is_some(), host.is_some());
-    let mut reactor = seat.reactor(Core { target, host, outbox });
+    let (target, hosts) = (target.transpose()?, hosts.collect::<Result<Vec<_>, _>>()?);
+    let (has_target, has_host) = (target.is_some(), !hosts.is_empty());
+    let mut reactor = seat.reactor(Core { target, hosts, outbox });
     let failed = |error: PollerError| Error::setup(format!("no poller: {error}"));
     if has_target {
         reactor.add("target", Schedule::Busy, TargetPoller).map_err(failed)?;

@@ -1,12 +1,14 @@
 //! `load` as a load generator: what it does without a file, and what it tells of that.
 
-use super::{Target, Temporary, load_config, verified};
+use super::{ADDRESS, Target, Temporary, load_config, verified};
+use clap::Parser as _;
 use frwr::report::Report as _;
-use frwr::runner::{Compared, RunReport, load};
+use frwr::runner::{Compared, RunReport, ServeConfig, load};
+use frwr::{CommandLine, Task};
 use frwr_engine::provider::soft::{SoftFabric, SoftOptions};
 use serde_json::Value;
 use std::fs::File;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Enough for the largest request, several times.
 const LARGE: u64 = 32 << 20;
@@ -173,4 +175,37 @@ fn a_load_ends_in_its_steady_state_and_says_where_there_was_none() {
         assert_eq!(report.table().contains("no steady state: lat:0 was not attained"), !attained);
     }
     target.end();
+}
+
+#[test]
+fn several_namespaces_are_loaded_at_the_same_time() {
+    const NAMESPACES: [&str; 3] = ["first", "second", "third"];
+    let files = NAMESPACES.map(|name| sparse(name, LARGE));
+    let tables: String =
+        files.iter().map(|file| format!("[[subsystem.namespace]]\nfile = \"{}\"\n", file.text())).collect();
+    let config = Temporary::path("namespaces.toml");
+    let text = format!(
+        "device = \"test\"\nlisten = \"{ADDRESS}\"\ncores = \"unpinned\"\npages = \"plain\"\nio_queues = 2\n\
+         [[subsystem]]\nnqn = \"nqn.2026-11.invalid.frwr:file\"\n{tables}"
+    );
+    std::fs::write(&config.0, text).unwrap();
+    let line = ["frwr", "serve", "--config", config.text()];
+    let Some(Task::Serve(arguments)) = CommandLine::try_parse_from(line).unwrap().task else { panic!("not serve") };
+    let target = Target::begin_with(SoftFabric::new(), "reg_mr", ServeConfig::new(arguments).unwrap());
+    assert!(target.lines.iter().any(|line| line.starts_with("listening on")));
+    let all = ["--nsid", "1,2,3", "--rw", "randrw", "--allow-overwrite", "--runtime", "60", "--io-size", "12M"];
+    for cores in ["unpinned:1", "unpinned:2"] {
+        let report = verified(target.load(&[&all[..], &["--cores", cores]].concat()));
+        let load = report.load.as_ref().unwrap();
+        let moved: Vec<_> = load.namespaces.iter().map(|namespace| (namespace.nsid, namespace.bytes)).collect();
+        assert_eq!(moved, [(1, 4 << 20), (2, 4 << 20), (3, 4 << 20)], "of bytes as of a rate each has its share");
+        assert_eq!((report.file_bytes, report.reconnects(), report.tally.bytes()), (3 * LARGE, 0, 12 << 20));
+        assert!(report.table().contains("namespace    requests"), "{}", report.table());
+    }
+    // One that is not there ends the run.
+    let missing = target.load(&["--nsid", "1,9", "--no-verify", "--runtime", "60", "--reconnects", "0"]);
+    let told = missing.map_or_else(|error| error.to_string(), |report| report.caught.unwrap_or_default());
+    assert!(told.contains("namespace"), "{told}");
+    target.stop.store(true, Relaxed);
+    target.thread.join().unwrap().unwrap();
 }
