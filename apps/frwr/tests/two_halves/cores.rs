@@ -1,11 +1,12 @@
 //! Loads and targets on several cores.
 
+use super::network::Network;
 use super::{ADDRESS, FILE_BYTES, Target, Temporary, load_config, task, verified};
 use clap::Parser as _;
 use frwr::report::Report as _;
 use frwr::runner::{LoadConfig, RunReport, ServeConfig, load, serve};
 use frwr::{CommandLine, Task};
-use frwr_engine::provider::soft::{SoftFabric, SoftOptions};
+use frwr_engine::provider::soft::SoftOptions;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc;
@@ -81,8 +82,8 @@ fn a_core_without_a_queue_says_so_and_the_others_do_its_share() {
 fn load_over_two_targets(name: &str, second: &[&str], stops: bool) -> RunReport {
     let file = Temporary::data(name, 5);
     let target = Target::start("reg_mr", &["--namespace", file.text()]);
-    let (fabric, stop) = (target.fabric.clone(), AtomicBool::new(false));
-    let device = fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let (network, stop) = (target.network.clone(), AtomicBool::new(false));
+    let device = network.device(SoftOptions::new("reg_mr".parse().unwrap()));
     let config = load_config(&["--cores", "unpinned:2", "--runtime", "3600", "--reconnects", "100"]);
     let (loading, began) = mpsc::channel();
     thread::scope(|scope| {
@@ -93,7 +94,7 @@ fn load_over_two_targets(name: &str, second: &[&str], stops: bool) -> RunReport 
         });
         assert!(began.iter().any(|loading| loading));
         target.end();
-        let target = Target::begin(fabric.clone(), "reg_mr", &[&["--namespace", file.text()], second].concat());
+        let target = Target::begin(network.clone(), "reg_mr", &[&["--namespace", file.text()], second].concat());
         assert!(target.lines.iter().any(|line| line.starts_with("listening on")));
         if stops {
             // Somebody uses it.
@@ -156,7 +157,7 @@ fn queues_spread_over_the_targets_cores_serve_one_namespace() {
         let served = Temporary::path(&format!("spread-{backing}"));
         fs::write(&served.0, vec![0; 400 << 10]).unwrap();
         let config = spread(&format!("unpinned:{cores}"), &["--namespace", served.text(), "--backing", backing]);
-        let target = Target::begin_with(SoftFabric::new(), "reg_mr", config);
+        let target = Target::begin_with(Network::new(), "reg_mr", config);
         assert!(target.lines.iter().any(|line| line.starts_with("listening on")));
         verified(target.load(&["--file", moved.text(), "--runtime", "1", "--queues", "4"]));
         verified(target.load(&["--file", moved.text(), "--queues", "4"]));
@@ -174,7 +175,7 @@ fn queues_spread_over_the_targets_cores_serve_one_namespace() {
 fn an_address_that_is_taken_ends_a_target_of_several_cores() {
     let file = Temporary::data("taken", 1);
     let target = Target::start("reg_mr", &["--namespace", file.text()]);
-    let (device, stop) = (target.fabric.device(SoftOptions::new("reg_mr".parse().unwrap())), AtomicBool::new(false));
+    let (device, stop) = (target.network.device(SoftOptions::new("reg_mr".parse().unwrap())), AtomicBool::new(false));
     let config = spread("unpinned:2", &["--namespace", file.text()]);
     let error = serve(device, &config, &stop, &mut |_| {}).err().unwrap();
     assert!(error.name() == "listen" && error.to_string().contains("EADDRINUSE"), "{error}");

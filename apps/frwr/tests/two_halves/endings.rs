@@ -1,12 +1,13 @@
 //! What goes wrong ends a run with one line that says why.
 
+use super::network::Network;
 use super::{ADDRESS, Target, Temporary, load_config, serve_config, verified};
 use clap::Parser as _;
 use frwr::report::Report as _;
 use frwr::runner::{DiscoverConfig, discover, load, serve};
 use frwr::{CommandLine, Error, Task};
 use frwr_engine::provider::fault::{CommandKind, FaultHandle, Faulty};
-use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions};
+use frwr_engine::provider::soft::{SoftDevice, SoftOptions};
 use frwr_engine::provider::{AsyncEvent, CommandError, DeviceEvent};
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -19,7 +20,7 @@ fn a_file_that_somebody_makes_shorter_is_told_with_both_sizes_and_fails_the_run(
         let (served, moved) = (Temporary::path(&format!("cut-{backing}")), Temporary::data("behind", 5));
         fs::write(&served.0, vec![0xab; 400 << 10]).unwrap();
         let namespace = ["--namespace", served.text(), "--backing", backing, "--block-size", "4096"];
-        let target = Target::begin(SoftFabric::new(), "reg_mr", &namespace);
+        let target = Target::begin(Network::new(), "reg_mr", &namespace);
         assert!(target.lines.iter().any(|line| line.starts_with("listening on")));
         verified(target.load(&["--file", moved.text()]));
         fs::File::options().write(true).open(&served.0).unwrap().set_len(200 << 10).unwrap();
@@ -56,10 +57,10 @@ fn wrong_digests_and_unsuitable_namespaces_are_told() {
 
 #[test]
 fn a_target_that_is_not_there_ends_the_run_with_one_line() {
-    let fabric = SoftFabric::new();
+    let network = Network::new();
     for (reconnects, attempts) in [("0", 1), ("2", 3)] {
         let config = load_config(&["--reconnects", reconnects]);
-        let device = fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+        let device = network.device(SoftOptions::new("reg_mr".parse().unwrap()));
         let Err(error) = load(device, &config, &AtomicBool::new(false), &mut |_| {}) else { panic!("connected") };
         assert_eq!((error.name(), error.exit_code()), ("no_session", 1));
         let line = error.to_string();
@@ -73,7 +74,7 @@ fn a_target_that_goes_away_in_mid_load_ends_the_run() {
     let file = Temporary::data("away", 7);
     let target = Target::start("reg_mr", &["--namespace", file.text()]);
     let config = load_config(&["--runtime", "3600", "--reconnects", "2"]);
-    let device = target.fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let device = target.network.device(SoftOptions::new("reg_mr".parse().unwrap()));
     let (sender, lines) = mpsc::channel();
     let host = thread::spawn(move || {
         load(device, &config, &AtomicBool::new(false), &mut |line| {
@@ -91,8 +92,8 @@ fn a_target_that_goes_away_in_mid_load_ends_the_run() {
 
 #[test]
 fn a_host_is_interrupted_before_and_behind_its_first_session() {
-    let fabric = SoftFabric::new();
-    let device = || fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let network = Network::new();
+    let device = || network.device(SoftOptions::new("reg_mr".parse().unwrap()));
     let stopped = AtomicBool::new(true);
     let report = load(device(), &load_config(&[]), &stopped, &mut |_| {}).unwrap();
     assert!(report.interrupted && report.passed() && !report.verified);
@@ -119,7 +120,7 @@ fn a_host_is_interrupted_before_and_behind_its_first_session() {
     let file = Temporary::data("interrupted", 8);
     let target = Target::start("reg_mr", &["--namespace", file.text()]);
     let stop = AtomicBool::new(false);
-    let device = target.fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let device = target.network.device(SoftOptions::new("reg_mr".parse().unwrap()));
     let report = load(device, &load_config(&["--runtime", "3600"]), &stop, &mut |line| {
         stop.store(line.contains("load"), Relaxed);
     })
@@ -132,7 +133,7 @@ fn a_host_is_interrupted_before_and_behind_its_first_session() {
 #[test]
 fn what_a_device_cannot_do_is_told_in_options_of_the_command_line() {
     let (file, stop) = (Temporary::data("too-much", 1), AtomicBool::new(false));
-    let device = SoftFabric::new().device(SoftOptions::new("rxe".parse().unwrap()));
+    let device = Network::new().device(SoftOptions::new("rxe".parse().unwrap()));
     let asked = ["--namespace", file.text(), "--queue-depth", "1024", "--io-queues", "16", "--hosts", "200"];
     let error = serve(device, &serve_config(&asked), &stop, &mut |_| {}).unwrap_err();
     one_line(&error, "engine", "--queue-depth 1024 --io-queues 16 --hosts 200 are more than test can do: ");
@@ -140,8 +141,8 @@ fn what_a_device_cannot_do_is_told_in_options_of_the_command_line() {
 }
 
 /// A device that is told what to do wrong.
-fn faulty(fabric: &SoftFabric) -> (Faulty<SoftDevice>, FaultHandle) {
-    Faulty::new(fabric.device(SoftOptions::new("rxe".parse().unwrap())))
+fn faulty(network: &Network) -> (Faulty<SoftDevice>, FaultHandle) {
+    Faulty::new(network.device(SoftOptions::new("rxe".parse().unwrap())))
 }
 
 fn one_line(error: &Error, name: &str, text: &str) {
@@ -153,15 +154,15 @@ fn one_line(error: &Error, name: &str, text: &str) {
 #[test]
 fn memory_that_a_device_does_not_register_ends_both_halves_with_the_reason() {
     let file = Temporary::data("refused", 1);
-    let stop = AtomicBool::new(false);
-    let (device, faults) = faulty(&SoftFabric::new());
+    let (network, stop) = (Network::new(), AtomicBool::new(false));
+    let (device, faults) = faulty(&network);
     faults.fail_command(CommandKind::RegisterMemory, CommandError::EXHAUSTED, u32::MAX);
     // Before any host has come.
     let error = serve(device, &serve_config(&["--namespace", file.text()]), &stop, &mut |_| {}).unwrap_err();
     one_line(&error, "locked_memory", "cannot register memory");
 
     let target = Target::start("rxe", &["--namespace", file.text()]);
-    let (device, faults) = faulty(&target.fabric);
+    let (device, faults) = faulty(&target.network);
     faults.fail_command(CommandKind::RegisterMemory, CommandError::EXHAUSTED, u32::MAX);
     let error = load(device, &load_config(&[]), &stop, &mut |_| {}).unwrap_err();
     one_line(&error, "locked_memory", "cannot register memory");
@@ -180,13 +181,14 @@ fn a_device_that_is_gone_ends_both_halves_with_the_reason() {
             }
         }
     };
-    let (device, faults) = faulty(&SoftFabric::new());
+    let network = Network::new();
+    let (device, faults) = faulty(&network);
     let config = serve_config(&["--namespace", file.text()]);
     let error = serve(device, &config, &stop, &mut goes_at(faults, "listening on")).unwrap_err();
     one_line(&error, "device_gone", "is gone");
 
     let target = Target::start("rxe", &["--namespace", file.text()]);
-    let (device, faults) = faulty(&target.fabric);
+    let (device, faults) = faulty(&target.network);
     let config = load_config(&["--runtime", "60"]);
     let error = load(device, &config, &stop, &mut goes_at(faults, "mixed load")).unwrap_err();
     one_line(&error, "device_gone", "is gone");
@@ -198,7 +200,7 @@ fn a_device_that_is_gone_ends_both_halves_with_the_reason() {
 fn a_host_that_gives_up_on_a_device_that_was_removed_says_so() {
     let file = Temporary::data("removed", 1);
     let target = Target::start("rxe", &["--namespace", file.text()]);
-    let (device, faults) = faulty(&target.fabric);
+    let (device, faults) = faulty(&target.network);
     let config = load_config(&["--runtime", "3600", "--reconnects", "2"]);
     let (sender, lines) = mpsc::channel();
     let host = thread::spawn(move || {
@@ -212,14 +214,14 @@ fn a_host_that_gives_up_on_a_device_that_was_removed_says_so() {
     one_line(&host.join().unwrap().unwrap_err(), "device_gone", "is gone");
 
     // One that never had a session.
-    let (device, faults) = faulty(&SoftFabric::new());
+    let (device, faults) = faulty(&Network::new());
     faults.remove_device();
     let config = load_config(&["--reconnects", "1"]);
     let error = load(device, &config, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
     one_line(&error, "device_gone", "is gone");
 
     // Who only asks what there is.
-    let (device, faults) = faulty(&SoftFabric::new());
+    let (device, faults) = faulty(&Network::new());
     faults.remove_device();
     let line = ["frwr", "discover", "--device", "test", "--connect", ADDRESS];
     let Some(Task::Discover(arguments)) = CommandLine::try_parse_from(line).unwrap().task else {

@@ -1,11 +1,12 @@
 //! `load` as a load generator: what it does without a file, and what it tells of that.
 
+use super::network::Network;
 use super::{ADDRESS, Target, Temporary, load_config, verified};
 use clap::Parser as _;
 use frwr::report::Report as _;
 use frwr::runner::{Compared, RunReport, ServeConfig, load};
 use frwr::{CommandLine, Task};
-use frwr_engine::provider::soft::{SoftFabric, SoftOptions};
+use frwr_engine::provider::soft::SoftOptions;
 use serde_json::Value;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -24,7 +25,7 @@ fn sparse(name: &str, bytes: u64) -> Temporary {
 
 fn serving(file: &Temporary, arguments: &[&str]) -> Target {
     let fixed = ["--namespace", file.text(), "--backing", "thread"];
-    let target = Target::begin(SoftFabric::new(), "reg_mr", &[&fixed, arguments].concat());
+    let target = Target::begin(Network::new(), "reg_mr", &[&fixed, arguments].concat());
     assert!(target.lines.iter().any(|line| line.starts_with("listening on")));
     target
 }
@@ -140,7 +141,7 @@ fn a_load_over_time_is_told_by_lines_csv_and_curves() {
         ["--rw", "randrw", "--allow-overwrite", "--runtime", "1", "--cores", "unpinned:2", "--interval", "0.1"];
     let files = ["--latency-log", csv.text(), "--svg", svg.text()];
     let config = load_config(&[&arguments[..], &files].concat());
-    let device = target.fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let device = target.network.device(SoftOptions::new("reg_mr".parse().unwrap()));
     let mut lines = Vec::new();
     let report = verified(load(device, &config, &AtomicBool::new(false), &mut |line| lines.push(line.to_owned())));
     let told = lines.iter().filter(|line| line.contains(" s  randrw ") && line.contains("p99.9")).count();
@@ -191,7 +192,7 @@ fn several_namespaces_are_loaded_at_the_same_time() {
     std::fs::write(&config.0, text).unwrap();
     let line = ["frwr", "serve", "--config", config.text()];
     let Some(Task::Serve(arguments)) = CommandLine::try_parse_from(line).unwrap().task else { panic!("not serve") };
-    let target = Target::begin_with(SoftFabric::new(), "reg_mr", ServeConfig::new(arguments).unwrap());
+    let target = Target::begin_with(Network::new(), "reg_mr", ServeConfig::new(arguments).unwrap());
     assert!(target.lines.iter().any(|line| line.starts_with("listening on")));
     let all = ["--nsid", "1,2,3", "--rw", "randrw", "--allow-overwrite", "--runtime", "60", "--io-size", "12M"];
     for cores in ["unpinned:1", "unpinned:2"] {

@@ -1,9 +1,10 @@
 //! What moves, there and back, whatever the device, and by which keys.
 
+use super::network::Network;
 use super::{FILE_BYTES, PROFILES, Target, Temporary, load_config, load_on, serve_config, verified};
 use frwr::report::Report as _;
 use frwr::runner::{Compared, load};
-use frwr_engine::provider::soft::{SoftFabric, SoftOptions};
+use frwr_engine::provider::soft::SoftOptions;
 use std::fs;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -46,9 +47,9 @@ fn a_device_that_opens_no_keys_serves() {
         let (served, moved) = (Temporary::data("keyless", 1), Temporary::data("keyless-new", 9));
         let mut options = SoftOptions::new(profile.parse().unwrap()).without_registrations();
         options.capabilities.send_with_invalidate = invalidates;
-        let fabric = SoftFabric::new();
+        let network = Network::new();
         let config = serve_config(&["--namespace", served.text()]);
-        let target = Target::begin_on(fabric.clone(), fabric.device(options), profile, config);
+        let target = Target::begin_on(network.clone(), network.device(options), profile, config);
         let before: Vec<String> = target.lines.iter().take_while(|line| !line.starts_with("listening on ")).collect();
         assert_eq!(before.iter().any(|line| line.contains(PLAIN)), !invalidates, "{before:?}");
         let report = verified(target.load(&["--file", moved.text(), "--runtime", "1"]));
@@ -65,8 +66,8 @@ fn a_device_that_opens_no_keys_serves() {
 /// Who needs keys is refused before anything is sent.
 #[test]
 fn a_device_that_opens_no_keys_loads_nothing() {
-    let fabric = SoftFabric::new();
-    let device = fabric.device(SoftOptions::new("window".parse().unwrap()).without_registrations());
+    let network = Network::new();
+    let device = network.device(SoftOptions::new("window".parse().unwrap()).without_registrations());
     let error = load(device, &load_config(&[]), &AtomicBool::new(false), &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("no memory management extensions"), "{error}");
 }
@@ -96,7 +97,7 @@ fn writes_reach_the_file_where_the_namespace_is_the_file() {
         let served = Temporary::path(&format!("kept-{backing}"));
         fs::write(&served.0, vec![0; 400 << 10]).unwrap();
         let target = Target::begin(
-            SoftFabric::new(),
+            Network::new(),
             "reg_mr",
             &["--namespace", served.text(), "--backing", backing, "--block-size", "4096"],
         );
@@ -149,8 +150,8 @@ fn two_hosts_read_at_the_same_time() {
     let file = Temporary::data("two", 4);
     let target = Target::start("reg_mr", &["--namespace", file.text(), "--hosts", "2"]);
     thread::scope(|scope| {
-        let fabric = &target.fabric;
-        let loads = [1, 2].map(|_| scope.spawn(|| load_on(fabric, "reg_mr", &["--runtime", "1"])));
+        let network = &target.network;
+        let loads = [1, 2].map(|_| scope.spawn(|| load_on(network, "reg_mr", &["--runtime", "1"])));
         let digests = loads.map(|load| verified(load.join().unwrap()).sha256);
         assert_eq!(digests[0], digests[1]);
     });

@@ -1,5 +1,6 @@
 //! What a target offers, to whom, and what it tells of itself.
 
+use super::network::Network;
 use super::{ADDRESS, FILE_BYTES, Target, Temporary, load_config, load_on, serve_config, verified};
 use clap::Parser as _;
 use core::time::Duration;
@@ -7,7 +8,7 @@ use frwr::report::Report as _;
 use frwr::runner::{DiscoverConfig, ServeConfig, discover, discovered_json, discovered_table, load, serve};
 use frwr::signals::Asked;
 use frwr::{CommandLine, Task};
-use frwr_engine::provider::soft::{SoftFabric, SoftOptions};
+use frwr_engine::provider::soft::SoftOptions;
 use frwr_nvmf::host::HostOptions;
 use frwr_nvmf::wire::{Nqn, SerialNumber};
 use frwr_support::nvmf_harness::LoneHost;
@@ -38,8 +39,8 @@ impl Asked for Curious {
 fn a_target_tells_its_present_state_and_goes_on() {
     let file = Temporary::data("present", 1);
     let arguments = ["--namespace", file.text(), "--json", "--cores", "unpinned:2", "--io-queues", "2"];
-    let (fabric, asked, config) = (SoftFabric::new(), Arc::new(Curious::default()), serve_config(&arguments));
-    let device = fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let (network, asked, config) = (Network::new(), Arc::new(Curious::default()), serve_config(&arguments));
+    let device = network.device(SoftOptions::new("reg_mr".parse().unwrap()));
     let (sender, lines) = mpsc::channel();
     let thread = thread::spawn({
         let asked = Arc::clone(&asked);
@@ -63,7 +64,7 @@ fn a_target_tells_its_present_state_and_goes_on() {
         report
     };
     assert_eq!(present()["reads"], 0);
-    verified(load_on(&fabric, "reg_mr", &["--bytes", &FILE_BYTES.to_string()]));
+    verified(load_on(&network, "reg_mr", &["--bytes", &FILE_BYTES.to_string()]));
     let behind = present();
     let (reads, bytes) = (behind["reads"].as_u64().unwrap(), behind["bytes_read"].as_u64().unwrap());
     assert!(reads > 0 && bytes >= FILE_BYTES as u64, "{behind}");
@@ -87,7 +88,7 @@ fn a_configuration_serves_several_namespaces_to_whom_it_names() {
     fs::write(&config.0, text).unwrap();
     let line = CommandLine::try_parse_from(["frwr", "serve", "--config", config.text()]).unwrap();
     let Some(Task::Serve(arguments)) = line.task else { panic!("not serve") };
-    let target = Target::begin_with(SoftFabric::new(), "reg_mr", ServeConfig::new(arguments).unwrap());
+    let target = Target::begin_with(Network::new(), "reg_mr", ServeConfig::new(arguments).unwrap());
     let listening = target.lines.iter().find(|line| line.starts_with("listening on")).unwrap();
     assert!(listening.contains("585 blocks of 512 bytes; namespace memory, 256 blocks of 4096 bytes"), "{listening}");
     // The first namespace is what is loaded; whole blocks of the file are in it.
@@ -114,18 +115,24 @@ fn serial_numbers_are_as_the_configuration_says_or_follow_from_the_name() {
     fs::write(&config.0, top + &subsystem(1, "serial = \"S 123\"\n") + &subsystem(2, "")).unwrap();
     let line = CommandLine::try_parse_from(["frwr", "serve", "--config", config.text()]).unwrap();
     let Some(Task::Serve(arguments)) = line.task else { panic!("not serve") };
-    let target = Target::begin_with(SoftFabric::new(), "reg_mr", ServeConfig::new(arguments).unwrap());
+    let target = Target::begin_with(Network::new(), "reg_mr", ServeConfig::new(arguments).unwrap());
     assert!(target.lines.iter().any(|line| line.starts_with("listening on")));
     let own = SerialNumber::of_subsystem(&Nqn::new(&name(2)).unwrap());
     for (number, serial) in [(1, "S 123"), (2, own.as_str())] {
         let (subsystem, host) = (Nqn::new(&name(number)).unwrap(), Nqn::new("nqn.host").unwrap());
         let options = HostOptions::new(ADDRESS.parse().unwrap(), subsystem, host);
-        let mut lone = LoneHost::new(&target.fabric, "reg_mr", options);
+        let mut lone = lone_host(&target, options);
         lone.until(|host| host.is_ready());
         assert_eq!(lone.host.serial_number().unwrap().as_str(), serial);
         lone.finish();
     }
     target.end();
+}
+
+/// A host on no core of its own.
+fn lone_host(target: &Target, options: HostOptions) -> LoneHost {
+    let device = target.network.device(SoftOptions::new("reg_mr".parse().unwrap()));
+    LoneHost::over(device, options.engine(), options)
 }
 
 #[test]
@@ -134,7 +141,7 @@ fn hosts_hear_of_a_shutdown_before_their_connections_end() {
     let target = Target::start("reg_mr", &["--namespace", file.text()]);
     let name = Nqn::new("nqn.2026-11.invalid.frwr:file").unwrap();
     let options = HostOptions::new(ADDRESS.parse().unwrap(), name, Nqn::new("nqn.host").unwrap());
-    let mut lone = LoneHost::new(&target.fabric, "reg_mr", options);
+    let mut lone = lone_host(&target, options);
     lone.until(|host| host.is_ready());
     // A Keep Alive behind the event request: when it is answered, the request waits at the target.
     lone.now += Duration::from_secs(15);
@@ -157,11 +164,11 @@ fn the_discovery_service_of_serve_is_asked_by_discover() {
         DiscoverConfig::new(arguments).unwrap()
     };
     let (stop, mut quiet) = (AtomicBool::new(false), |line: &str| panic!("{line}"));
-    let device = |fabric: &SoftFabric| fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let device = |network: &Network| network.device(SoftOptions::new("reg_mr".parse().unwrap()));
     let name = "nqn.2026-11.invalid.frwr:file";
     let allowed = ["--namespace", file.text(), "--allow-host", "nqn.friend"];
     let target = Target::start("reg_mr", &allowed);
-    let found = discover(device(&target.fabric), &config(&["--host-nqn", "nqn.friend"]), &stop, &mut quiet).unwrap();
+    let found = discover(device(&target.network), &config(&["--host-nqn", "nqn.friend"]), &stop, &mut quiet).unwrap();
     let json = discovered_json(&found);
     let entry = &json["entries"][0];
     assert_eq!(json["entries"].as_array().unwrap().len(), 1);
@@ -170,10 +177,10 @@ fn the_discovery_service_of_serve_is_asked_by_discover() {
     let table = discovered_table(&found);
     assert!(table.lines().count() == 1 && table.contains(name) && table.contains("127.0.0.1"), "{table}");
     // Whom it is not for sees nothing.
-    assert!(discover(device(&target.fabric), &config(&[]), &stop, &mut quiet).unwrap().is_empty());
-    let fabric = target.fabric.clone();
+    assert!(discover(device(&target.network), &config(&[]), &stop, &mut quiet).unwrap().is_empty());
+    let network = target.network.clone();
     target.end();
-    let error = discover(device(&fabric), &config(&[]), &stop, &mut quiet).unwrap_err();
+    let error = discover(device(&network), &config(&[]), &stop, &mut quiet).unwrap_err();
     assert_eq!((error.name(), error.exit_code()), ("no_session", 1));
     assert!(error.to_string().contains(ADDRESS) && !error.to_string().contains('\n'), "{error}");
 }
@@ -183,7 +190,7 @@ fn an_address_that_is_taken_is_told() {
     let file = Temporary::data("taken", 2);
     let target = Target::start("reg_mr", &["--namespace", file.text()]);
     // One network: the second finds the first one's address in use.
-    let second = Target::begin(target.fabric.clone(), "reg_mr", &["--namespace", file.text()]);
+    let second = Target::begin(target.network.clone(), "reg_mr", &["--namespace", file.text()]);
     let Err(error) = second.thread.join().unwrap() else { panic!("two listen at one address") };
     assert_eq!((error.name(), error.exit_code()), ("listen", 1));
     target.end();
@@ -194,14 +201,14 @@ fn a_file_that_is_served_is_not_served_again() {
     let file = Temporary::path("once");
     fs::write(&file.0, vec![0; 64 << 10]).unwrap();
     let arguments = ["--namespace", file.text(), "--backing", "auto"];
-    let target = Target::begin(SoftFabric::new(), "reg_mr", &arguments);
+    let target = Target::begin(Network::new(), "reg_mr", &arguments);
     assert!(target.lines.iter().any(|line| line.starts_with("listening on")));
-    let second = Target::begin(SoftFabric::new(), "reg_mr", &arguments);
+    let second = Target::begin(Network::new(), "reg_mr", &arguments);
     let error = second.thread.join().unwrap().unwrap_err();
     assert!(error.to_string().contains(file.text()) && error.to_string().contains("locked"), "{error}");
     assert_eq!(error.exit_code(), 1);
     target.end();
-    let third = Target::begin(SoftFabric::new(), "reg_mr", &arguments);
+    let third = Target::begin(Network::new(), "reg_mr", &arguments);
     assert!(third.lines.iter().any(|line| line.starts_with("listening on")));
     third.end();
 }
@@ -209,7 +216,7 @@ fn a_file_that_is_served_is_not_served_again() {
 #[test]
 fn a_target_ends_by_itself_when_its_time_is_over() {
     let file = Temporary::data("time", 2);
-    let target = Target::begin(SoftFabric::new(), "reg_mr", &["--namespace", file.text(), "--runtime", "0"]);
+    let target = Target::begin(Network::new(), "reg_mr", &["--namespace", file.text(), "--runtime", "0"]);
     let report = target.thread.join().unwrap().unwrap();
     assert!(report.passed());
 }
@@ -223,7 +230,7 @@ fn a_host_more_than_there_may_be_is_told_so_and_still_finds_the_discovery_servic
     let stop = Arc::new(AtomicBool::new(false));
     let (sender, lines) = mpsc::channel();
     let first = thread::spawn({
-        let device = target.fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+        let device = target.network.device(SoftOptions::new("reg_mr".parse().unwrap()));
         let (stop, config) = (Arc::clone(&stop), load_config(&["--runtime", "3600", "--host-nqn", "nqn.first"]));
         move || {
             load(device, &config, &stop, &mut |line| {
@@ -241,7 +248,7 @@ fn a_host_more_than_there_may_be_is_told_so_and_still_finds_the_discovery_servic
     let Some(Task::Discover(arguments)) = CommandLine::try_parse_from(line).unwrap().task else {
         panic!("not discover")
     };
-    let device = target.fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let device = target.network.device(SoftOptions::new("reg_mr".parse().unwrap()));
     let found = discover(device, &DiscoverConfig::new(arguments).unwrap(), &AtomicBool::new(false), &mut |_| {});
     assert_eq!(found.unwrap().len(), 1);
     stop.store(true, Relaxed);

@@ -197,15 +197,10 @@ impl Conversation {
     /// Reads one message. Whether the device has something to take.
     fn hear(&mut self, device: &mut SoftDevice, listening: &BTreeMap<ListenerId, Listening>) -> bool {
         match self.talk.hear() {
-            Heard::Nothing => return false,
+            Heard::Nothing => false,
             Heard::End => self.is_lost(device),
-            Heard::Message(message, sockets) => {
-                if !self.take(message, sockets, device, listening) {
-                    self.is_lost(device);
-                }
-            }
+            Heard::Message(message, sockets) => self.take(message, sockets, device, listening) || self.is_lost(device),
         }
-        true
     }
 
     /// False where it cannot be said now.
@@ -254,10 +249,7 @@ impl Conversation {
                 self.phase = Phase::Open { queue_pair, awaits_ready: false };
                 OnFabric::Ready { queue_pair }
             }
-            (Message::Disconnect, Phase::Open { .. }) => {
-                self.is_lost(device);
-                return true;
-            }
+            // A disconnect is no other end than that of the socket.
             _ => return false,
         };
         // To the device that calls: it is there.
@@ -265,15 +257,14 @@ impl Conversation {
         true
     }
 
-    /// The other process is gone, or as good as that.
-    fn is_lost(&mut self, device: &SoftDevice) {
+    /// The other process is gone, or as good as that. Whether the device has something to take.
+    fn is_lost(&mut self, device: &SoftDevice) -> bool {
         let message = match core::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Asking(queue_pair) => OnFabric::Unreachable { queue_pair },
             Phase::Open { queue_pair, .. } => OnFabric::Disconnected { queue_pair },
-            Phase::Silent(_) | Phase::Asked | Phase::Ended => return,
+            Phase::Silent(_) | Phase::Asked | Phase::Ended => return false,
         };
-        // As above.
-        let _ = device.fabric.send(device.number, message);
+        device.fabric.send(device.number, message).is_ok()
     }
 }
 

@@ -174,16 +174,10 @@ impl Listening {
         self.address.port() == address.port() && (any || self.address.ip() == address.ip())
     }
 
-    /// The next of this user's processes that has connected; `None` where there is none.
+    /// The next of this user's processes that has connected; `None` where there is none, or somebody else stands in front.
     pub(super) fn accept(&self) -> Option<OwnedFd> {
-        loop {
-            match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-                Ok(socket) if is_of_this_user(&socket) => return Some(socket),
-                // The next one may be of this user, and what interrupted or was gone again was none.
-                Ok(_) | Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
-                Err(_) => return None,
-            }
-        }
+        let socket = accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
+        is_of_this_user(&socket).then_some(socket)
     }
 }
 
