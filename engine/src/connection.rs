@@ -5,14 +5,12 @@ use crate::{
     credits::Credits,
     event::{DisconnectCause, Received},
     fixed_list::FixedList,
-    gather::{GatherError, MemoryId},
-    link::{BaseKey, DeclaredMemory, MAX_MEMORIES},
     mr::ConnectionKey,
     objects::Objects,
     provider::{
-        BaseId, Operation, PrivateData, QueuePairId, ReceiveRequest, ScatterElement, SendQueueCost, Success, Token,
-        WorkRequest,
+        Operation, PrivateData, QueuePairId, ReceiveRequest, ScatterElement, SendQueueCost, Success, Token, WorkRequest,
     },
+    reach::Reach,
     receive_queue::ReceiveQueue,
     request::Standing,
     signal::Signaller,
@@ -23,6 +21,7 @@ use frwr_mempool::{
     freelist::{FreeRing, List, Order},
     mutant,
     region::CarveError,
+    slab::Table,
 };
 use std::collections::VecDeque;
 
@@ -70,49 +69,6 @@ pub(crate) enum Phase {
     },
 }
 
-/// A declared memory as segments of one connection find it: bounds and keys in one place.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reach {
-    /// Address of the first byte.
-    pub(crate) start: u64,
-    /// Bytes; 0 where the memory has no base registration in the connection's domain, so that no segment lies in it.
-    pub(crate) bytes: u64,
-    pub(crate) base: BaseId,
-    pub(crate) lkey: u32,
-    /// Bytes of the longest segment that lies in it somewhere and that one registration covers wherever it begins: of one that is only
-    /// read, and of one that is written, which none is where nobody may write. So the same comparison refuses it.
-    pub(crate) longest: [u32; 2],
-}
-
-impl Reach {
-    /// Of a memory that cannot be used.
-    pub(crate) const NONE: Self = Self { start: 0, bytes: 0, base: BaseId(0), lkey: 0, longest: [0; 2] };
-
-    /// `anywhere`: see [`crate::gather::Limits::anywhere`].
-    pub(crate) fn of(memory: &DeclaredMemory, key: BaseKey, anywhere: u32) -> Self {
-        let Some(base) = key.base else { return Self::NONE };
-        let (start, bytes) = (memory.bytes.address(), memory.bytes.len() as u64);
-        // No mapping wraps around; said so here, so that no segment can.
-        let bytes = bytes.min(u64::MAX - start);
-        let longest = bytes.min(anywhere.into()) as u32;
-        let written = if memory.access.permits_write() { longest } else { 0 };
-        Self { start, bytes, base, lkey: key.lkey, longest: [longest, written] }
-    }
-
-    /// As [`Reach::longest`], of a segment that the device `writes` to, or does not.
-    #[inline(always)]
-    pub(crate) fn longest(&self, writes: bool) -> u32 {
-        self.longest[usize::from(writes)]
-    }
-
-    /// # Errors
-    /// [`GatherError::ReadOnly`] where the device is to write to a segment that was found in it, and may not.
-    #[inline(always)]
-    pub(crate) fn check_write(&self, writes: bool) -> Result<(), GatherError> {
-        if writes && self.longest(true) == 0 { Err(GatherError::ReadOnly) } else { Ok(()) }
-    }
-}
-
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -126,9 +82,10 @@ pub(crate) struct Connection {
     pub(crate) queue_pair: QueuePairId,
     pub(crate) send_queue: SendQueue,
     pub(crate) signaller: Signaller,
-    pub(crate) bases: [BaseKey; MAX_MEMORIES],
-    /// The same, with where each memory lies.
-    pub(crate) reach: [Reach; MAX_MEMORIES],
+    /// Where each declared memory lies, by its place, and its base registration in the connection's domain.
+    pub(crate) reach: Table<Reach>,
+    /// Of the engine's own memory there, which has all messages.
+    pub(crate) message_lkey: u32,
     /// MRs that may be taken.
     pub(crate) idle: FreeRing,
     /// Its MR objects on their way.
@@ -183,6 +140,7 @@ pub(crate) struct ConnectionLimits {
     pub(crate) receives: u32,
     pub(crate) registrations: u32,
     pub(crate) send_entries: u32,
+    pub(crate) memories: u16,
     pub(crate) cost: SendQueueCost,
 }
 
@@ -207,8 +165,8 @@ impl Connection {
             queue_pair: QueuePairId(0),
             send_queue: SendQueue::new_in(region, limits.send_entries, limits.cost)?,
             signaller,
-            bases: [BaseKey::default(); MAX_MEMORIES],
-            reach: [Reach::NONE; MAX_MEMORIES],
+            reach: Table::new_in(region, limits.memories.into(), |_| Reach::NONE)?,
+            message_lkey: 0,
             idle: FreeRing::new_in(region, limits.registrations, order)?,
             objects: Objects::new(absent, limits.registrations),
             pad: None,
@@ -235,8 +193,9 @@ impl Connection {
     }
 
     /// Bytes of the region that [`Connection::new_in`] takes.
-    pub(crate) fn bytes_needed(send_entries: u32, registrations: u32, receives: u32) -> Option<usize> {
+    pub(crate) fn bytes_needed(send_entries: u32, registrations: u32, receives: u32, memories: u16) -> Option<usize> {
         SendQueue::bytes_needed(send_entries)?
+            .checked_add(Table::<Reach>::bytes_needed(memories.into())?)?
             .checked_add(FreeRing::bytes_needed(registrations)?)?
             .checked_add(FixedList::<u32>::bytes_needed(registrations as usize)?)?
             .checked_add(ChainBuffer::bytes_needed(send_entries as usize)?)?
@@ -322,12 +281,6 @@ impl Connection {
             Phase::Vacant | Phase::Ending { step: Ending::Destroy | Ending::Close { .. } | Ending::Sweep, .. }
         );
         self.receive_queue.has_posted() && !is_over
-    }
-
-    /// Where a memory lies, and its base registration in this connection's domain; nothing lies in one that is not registered there.
-    #[inline(always)]
-    pub(crate) fn reach(&self, memory: MemoryId) -> Reach {
-        self.reach.get(memory.0 as usize).copied().unwrap_or(Reach::NONE)
     }
 
     /// On a device that lets messages overtake registrations: what is posted next waits for what is posted, if the chain does not begin

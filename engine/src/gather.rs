@@ -7,28 +7,42 @@
 use crate::provider::{BaseId, Contiguity, ScatterElement};
 use frwr_mempool::mutant;
 
-/// A memory declared to the engine: its index.
+/// A memory declared to the engine: in the lower half the place that it has there, in the upper one how many had that place before it,
+/// so that the name of a memory that was removed is not the next one's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct MemoryId(pub u32);
 
-/// A part of a declared memory (D29). Laid out as the two numbers that lists of them are copied by.
+impl MemoryId {
+    pub(crate) const fn of(place: u16, generation: u16) -> Self {
+        Self(place as u32 | (generation as u32) << 16)
+    }
+
+    /// Its index in tables of memories.
+    #[inline(always)]
+    pub(crate) const fn place(self) -> u16 {
+        self.0 as u16
+    }
+}
+
+/// A part of a declared memory (D29). Laid out as the two numbers that lists of them are copied by, and with its length where an element
+/// has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Segment {
     /// First byte in the memory.
     pub offset: u64,
-    /// Which memory.
-    pub memory: MemoryId,
     /// Bytes.
     pub length: u32,
+    /// Which memory.
+    pub memory: MemoryId,
 }
 
 impl Segment {
-    /// Memory and length as one number, for comparing both at once.
+    /// Length and memory as one number, for comparing both at once.
     #[inline(always)]
     pub(crate) const fn kind(&self) -> u64 {
-        self.memory.0 as u64 | (self.length as u64) << 32
+        self.length as u64 | (self.memory.0 as u64) << 32
     }
 
     /// The segment in terms of the device: `start` and `bytes` are the memory's, `base` and `lkey` its base registration's.

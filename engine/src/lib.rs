@@ -71,6 +71,7 @@ mod events;
 mod fixed_list;
 pub mod gather;
 mod link;
+mod memories;
 pub mod mr;
 mod objects;
 mod options;
@@ -79,6 +80,7 @@ mod plan;
 mod pool;
 mod protocol;
 pub mod provider;
+mod reach;
 mod receive;
 mod receive_queue;
 mod request;
@@ -99,7 +101,7 @@ pub use event::{
     ConnectionId, DisconnectCause, Event, Listening, OpenFailure, Received, RequestStatus, TransferStatus,
 };
 pub use gather::{GatherError, MemoryId, Segment};
-pub use link::{CoreLink, MAX_INCOMING, MAX_MEMORIES, MemoryAccess};
+pub use link::{CoreLink, MAX_INCOMING, MemoryAccess};
 pub use mr::Grant;
 pub use options::*;
 pub use pad::PadFailure;

@@ -13,9 +13,6 @@ use arrayvec::ArrayVec;
 use frwr_mempool::{DeviceMemory, freelist::Returner, lane};
 use std::net::SocketAddr;
 
-/// Memories that one engine can declare: base registrations are few and large (goal B12).
-pub const MAX_MEMORIES: usize = 16;
-
 /// Descriptors in one message: bounds the size of a message, not the number of MRs.
 pub(crate) const DESCRIPTORS_PER_MESSAGE: usize = 32;
 
@@ -69,9 +66,9 @@ pub(crate) enum OpenTarget {
 }
 
 /// A base registration as an engine uses it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BaseKey {
-    pub(crate) base: Option<BaseId>,
+    pub(crate) base: BaseId,
     pub(crate) lkey: u32,
 }
 
@@ -141,13 +138,13 @@ pub(crate) enum ToCore {
         /// The local key of the core's messages in its domain.
         lkey: u32,
     },
+    /// Behind all memories that are registered in its domain.
     QueuePairCreated {
         connection: ConnectionKey,
         queue_pair: QueuePairId,
         sizes: QueueSizes,
-        bases: [BaseKey; MAX_MEMORIES],
     },
-    /// A memory that was declared when the connection had its queue pair is registered in its domain, or the device refused that.
+    /// A memory is registered in the connection's domain, or the device refused that.
     Memory {
         connection: ConnectionKey,
         memory: MemoryId,

@@ -10,6 +10,10 @@ pub const MAX_MRS_PER_REQUEST: usize = 16;
 /// Chunks of one request: read list, write list and reply chunk of RPC-over-RDMA, and one to spare.
 pub const MAX_CHUNKS: usize = 4;
 
+/// Memories of one engine at most. Each connection finds all of them in a table of its own, a cache line for each: 64 KiB then. Base
+/// registrations are few and large; what is small and many is a part of one.
+pub const MAX_MEMORIES: u16 = 1024;
+
 /// RDMA READs or WRITEs of one transfer: as many as a peer's header may carry segments.
 pub const MAX_TRANSFER_OPERATIONS: usize = 16;
 
@@ -120,6 +124,9 @@ frwr_mempool::options! {
         pub message_bytes: u32,
         /// Segments of the largest request, over all its chunks.
         pub max_segments: u32,
+        /// Memories that are declared at the same time ([`Engine::add_memory`](crate::Engine::add_memory)), the engine's own among
+        /// them: 1 up to [`MAX_MEMORIES`].
+        pub memories: u16,
         /// Requests open memory to peers. Where false there are no MRs, on any device, and a request that names memory is refused
         /// ([`SubmitError::TooManyRegistrations`](crate::SubmitError)): for mere responders, and for messages alone. It is all that a device
         /// without memory management extensions can do.
@@ -169,6 +176,7 @@ impl Default for EngineOptions {
             receive_queues: ReceiveQueues::default(),
             message_bytes: 4096,
             max_segments: 32,
+            memories: 16,
             opens_keys: true,
             registrations: 0,
             first_fill: 0,

@@ -8,8 +8,8 @@ use crate::{
     gather::{GatherError, Segment},
     link::MAX_INCOMING,
     options::{
-        EngineOptions, InvalidateOrder, MAX_MRS_PER_REQUEST, MAX_TRANSFER_ELEMENTS, MAX_TRANSFER_OPERATIONS,
-        OnPostError, ReceiveQueues, ReturnPolicy, SPARE_REPLY_RECEIVES,
+        EngineOptions, InvalidateOrder, MAX_MEMORIES, MAX_MRS_PER_REQUEST, MAX_TRANSFER_ELEMENTS,
+        MAX_TRANSFER_OPERATIONS, OnPostError, ReceiveQueues, ReturnPolicy, SPARE_REPLY_RECEIVES,
     },
     pool::Pool,
     provider::{
@@ -155,6 +155,7 @@ pub(crate) struct Plan {
     pub(crate) own_domain: bool,
     /// Segments that are kept for a request while it waits.
     pub(crate) max_segments: u32,
+    pub(crate) memories: u16,
     /// MRs of one request: more would never be free, or never fit into the send queue.
     pub(crate) max_mrs: u32,
     /// Index of the first request's first element: behind those of all MRs.
@@ -182,6 +183,7 @@ impl Plan {
         check("transfer_operations", u64::from(options.transfer_operations), 1, most_operations, "1 to 16")?;
         check("message_bytes", u64::from(options.message_bytes), 16, u64::from(MAX_MESSAGE_BYTES), "16 to 131136")?;
         check("max_segments", u64::from(options.max_segments), 1, 4096, "1 to 4096")?;
+        check("memories", options.memories.into(), 1, MAX_MEMORIES.into(), "1 to 1024")?;
         check("receive_depth", u64::from(options.receive_depth), 0, 32768, "0 to 32768")?;
         check("registrations", u64::from(options.registrations), 0, MAX_REGISTRATIONS.into(), "0 to 65536")?;
         if options.return_policy == ReturnPolicy::OnInvalidatePosted
@@ -275,6 +277,7 @@ impl Plan {
                 crate::options::DomainPolicy::PerConnection => true,
             },
             max_segments: options.max_segments,
+            memories: options.memories,
             max_mrs,
             room: (queue.with_keys(all_registrations) - queue.reserved)
                 .max(queue_depth * request_entries(cost, wished.min(1))),
@@ -396,6 +399,7 @@ impl Plan {
             receives: self.receive_depth,
             registrations: self.registrations,
             send_entries: self.sizes.send,
+            memories: self.memories,
             cost,
         }
     }
@@ -404,7 +408,8 @@ impl Plan {
     /// region has, where that exceeds the address space.
     pub(crate) fn region_bytes(&self) -> usize {
         let connections = self.connections as usize;
-        let of_connection = Connection::bytes_needed(self.sizes.send, self.registrations, self.receive_depth);
+        let of_connection =
+            Connection::bytes_needed(self.sizes.send, self.registrations, self.receive_depth, self.memories);
         let parts = [
             // The first block starts on a line wherever the region stands.
             Some(BLOCK_GRANULE),

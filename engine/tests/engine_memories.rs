@@ -1,11 +1,43 @@
 //! Memory that is declared while connections are open.
 
 use frwr_engine::{
-    Access, DomainPolicy, EngineOptions, FetchRequest, MemoryAccess, MemoryId, RemoteRange, RemoteSegment, Segment,
-    SubmitError,
+    Access, AddMemoryError, DomainPolicy, EngineOptions, FetchRequest, MAX_MEMORIES, MemoryAccess, MemoryId,
+    RemoteRange, RemoteSegment, Segment, SubmitError,
     provider::{CommandError, fault::CommandKind},
 };
 use frwr_support::engine_harness::{DATA_BYTES, PROFILES, Setup, address, scripted::*};
+
+/// As many as the engine's options allow are found by each connection, whether it opens before or behind them.
+#[test]
+fn as_many_memories_as_were_asked_for_are_used_and_one_more_is_refused_by_name() {
+    for memories in [2, 16, 17, MAX_MEMORIES] {
+        let mut test = Scripted::of(Setup::new("reg_mr").host(|host| host.memories = memories));
+        // The engine's own, and that of the harness.
+        let mut declared = Vec::new();
+        while declared.len() < usize::from(memories) - 2 {
+            let bytes = test.host.data.slice(LATE, 4096).unwrap();
+            match test.host.engine.add_memory(bytes, MemoryAccess::ReadWrite) {
+                Ok(memory) => declared.push(memory),
+                Err(AddMemoryError::WouldBlock) => test.steps(1),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let bytes = test.host.data.slice(LATE, 4096).unwrap();
+        let refused = test.host.engine.add_memory(bytes, MemoryAccess::ReadWrite).unwrap_err();
+        assert_eq!(refused, AddMemoryError::TooMany { limit: memories });
+        assert!(refused.to_string().contains(&format!("{memories} memories")), "{refused}");
+        test.connect();
+        for (cookie, memory) in (1..).zip(declared.iter().rev().take(3).chain(&declared[..declared.len().min(3)])) {
+            let segment = Segment { memory: *memory, offset: 0, length: 4096 };
+            test.host.submit(cookie, Access::RemoteWrite, &[segment], true).unwrap();
+            test.until("answered", |pair| {
+                pair.serve(true);
+                pair.host.outstanding.is_empty()
+            });
+        }
+        assert_eq!((test.host.disconnected, test.host.open_failed), (0, 0), "{memories}");
+    }
+}
 
 /// Where the late memory begins in the data of the harness.
 const LATE: usize = DATA_BYTES / 2;

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use frwr_engine::{
-    Engine, EngineError, EngineOptions, EngineSizes, InvalidateOrder, ReceiveQueues, ReturnPolicy,
+    Engine, EngineError, EngineOptions, EngineSizes, InvalidateOrder, MAX_MEMORIES, ReceiveQueues, ReturnPolicy,
     control::Control,
     provider::{
         Capabilities, Device,
@@ -38,7 +38,7 @@ fn refused(change: impl FnOnce(&mut EngineOptions)) -> EngineError {
 
 #[test]
 fn every_option_has_a_range_and_the_error_names_it() {
-    let cases: [(&str, EngineError); 11] = [
+    let cases: [(&str, EngineError); 13] = [
         ("connections", refused(|options| options.connections = 0)),
         ("connections", refused(|options| options.connections = 4097)),
         ("queue_depth", refused(|options| options.queue_depth = 16385)),
@@ -49,6 +49,8 @@ fn every_option_has_a_range_and_the_error_names_it() {
         ("message_bytes", refused(|options| options.message_bytes = 128 * 1024 + 65)),
         ("max_segments", refused(|options| options.max_segments = 0)),
         ("max_segments", refused(|options| options.max_segments = 4097)),
+        ("memories", refused(|options| options.memories = 0)),
+        ("memories", refused(|options| options.memories = MAX_MEMORIES + 1)),
         ("registrations", refused(|options| options.registrations = 65537)),
     ];
     for (wanted, error) in cases {

@@ -233,7 +233,8 @@ fn a_refused_transfer_says_what_to_change() {
             let local = [Segment { memory, offset: 0, length: EACH }];
             let request = WriteRequest { local: &local, remote: &remote, cookie: 1 };
             let refused = test.pair.host.engine.write(connection, &request).unwrap_err();
-            assert!(refused.to_string().contains("declared before the connection"), "{refused}");
+            assert_eq!(refused, TransferError::UnknownMemory);
+            assert!(refused.to_string().contains("await Event::MemoryRegistered"), "{refused}");
         }
     }
 }

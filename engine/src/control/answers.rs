@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     event::{Listening, OpenFailure},
+    gather::MemoryId,
     link::{BaseKey, ToCore},
     provider::{Answer, AsyncEvent, CommandError, Device, DeviceEvent, PrivateData, Ticket},
 };
@@ -97,15 +98,15 @@ impl<D: Device> Control<D> {
 
     fn base_answered(&mut self, at: usize, core: usize, memory: u16, result: Result<Answer, CommandError>) {
         let Some(domain) = self.domains[at].as_mut() else { return };
-        let place = domain.bases.iter().position(|(name, _)| *name == (core, memory));
+        let place = domain.bases.get_mut(&(core, memory));
         match (place, result) {
             (Some(place), Ok(Answer::Base { base, lkey })) => {
-                domain.bases[place].1 = Base::Made { base, lkey };
-                self.tell_of_memory(at, core, memory, Ok(BaseKey { base: Some(base), lkey }));
+                *place = Base::Made { base, lkey };
+                self.tell_of_memory(at, core, memory, Ok(BaseKey { base, lkey }));
                 self.domain_changed(at, Some(core), Ok(()));
             }
-            (Some(place), other) => {
-                domain.bases.remove(place);
+            (Some(_), other) => {
+                domain.bases.remove(&(core, memory));
                 self.statistics.memories_refused += 1;
                 let error = other.err().unwrap_or(CommandError::INVALID);
                 self.tell_of_memory(at, core, memory, Err(error));
@@ -132,8 +133,11 @@ impl<D: Device> Control<D> {
             self.fail(core, connection);
             return;
         }
-        let bases = self.bases_of(domain, core);
-        self.tell(core, ToCore::QueuePairCreated { connection, queue_pair, sizes, bases });
+        let keys: Vec<_> = self.bases_of(domain, core).collect();
+        for (memory, key) in keys {
+            self.tell(core, ToCore::Memory { connection, memory: MemoryId::of(memory, 0), made: Ok(key) });
+        }
+        self.tell(core, ToCore::QueuePairCreated { connection, queue_pair, sizes });
     }
 
     fn async_event(&mut self, event: AsyncEvent) {

@@ -82,7 +82,7 @@ impl<D: Device> Control<D> {
         for at in 0..self.links.len() {
             let Some(link) = self.links[at].as_ref() else { continue };
             if link.core == core && link.domain == domain && link.has_bases() {
-                let (connection, memory) = (link.connection, MemoryId(memory.into()));
+                let (connection, memory) = (link.connection, MemoryId::of(memory, 0));
                 self.tell(core, ToCore::Memory { connection, memory, made });
             }
         }

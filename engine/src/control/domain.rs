@@ -3,10 +3,11 @@
 
 use super::{Control, Pending};
 use crate::{
-    link::{BaseKey, DeclaredMemory, MAX_MEMORIES},
+    link::{BaseKey, DeclaredMemory},
     provider::{BaseId, Command, Device, DomainId},
 };
 use frwr_mempool::mutant;
+use std::collections::BTreeMap;
 
 /// A base registration on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +28,8 @@ pub(super) struct Domain {
     pub(super) asked: bool,
     /// Its last connection is gone: it goes as soon as nothing of it is being made.
     leaving: bool,
-    /// By core and memory.
-    pub(super) bases: Vec<((usize, u16), Base)>,
+    /// By core and place of the memory.
+    pub(super) bases: BTreeMap<(usize, u16), Base>,
 }
 
 impl<D: Device> Control<D> {
@@ -64,11 +65,11 @@ impl<D: Device> Control<D> {
             // An engine declares at most MAX_MEMORIES.
             let name = (core, memory as u16);
             let Some(domain) = self.domains[at].as_mut() else { return false };
-            match domain.bases.iter().find(|(known, _)| *known == name) {
-                Some((_, Base::Made { .. })) => {}
-                Some((_, Base::Asked | Base::Going)) => ready = false,
+            match domain.bases.get(&name) {
+                Some(Base::Made { .. }) => {}
+                Some(Base::Asked | Base::Going) => ready = false,
                 None => {
-                    domain.bases.push((name, Base::Asked));
+                    domain.bases.insert(name, Base::Asked);
                     let DeclaredMemory { bytes, access } = self.cores[core].memories[memory].clone();
                     let local_write = access.permits_write();
                     self.command(
@@ -82,18 +83,14 @@ impl<D: Device> Control<D> {
         ready
     }
 
-    /// The keys of a core's memories in a domain.
-    pub(super) fn bases_of(&self, at: usize, core: usize) -> [BaseKey; MAX_MEMORIES] {
-        let mut keys = [BaseKey::default(); MAX_MEMORIES];
-        let Some(domain) = self.domains[at].as_ref() else { return keys };
-        for ((owner, memory), base) in &domain.bases {
-            if let (true, Base::Made { base, lkey }, Some(key)) =
-                (*owner == core, base, keys.get_mut(usize::from(*memory)))
-            {
-                *key = BaseKey { base: Some(*base), lkey: *lkey };
-            }
-        }
-        keys
+    /// The keys of a core's memories in a domain, by their places.
+    pub(super) fn bases_of(&self, at: usize, core: usize) -> impl Iterator<Item = (u16, BaseKey)> {
+        let domain = self.domains[at].as_ref();
+        let all = domain.into_iter().flat_map(move |domain| domain.bases.range((core, 0)..=(core, u16::MAX)));
+        all.filter_map(|(&(_, memory), base)| match *base {
+            Base::Made { base, lkey } => Some((memory, BaseKey { base, lkey })),
+            _ => None,
+        })
     }
 
     /// A connection is gone: a domain of its own goes with it.
@@ -112,7 +109,7 @@ impl<D: Device> Control<D> {
     pub(super) fn dismantle(&mut self, at: usize) {
         let Some(domain) = self.domains[at].as_mut().filter(|domain| domain.leaving) else { return };
         if !mutant!(S6_unanswered)
-            && ((domain.asked && domain.id.is_none()) || domain.bases.iter().any(|(_, base)| *base == Base::Asked))
+            && ((domain.asked && domain.id.is_none()) || domain.bases.values().any(|base| *base == Base::Asked))
         {
             return;
         }

@@ -122,7 +122,7 @@ impl<D: Device> Control<D> {
             return self.keep(kept, MOST_POLLS);
         }
         if let Some(domain) = self.domains[at].as_mut() {
-            domain.bases.retain(|(name, _)| *name != (core, memory));
+            domain.bases.remove(&(core, memory));
         }
         self.dismantle(at);
     }

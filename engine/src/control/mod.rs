@@ -316,7 +316,11 @@ impl<D: Device> Control<D> {
     fn core_message(&mut self, core: usize, message: ToControl) {
         match message {
             ToControl::AddMemory { memory, declared } => {
-                debug_assert_eq!(memory.0 as usize, self.cores[core].memories.len(), "memories come in order");
+                debug_assert_eq!(
+                    usize::from(memory.place()),
+                    self.cores[core].memories.len(),
+                    "memories come in order"
+                );
                 self.cores[core].memories.push(declared);
                 self.register_for_open(core);
             }

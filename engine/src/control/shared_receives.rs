@@ -51,7 +51,7 @@ impl<D: Device> Control<D> {
             made.map_or_else(|_| Default::default(), |(queue, _)| SharedReceiveQueue::Made(queue));
         if let Ok((queue, domain)) = made {
             // The engine's own memory is its first.
-            let lkey = self.bases_of(domain, core)[0].lkey;
+            let lkey = self.bases_of(domain, core).next().map_or(0, |(_, key)| key.lkey);
             self.tell(core, ToCore::SharedReceives { queue, lkey });
         }
         for at in 0..self.links.len() {

@@ -7,18 +7,18 @@
 use super::{
     Engine, SubmitError,
     pieces::{Memory, Piece, Room, Taken},
-    resolve::locate,
     stage::{message_request, message_token},
     submit::Hindrance,
 };
 use crate::{
     chain::Posted,
-    connection::{Connection, Reach},
+    connection::Connection,
     gather::Segment,
     mr::{ConnectionKey, Grant, IovaRule, Opening},
     pool::Pool,
     protocol::{Announcement, Protocol},
     provider::{ElementRange, Port, ScatterElement, WorkRequest},
+    reach::{Reach, locate},
     request::{Kind, Phase, Request, RequestHandle},
     trace::TracePoint,
 };
@@ -27,7 +27,7 @@ use frwr_mempool::{
     DeviceMemory,
     device_memory::{DeviceTable, LINE},
     mutant,
-    slab::Handle,
+    slab::{Handle, Table},
 };
 
 /// Where a request's slot comes from. Known to the compiler wherever it is said.
@@ -129,7 +129,7 @@ impl<P: Port> Engine<P> {
         let Connection {
             key: name,
             posted,
-            bases,
+            message_lkey,
             reach,
             idle,
             chain,
@@ -185,7 +185,7 @@ impl<P: Port> Engine<P> {
         };
         if sends {
             let first = self.plan.request_element(slot);
-            let mut elements = message_element(&mut self.elements, first, length, bases[0].lkey);
+            let mut elements = message_element(&mut self.elements, first, length, *message_lkey);
             elements.count += inline;
             // K19: the message overtakes its registrations.
             let fence = memory.count() > 0 && making.fence && !mutant!(K19_message);
@@ -342,14 +342,14 @@ pub(super) fn message_element(elements: &mut [ScatterElement], at: u32, length: 
 /// Returns its elements.
 #[inline(never)]
 pub(super) fn place_inline(
-    reach: &[Reach],
+    reach: &Table<Reach>,
     segments: &[Segment],
     places: &mut [ScatterElement],
     most: usize,
 ) -> Result<u32, SubmitError> {
     let places = places.get_mut(..segments.len()).filter(|_| segments.len() <= most);
     for (place, segment) in places.ok_or(SubmitError::TooManySegments)?.iter_mut().zip(segments) {
-        *place = locate(reach, segment, false)?.element;
+        *place = locate(reach, segment, false)?.element(segment);
     }
     // At most MAX_INLINE_SEGMENTS.
     Ok(segments.len() as u32)

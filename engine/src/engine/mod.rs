@@ -45,7 +45,8 @@ use crate::{
     events::{Events, Told},
     fixed_list::FixedList,
     gather::{GatherRules, Limits, MemoryId, Resolved, Segment},
-    link::{CoreLink, DeclaredMemory, MAX_MEMORIES, MemoryAccess, ToControl},
+    link::{CoreLink, DeclaredMemory, MemoryAccess, ToControl},
+    memories::{self, Memories},
     mr::IovaRule,
     options::EngineOptions,
     plan::{EngineError, GUARD_BYTES, Plan},
@@ -61,7 +62,6 @@ use crate::{
     transfer::{RdmaOperation, RdmaOperations, Transfer},
     watched_clock::WatchedClock,
 };
-use arrayvec::ArrayVec;
 use core::mem::ManuallyDrop;
 use frwr_mempool::mutant;
 use frwr_mempool::{
@@ -85,8 +85,14 @@ const MAX_ADMITTED_PER_POLL: usize = 64;
 #[non_exhaustive]
 pub enum AddMemoryError {
     /// All places are taken.
-    #[error("an engine takes {MAX_MEMORIES} memories, and has them; declare fewer and larger ones")]
-    TooMany,
+    #[error(
+        "the engine takes {limit} memories, its own among them, and has them; raise EngineOptions::memories, declare fewer and larger \
+         ones, or remove some"
+    )]
+    TooMany {
+        /// [`EngineOptions::memories`].
+        limit: u16,
+    },
     /// Control has not taken earlier messages yet.
     #[error("control is busy; poll it and try again")]
     WouldBlock,
@@ -111,7 +117,7 @@ pub struct Engine<P: Port> {
     iova: IovaRule,
     /// The time that the last poll was told; never goes back.
     now: Timestamp,
-    memories: ArrayVec<DeclaredMemory, MAX_MEMORIES>,
+    memories: Memories,
     /// The engine's own memory, the first of them.
     messages: DeviceMemory,
     /// Requests' messages in it, by slot.
@@ -228,7 +234,7 @@ impl<P: Port> Engine<P> {
         // The lane is empty and holds one returner: the push cannot fail.
         let _ = link.returner.push(pool.returner());
         let elements = elements(region, &plan, &messages, &request_messages)?;
-        let no_segment = Segment { memory: MemoryId(0), offset: 0, length: 0 };
+        let no_segment = Segment { memory: memories::OWN, offset: 0, length: 0 };
         let mut engine = Self {
             gather,
             iova: IovaRule::of(options.iova, capabilities.base_address),
@@ -237,7 +243,7 @@ impl<P: Port> Engine<P> {
             capabilities: *capabilities,
             making: Making::new(capabilities, plan.request_slots, options.on_post_error),
             now: Timestamp::EPOCH,
-            memories: ArrayVec::new(),
+            memories: Memories::new(plan.memories),
             messages: messages.clone(),
             request_messages,
             requests,
@@ -290,25 +296,21 @@ impl<P: Port> Engine<P> {
     /// # Errors
     /// [`AddMemoryError`].
     pub fn add_memory(&mut self, memory: DeviceMemory, access: MemoryAccess) -> Result<MemoryId, AddMemoryError> {
-        if self.memories.is_full() {
-            return Err(AddMemoryError::TooMany);
-        }
+        let id = self.memories.next().ok_or(AddMemoryError::TooMany { limit: self.options.memories })?;
         if self.link.to_control.is_closed() {
             return Err(AddMemoryError::NoControl);
         }
-        // MAX_MEMORIES is far below u32::MAX.
-        let id = MemoryId(self.memories.len() as u32);
         let declared = DeclaredMemory { bytes: memory, access };
         let told = self.link.to_control.push(ToControl::AddMemory { memory: id, declared: declared.clone() });
         told.map_err(|_| AddMemoryError::WouldBlock)?;
-        self.memories.push(declared);
+        self.memories.declare(id, declared);
         Ok(id)
     }
 
     /// A declared memory.
     #[must_use]
     pub fn memory(&self, memory: MemoryId) -> Option<&DeviceMemory> {
-        self.memories.get(memory.0 as usize).map(|declared| &declared.bytes)
+        self.memories.get(memory).map(|declared| &declared.bytes)
     }
 
     /// The next event, oldest first.
@@ -390,7 +392,7 @@ impl<P: Port> Engine<P> {
             && (connection.is_ready() || mutant!(released_to_ending))
         {
             connection.credits.reply_released(is_reply);
-            connection.receives.push(held.post(connection.bases[0].lkey));
+            connection.receives.push(held.post(connection.message_lkey));
             if !connection.dirty {
                 connection.dirty = true;
                 self.dirty.push(owner);

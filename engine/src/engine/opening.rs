@@ -3,16 +3,17 @@
 use super::Engine;
 use crate::{
     chain::NO_OWNER,
-    connection::{Connection, Opening, Phase, Reach},
+    connection::{Connection, Opening, Phase},
     event::{ConnectionId, DisconnectCause, Event, OpenFailure},
     gather::MemoryId,
-    link::{BaseKey, MAX_MEMORIES, OpenOptions, OpenTarget, ToControl, ToCore},
-    mr,
+    link::{BaseKey, OpenOptions, OpenTarget, ToControl, ToCore},
+    memories, mr,
     options::{ConnectionOptions, OnPostError},
     pad::PadFailure,
     provider::{
         CommandError, IncomingId, MAX_PRIVATE_DATA, Port, PostError, PrivateData, QueuePairId, QueueSizes, WorkRequest,
     },
+    reach::Reach,
     shared_receives::SharedReceives,
     trace::TracePoint,
 };
@@ -141,6 +142,7 @@ impl<P: Port> Engine<P> {
             entry.relief_coming = false;
         }
         (entry.standalone_staged, entry.fence_owed) = (false, false);
+        entry.reach.fill(Reach::NONE);
         entry.receive_queue.begin(granted, accepts);
         entry.objects.begin();
         if let Some(shared) = &mut self.shared {
@@ -191,8 +193,8 @@ impl<P: Port> Engine<P> {
                 self.post_shared_receives();
             }
             ToCore::LastReceive { connection } => self.last_receive_reached(connection),
-            ToCore::QueuePairCreated { connection, queue_pair, sizes, bases } => {
-                self.queue_pair_created(connection, queue_pair, sizes, bases);
+            ToCore::QueuePairCreated { connection, queue_pair, sizes } => {
+                self.queue_pair_created(connection, queue_pair, sizes);
             }
             ToCore::Memory { connection, memory, made } => self.memory_registered(connection, memory, made),
             ToCore::Established { connection, private_data } => self.established(connection, private_data),
@@ -208,20 +210,10 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    fn queue_pair_created(
-        &mut self,
-        connection: ConnectionId,
-        queue_pair: QueuePairId,
-        sizes: QueueSizes,
-        bases: [BaseKey; MAX_MEMORIES],
-    ) {
+    fn queue_pair_created(&mut self, connection: ConnectionId, queue_pair: QueuePairId, sizes: QueueSizes) {
         let Some(index) = self.index_of(connection) else { return };
         let entry = &mut self.connections[index];
         entry.queue_pair = queue_pair;
-        entry.bases = bases;
-        for ((reach, memory), key) in entry.reach.iter_mut().zip(&self.memories).zip(bases) {
-            *reach = Reach::of(memory, key, self.gather.anywhere());
-        }
         // The device may grant more than was asked for; the completion queues were sized for what was asked.
         let entries = sizes.send.min(self.plan.sizes.send);
         // S4: the queue is taken for longer than it is.
@@ -232,7 +224,7 @@ impl<P: Port> Engine<P> {
             entry.receive_queue.open_shared();
             shared.opened(queue_pair, connection.index);
         } else {
-            let lkey = bases[0].lkey;
+            let lkey = entry.message_lkey;
             if !mutant!(held_over_forgotten) {
                 self.receives.hold_over(connection.index);
             }
@@ -255,17 +247,17 @@ impl<P: Port> Engine<P> {
         self.tell_control_of_receives(index);
     }
 
-    /// A memory was declared when the connection had its queue pair already.
+    /// A memory is registered in the connection's domain: in front of its queue pair, or later where it was declared later.
     #[cold]
     fn memory_registered(&mut self, connection: ConnectionId, memory: MemoryId, made: Result<BaseKey, CommandError>) {
         let Some(index) = self.index_of(connection) else { return };
+        let Some(declared) = self.memories.get(memory) else { return };
         let entry = &mut self.connections[index];
-        let at = memory.0 as usize;
-        if let (Ok(key), Some(base), Some(reach), Some(bytes)) =
-            (made, entry.bases.get_mut(at), entry.reach.get_mut(at), self.memories.get(at))
-        {
-            *base = key;
-            *reach = Reach::of(bytes, key, self.gather.anywhere());
+        if let (Ok(key), Some(reach)) = (made, entry.reach.get_mut(usize::from(memory.place()))) {
+            *reach = Reach::of(memory, declared, key, self.gather.anywhere());
+            if memory == memories::OWN {
+                entry.message_lkey = key.lkey;
+            }
         }
         if entry.is_ready() {
             self.events.push_back(Event::MemoryRegistered { connection, memory, result: made.map(drop) });
@@ -351,15 +343,15 @@ impl<P: Port> Engine<P> {
     /// Opens its key and posts that. Returns its descriptor.
     fn try_pad(&mut self, index: usize) -> Result<u32, PadFailure> {
         let connection = self.connections[index].key;
-        let base = self.connections[index].bases[0];
-        let base_id = base.base.ok_or(PadFailure::NoMemory)?;
+        let own = self.connections[index].reach.first().filter(|own| own.bytes > 0).ok_or(PadFailure::NoMemory)?;
+        let (base, lkey) = (own.base, own.lkey);
         let descriptor = self.connections[index].idle.pop().ok_or(PadFailure::NoMr)?;
         let address = self.messages.address() + self.plan.pad_offset(connection.index) as u64;
-        let element = crate::provider::ScatterElement { address, length: PAD_BYTES, lkey: base.lkey };
+        let element = crate::provider::ScatterElement { address, length: PAD_BYTES, lkey };
         let opening = mr::Opening {
             owner: NO_OWNER,
             bytes: PAD_BYTES,
-            base: base_id,
+            base,
             elements: 1,
             access: crate::provider::Access::RemoteWrite,
             iova: self.iova.apply(address, 0),

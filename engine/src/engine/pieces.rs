@@ -6,21 +6,21 @@
 use super::{
     SubmitError,
     issue::Opener,
-    resolve::{copy_elements, locate_whole, resolve},
+    resolve::{copy_elements, resolve},
     run::{Run, gather_run},
     submit::Hindrance,
 };
 use crate::{
-    connection::Reach,
     gather::{GatherError, Limits, Resolved, Segment},
     mr::Grant,
     options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST},
     pool::Pool,
     protocol::ChunkKeys,
     provider::{Access, ScatterElement, WorkRequest},
+    reach::{Reach, covering},
 };
 use arrayvec::ArrayVec;
-use frwr_mempool::{freelist::FreeRing, mutant};
+use frwr_mempool::{freelist::FreeRing, mutant, slab::Table};
 
 /// The keys of a chunk that one registration covers.
 const fn one_key(piece: &Piece) -> ChunkKeys {
@@ -72,7 +72,7 @@ pub(super) trait Memory: Copy {
 
 /// Where a connection's memory lies, and its idle MRs with their places.
 pub(super) struct Room<'a> {
-    pub(super) reach: &'a [Reach],
+    pub(super) reach: &'a Table<Reach>,
     pub(super) idle: &'a mut FreeRing,
     pub(super) pool: &'a Pool,
     /// The table that chains refer to.
@@ -80,16 +80,29 @@ pub(super) struct Room<'a> {
     pub(super) limits: &'a Limits,
 }
 
-impl Room<'_> {
-    /// A segment that one registration covers wherever it begins, in the places of the next idle MR.
+impl<'a> Room<'a> {
+    /// The memory of a segment that one registration covers wherever it begins.
     #[inline(always)]
-    fn segment(&mut self, access: Access, segment: &Segment) -> Option<Piece> {
-        let Resolved { element, base } = locate_whole(self.reach, segment, access.permits_write())?;
+    fn find(&self, access: Access, segment: &Segment) -> Option<&'a Reach> {
+        covering(self.reach, segment, access.permits_write())
+    }
+
+    /// A segment that was found so, in the places of the next idle MR.
+    #[inline(always)]
+    fn place(&mut self, access: Access, segment: &Segment, reach: &Reach) -> Option<Piece> {
         let descriptor = self.idle.pop()?;
+        let element = reach.element(segment);
         // Every descriptor has its places.
         *self.elements.get_mut(self.pool.first_element(descriptor))? = element;
-        let run = Run { address: element.address, bytes: element.length, base, elements: 1 };
+        let run = Run { address: element.address, bytes: element.length, base: reach.base, elements: 1 };
         Some(Piece { descriptor, access, run })
+    }
+
+    /// Both.
+    #[inline(always)]
+    fn segment(&mut self, access: Access, segment: &Segment) -> Option<Piece> {
+        let reach = self.find(access, segment)?;
+        self.place(access, segment, reach)
     }
 
     /// A list of equal pieces of one memory that one registration covers.
@@ -227,8 +240,9 @@ impl Memory for [OneSegment<'_>; 2] {
     fn take(self, mut room: Room<'_>) -> Option<[Piece; 2]> {
         let [first, second] = self;
         // Nothing is taken where the other one is not there.
-        locate_whole(room.reach, second.segment, second.access.permits_write()).filter(|_| room.idle.len() >= 2)?;
-        Some([room.segment(first.access, first.segment)?, room.segment(second.access, second.segment)?])
+        let reach = room.find(first.access, first.segment)?;
+        let other = room.find(second.access, second.segment).filter(|_| room.idle.len() >= 2)?;
+        Some([room.place(first.access, first.segment, reach)?, room.place(second.access, second.segment, other)?])
     }
 }
 

@@ -353,7 +353,7 @@ impl<P: Port> Engine<P> {
             connection.phase,
             Connected::Ready | Connected::Opening(Opening::Handshake { .. } | Opening::Filling { .. })
         ) {
-            connection.receives.push(self.receives.post(buffer, connection.bases[0].lkey));
+            connection.receives.push(self.receives.post(buffer, connection.message_lkey));
             self.mark_dirty(owner);
         }
     }

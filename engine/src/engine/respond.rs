@@ -6,6 +6,7 @@ use crate::{
     gather::{GatherError, Segment},
     options::{MAX_TRANSFER_ELEMENTS, MAX_TRANSFER_OPERATIONS},
     provider::Port,
+    reach::Misplaced,
     transfer::{CutError, Kind, RemoteSegment},
 };
 
@@ -71,13 +72,12 @@ pub enum TransferError {
     /// The reply is longer than the engine's message buffers, or empty.
     #[error("a reply has 1 byte up to the engine's message_bytes")]
     MessageLength,
-    /// A local segment is empty, out of bounds, or to be fetched into a memory that is read-only; or its memory is not registered on this
-    /// connection, so that it is out of bounds: unknown, or declared later without [`crate::Event::MemoryRegistered`] having come.
-    #[error(
-        "a local segment is not acceptable: {0}; a memory has to be declared before the connection is opened, or \
-         Event::MemoryRegistered be awaited"
-    )]
+    /// A local segment is empty, out of its memory's bounds, or to be fetched into a memory that is read-only.
+    #[error("a local segment is not acceptable: {0}")]
     Segment(#[from] GatherError),
+    /// As [`SubmitError::UnknownMemory`](crate::SubmitError::UnknownMemory), of a local segment's.
+    #[error("a local segment's memory is unknown, or not registered on the connection; await Event::MemoryRegistered")]
+    UnknownMemory,
     /// Local and remote ranges do not have the same number of bytes, or one is empty.
     #[error("local and remote ranges differ in length, or one is empty")]
     LengthMismatch,
@@ -151,10 +151,19 @@ impl<P: Port> Engine<P> {
     }
 }
 
-impl From<CutError<GatherError>> for TransferError {
-    fn from(error: CutError<GatherError>) -> Self {
+impl From<Misplaced> for TransferError {
+    fn from(misplaced: Misplaced) -> Self {
+        match misplaced {
+            Misplaced::UnknownMemory => Self::UnknownMemory,
+            Misplaced::Segment(error) => Self::Segment(error),
+        }
+    }
+}
+
+impl From<CutError<Misplaced>> for TransferError {
+    fn from(error: CutError<Misplaced>) -> Self {
         match error {
-            CutError::Piece(error) => error.into(),
+            CutError::Piece(misplaced) => misplaced.into(),
             CutError::Length => Self::LengthMismatch,
             CutError::Operations => Self::TooManyOperations,
         }

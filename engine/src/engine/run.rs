@@ -4,10 +4,11 @@
 //! `gather`, which say why a list is refused; here it is merely not the usual one.
 
 use crate::{
-    connection::Reach,
     gather::{Limits, Segment, Shape},
     provider::{BaseId, ScatterElement},
+    reach::Reach,
 };
+use frwr_mempool::slab::Table;
 
 /// Segments per step of the loops, which the compiler keeps rolled otherwise.
 const UNROLLED: usize = 8;
@@ -30,7 +31,7 @@ pub(super) struct Run {
 /// them written.
 #[inline]
 pub(super) fn gather_run(
-    reach: &[Reach],
+    reach: &Table<Reach>,
     limits: &Limits,
     segments: &[Segment],
     writes: bool,
@@ -38,14 +39,10 @@ pub(super) fn gather_run(
 ) -> Option<Run> {
     let (last, equal) = segments.split_last()?;
     let first = equal.first()?;
-    let reach = reach.get(first.memory.0 as usize)?;
+    let reach = reach.get(usize::from(first.memory.place()))?;
     let length = first.length;
-    // An empty one becomes longer than any. Where there are several, each is short enough for a registration wherever it begins.
-    if length.wrapping_sub(1) >= reach.longest(writes)
-        || last.length == 0
-        || last.length > length
-        || last.memory != first.memory
-    {
+    // Where there are several, each is short enough for a registration wherever it begins.
+    if !reach.covers(first, writes) || last.length == 0 || last.length > length || last.memory != first.memory {
         return None;
     }
     // Both factors are 32 bit.
@@ -61,7 +58,7 @@ pub(super) fn gather_run(
             let offsets = copy(reach, equal, places)?;
             let fits = last.offset <= reach.bytes.checked_sub(last.length.into())?;
             let place = places.last_mut().filter(|_| fits)?;
-            *place = element(reach, last);
+            *place = reach.element(last);
             if (offsets | last.offset | reach.start) & u64::from(page_size.saturating_sub(1)) != 0 {
                 return None;
             }
@@ -70,13 +67,6 @@ pub(super) fn gather_run(
         }
     };
     Some(Run { address: reach.start.wrapping_add(first.offset), bytes, base: reach.base, elements })
-}
-
-#[inline(always)]
-fn element(reach: &Reach, segment: &Segment) -> ScatterElement {
-    // The reach of a memory does not wrap around.
-    let address = reach.start.wrapping_add(segment.offset);
-    ScatterElement { address, length: segment.length, lkey: reach.lkey }
 }
 
 /// Adjacent segments become one element.
@@ -184,12 +174,22 @@ fn copy_lanes(segments: &[Segment], table: &mut [ScatterElement], lanes: &Lanes)
 mod tests {
     use super::{copy, merge};
     use crate::{
-        connection::Reach,
         gather::{MemoryId, Segment},
+        link::BaseKey,
         provider::{BaseId, ScatterElement},
+        reach::Reach,
     };
 
-    const REACH: Reach = Reach { start: 0x10_0000, bytes: 200 * 4096, base: BaseId(3), lkey: 7, longest: [0; 2] };
+    const START: u64 = 0x10_0000;
+
+    /// Of 200 pages.
+    fn usual() -> Reach {
+        reach(START, 200 * 4096, 7)
+    }
+
+    fn reach(start: u64, bytes: u64, lkey: u32) -> Reach {
+        Reach::at(MemoryId(1), [start, bytes], true, BaseKey { base: BaseId(3), lkey }, u32::MAX)
+    }
 
     /// Longer than two blocks of either loop.
     const MOST: u64 = 19;
@@ -230,7 +230,7 @@ mod tests {
             let list = pages(count, 3);
             // More room than segments: the rest stays as it is.
             let mut table = vec![ScatterElement::default(); count as usize + 5];
-            assert!(copy(&REACH, &list, &mut table).is_some());
+            assert!(copy(&usual(), &list, &mut table).is_some());
             for (at, element) in table.iter().enumerate() {
                 let expected = match list.get(at) {
                     Some(segment) => ScatterElement { address: 0x10_0000 + segment.offset, length: 4096, lkey: 7 },
@@ -239,9 +239,9 @@ mod tests {
                 assert_eq!(*element, expected, "{at} of {count}");
             }
             for list in spoiled(&list).skip(WAYS) {
-                assert_eq!(copy(&REACH, &list, &mut table), None, "{list:?}");
+                assert_eq!(copy(&usual(), &list, &mut table), None, "{list:?}");
             }
-            assert_eq!(copy(&REACH, &list, &mut table[..count as usize - 1]), None, "too little room");
+            assert_eq!(copy(&usual(), &list, &mut table[..count as usize - 1]), None, "too little room");
         }
     }
 
@@ -249,11 +249,11 @@ mod tests {
     fn i18_a_segment_at_the_very_end_of_its_memory_is_copied_and_one_byte_behind_it_is_not() {
         // With the bits of this one, the last offset's are too large in the first memory and the last, although both lie inside.
         let other = 57 * 4096;
-        let power_of_two = Reach { bytes: 256 * 4096, ..REACH };
-        let half = Reach { bytes: (1 << 63) + 4095, start: 0, ..REACH };
-        let most = Reach { bytes: u64::MAX, start: 0, ..REACH };
+        let power_of_two = reach(START, 256 * 4096, 7);
+        let half = reach(0, (1 << 63) + 4095, 7);
+        let most = reach(0, u64::MAX, 7);
         let ends = [199 * 4096, 255 * 4096, (1 << 63) - 1, u64::MAX - 4096];
-        for (reach, end) in [REACH, power_of_two, half, most].into_iter().zip(ends) {
+        for (reach, end) in [usual(), power_of_two, half, most].into_iter().zip(ends) {
             for at in 1..=MOST as usize {
                 let mut list = pages(MOST + 1, 0);
                 let mut table = vec![ScatterElement::default(); list.len()];
@@ -267,12 +267,12 @@ mod tests {
         }
         let list = pages(MOST, 0);
         let mut table = vec![ScatterElement::default(); list.len()];
-        assert_eq!(copy(&Reach { bytes: 4095, ..REACH }, &list, &mut table), None);
+        assert_eq!(copy(&reach(START, 4095, 7), &list, &mut table), None);
     }
 
     #[test]
     fn i18_the_largest_kinds_do_not_spill_into_addresses() {
-        let reach = Reach { lkey: u32::MAX, bytes: 1 << 40, ..REACH };
+        let reach = reach(START, 1 << 40, u32::MAX);
         let list = [Segment { memory: MemoryId(u32::MAX), offset: 5, length: u32::MAX }; 7];
         let mut table = [ScatterElement::default(); 7];
         assert_eq!(copy(&reach, &list, &mut table), Some(5));
@@ -285,21 +285,21 @@ mod tests {
             let list = pages(count, 1);
             let bytes = count as u32 * 4096;
             let mut table = [ScatterElement::default(); 2];
-            assert_eq!(merge(&REACH, &list, bytes, &mut table), Some(1));
+            assert_eq!(merge(&usual(), &list, bytes, &mut table), Some(1));
             assert_eq!(
                 table,
                 [ScatterElement { address: 0x10_0000, length: bytes, lkey: 7 }, ScatterElement::default()]
             );
             // The last one's memory and length are looked at before.
             for list in spoiled(&list).skip(WAYS).take(WAYS * (count as usize - 2)) {
-                assert_eq!(merge(&REACH, &list, bytes, &mut table), None, "{list:?}");
+                assert_eq!(merge(&usual(), &list, bytes, &mut table), None, "{list:?}");
             }
             let mut moved = list.clone();
             moved[count as usize - 1].offset += 4096;
-            assert_eq!(merge(&REACH, &moved, bytes, &mut table), None);
+            assert_eq!(merge(&usual(), &moved, bytes, &mut table), None);
             let mut outside = list;
             outside.iter_mut().for_each(|segment| segment.offset += 199 * 4096);
-            assert_eq!(merge(&REACH, &outside, bytes, &mut table), None);
+            assert_eq!(merge(&usual(), &outside, bytes, &mut table), None);
         }
     }
 }

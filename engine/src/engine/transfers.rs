@@ -5,10 +5,11 @@ use super::{Engine, MAX_ADMITTED_PER_POLL, TransferError, stage::Making};
 use crate::{
     connection::Connection,
     event::{ConnectionId, Event, TransferStatus},
-    gather::{GatherError, Resolved, Segment},
+    gather::Segment,
     options::MAX_TRANSFER_ELEMENTS,
     plan::{Plan, TRANSFER_ELEMENTS},
     provider::{ElementRange, Operation, Port, RemoteRange, ScatterElement, Token, TokenKind, WorkRequest},
+    reach::{Misplaced, locate},
     transfer::{Kind, Phase, Places, RdmaOperation, RdmaOperations, RemoteSegment, Transfer, cut, cut_piece},
     waits::WaitCause,
 };
@@ -285,18 +286,15 @@ impl Cut for Data<'_> {
         let Places { first, elements, operations } = places;
         let places = Places { first: *first, elements, operations };
         if let [piece] = self.local {
-            return Ok(cut_piece::<GatherError>(resolve(connection, kind, piece)?, self.remote, places)?);
+            return Ok(cut_piece::<Misplaced>(resolve(connection, kind, piece)?, self.remote, places)?);
         }
         Ok(cut(self.local.iter().map(|piece| resolve(connection, kind, piece)), self.remote, most, places)?)
     }
 }
 
 #[inline(always)]
-fn resolve(connection: &Connection, kind: Kind, piece: &Segment) -> Result<ScatterElement, GatherError> {
-    let reach = connection.reach(piece.memory);
-    let Resolved { element, .. } = piece.resolve(reach.start, reach.bytes, reach.base, reach.lkey)?;
-    reach.check_write(kind == Kind::Fetch)?;
-    Ok(element)
+fn resolve(connection: &Connection, kind: Kind, piece: &Segment) -> Result<ScatterElement, Misplaced> {
+    locate(&connection.reach, piece, kind == Kind::Fetch).map(|reach| reach.element(piece))
 }
 
 fn read(local: ElementRange, remote: RemoteRange) -> Operation {
@@ -328,7 +326,7 @@ impl Connection {
         transfer.position = self.chain_data(kind, handle, operations, making.every);
         if let Kind::Respond { length, invalidate } = kind {
             self.credits.take_for_response();
-            (room.reply.length, room.reply.lkey) = (length, self.bases[0].lkey);
+            (room.reply.length, room.reply.lkey) = (length, self.message_lkey);
             let local = ElementRange { first: room.places.first + MAX_TRANSFER_ELEMENTS as u32, count: 1 };
             let operation = Operation::Send { local, invalidate };
             transfer.position = self.chain_reply(handle, operation, count as u32, making.every, pressure);
