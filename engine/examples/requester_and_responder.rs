@@ -2,6 +2,7 @@
 //!
 //! A call opens three chunks: the peer reads its arguments from the first, writes bulk data into the second and a long reply into the
 //! third. Each reply says how many calls its sender takes from then on, and a message that nobody answers takes that back in the end.
+//! Then both withdraw their memory, while the connection goes on.
 #![allow(clippy::print_stdout, reason = "a program that tells what it does")]
 #![allow(clippy::disallowed_methods, reason = "the engine reads no clock, its loop does")]
 
@@ -117,6 +118,8 @@ struct Peer {
     most: u32,
     /// The peer has obeyed.
     is_done: bool,
+    /// Neither the device nor the peer reaches the data any more.
+    has_memory: bool,
 }
 
 impl Peer {
@@ -151,6 +154,7 @@ impl Peer {
             answers,
             most: u32::MAX,
             is_done: false,
+            has_memory: false,
         })
     }
 
@@ -181,6 +185,10 @@ impl Peer {
             Event::Fetched { cookie, .. } => self.answer(cookie as usize)?,
             Event::Completed { cookie, status: RequestStatus::Replied(reply), .. } => {
                 self.replied(cookie as usize, reply)?;
+            }
+            Event::MemoryRemoved { .. } => {
+                self.has_memory = true;
+                println!("{}: has its memory back", self.name);
             }
             Event::Disconnected { cause, .. } => println!("{}: {cause}", self.name),
             _ => {}
@@ -311,6 +319,11 @@ pub(crate) fn main() -> Outcome {
     peers[1].engine.listen(ADDRESS.parse()?)?;
     peers[0].engine.connect(ADDRESS.parse()?, b"", &options())?;
     turn_until(&mut peers, started, |peer| peer.is_done && peer.ended == CALLS)?;
+    // Withdrawn while the connection goes on; it may be unmapped as soon as that is told.
+    for peer in &mut peers {
+        peer.engine.remove_memory(peer.segments.memory)?;
+    }
+    turn_until(&mut peers, started, |peer| peer.has_memory)?;
     for peer in &mut peers {
         let connection = peer.connection.ok_or("not connected")?;
         println!("{}: {:?}", peer.name, peer.engine.connection_sizes(connection));

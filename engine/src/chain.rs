@@ -2,6 +2,7 @@
 //! next flush posts.
 
 use crate::fixed_list::FixedList;
+use crate::mr::ConnectionKey;
 use crate::provider::{Access, Operation, SendQueueCost, Token, TokenKind, WorkRequest};
 use frwr_mempool::mutant;
 use frwr_mempool::{Region, region::CarveError, slab::Ring};
@@ -25,6 +26,24 @@ pub(crate) const NOT_POSTED: u64 = 0;
 /// Marks the token of a registration that no message behind it vouches for.
 const ALONE: u64 = 1 << 63;
 const _: () = assert!((TokenKind::Drain as u64) << 60 & ALONE == 0, "kinds leave room for the mark");
+
+/// Marks the token of a barrier among those of markers: no connection's index has this bit.
+const BARRIER: u32 = 1 << 16;
+
+/// The token of a work request whose completion tells that all in front of it is done, and nothing else, on a connection that works.
+pub(crate) const fn barrier_token(connection: ConnectionKey) -> Token {
+    Token::new(TokenKind::Drain, connection.index as u32 | BARRIER, connection.epoch as u32)
+}
+
+/// The index of the connection whose marker or barrier this is.
+pub(crate) const fn marked_connection(token: Token) -> u16 {
+    // The bit of barriers is the next one.
+    token.index() as u16
+}
+
+const fn is_barrier(token: Token) -> bool {
+    token.is(TokenKind::Drain) && token.index() & BARRIER != 0
+}
 
 /// Positions that a search looks at in one step of its loop.
 const BLOCK: usize = 8;
@@ -59,7 +78,7 @@ impl Posted {
     /// A marker or a write pad, whose entry is not one that requests could reserve ([`reserved_entries`]).
     fn is_set_aside(self) -> bool {
         let is_pad = self.alone && self.owner == NO_OWNER;
-        is_pad || self.token.is(TokenKind::Drain)
+        is_pad || self.token.is(TokenKind::Drain) && !is_barrier(self.token)
     }
 }
 
@@ -201,8 +220,9 @@ impl SendQueue {
             _ if posted.is_set_aside() => 0,
             TokenKind::Register => self.cost.register,
             TokenKind::Invalidate => self.cost.invalidate,
-            TokenKind::Message | TokenKind::Transfer | TokenKind::Reply => self.cost.message,
-            TokenKind::Drain | TokenKind::Foreign | TokenKind::Receive => 0,
+            // A barrier, of what is no marker.
+            TokenKind::Message | TokenKind::Transfer | TokenKind::Reply | TokenKind::Drain => self.cost.message,
+            TokenKind::Foreign | TokenKind::Receive => 0,
         }
     }
 
@@ -321,6 +341,18 @@ impl SendQueue {
     pub(crate) fn is_pending(&self, position: u64) -> bool {
         // K10: what is posted counts as read.
         position >= self.done && !(mutant!(K10_posted) && position < self.head)
+    }
+
+    /// The position of the last one, posted or staged and not passed by a completion, where that is a barrier.
+    pub(crate) fn last_barrier(&self) -> Option<u64> {
+        let last = self.end.checked_sub(1).filter(|_| self.in_flight() > 0)?;
+        self.is_barrier_at(last).then_some(last)
+    }
+
+    /// Whether a barrier still stands at this position: it moves up where what stands in front of it is taken out of the chain, and is gone
+    /// where the device refused it.
+    pub(crate) fn is_barrier_at(&self, position: u64) -> bool {
+        position < self.end && is_barrier(self.token_at(position))
     }
 
     /// Whether what was staged at this position is posted, or was.
@@ -529,6 +561,7 @@ impl SendQueue {
         let alone = place & ALONE != 0;
         let owner = match token.kind() {
             TokenKind::Register if !alone => NO_OWNER,
+            TokenKind::Drain => NO_OWNER,
             TokenKind::Register | TokenKind::Invalidate => self.owners.at(position),
             _ => token.index(),
         };

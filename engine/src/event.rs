@@ -51,6 +51,8 @@ pub enum RequestStatus {
     /// It waited for MRs, but needs more than its connection has, and the device made no more however often it was asked.
     /// Nothing was posted; smaller requests are served. It may be submitted again, later or in parts (S24, S43).
     TooFewRegistrations,
+    /// It waited, and a memory that it names was removed meanwhile (`Engine::remove_memory`). Nothing was posted.
+    MemoryRemoved,
 }
 
 /// How a transfer ended.
@@ -191,6 +193,12 @@ pub enum Event {
         /// What the device said where it refused: most often for the limit of locked memory. Segments in it are of an unknown memory
         /// then, on this connection; it is asked again when another memory is declared, or another connection opened.
         result: Result<(), CommandError>,
+    },
+    /// A memory is removed (`Engine::remove_memory`): neither the device nor a peer reaches it by this engine any more, and its place is
+    /// free for another one. Late where the device refuses to deregister it: it is asked again until it does.
+    MemoryRemoved {
+        /// Which; no longer valid.
+        memory: MemoryId,
     },
     /// A connection could not be opened; its name is free again.
     OpenFailed {

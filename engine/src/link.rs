@@ -79,6 +79,14 @@ pub(crate) enum ToControl {
         memory: MemoryId,
         declared: DeclaredMemory,
     },
+    /// No connection is to have it any more; those that do may still use it.
+    WithdrawMemory {
+        memory: MemoryId,
+    },
+    /// Nothing uses a memory that was withdrawn: its base registrations are to go.
+    ReleaseMemory {
+        memory: MemoryId,
+    },
     Listen {
         address: SocketAddr,
     },
@@ -149,6 +157,10 @@ pub(crate) enum ToCore {
         connection: ConnectionKey,
         memory: MemoryId,
         made: Result<BaseKey, CommandError>,
+    },
+    /// A memory that was to be released has no base registration any more.
+    MemoryRemoved {
+        memory: MemoryId,
     },
     Established {
         connection: ConnectionKey,

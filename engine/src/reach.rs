@@ -69,6 +69,17 @@ impl Reach {
         }
     }
 
+    /// The memory was withdrawn: no segment lies in it any more. Its key still tells what lies there already.
+    pub(crate) fn withdraw(&mut self) {
+        (self.bytes, self.covered, self.longest) = (0, [0; 2], [0; 2]);
+    }
+
+    /// The local key of the memory of this name, where it is, or was, registered for the connection.
+    pub(crate) fn key_of(&self, name: MemoryId) -> Option<u32> {
+        // Those that never were have the name of the engine's own, which is not withdrawn.
+        (self.name == name).then_some(self.lkey)
+    }
+
     /// Whether a segment is of this memory, and one registration covers it wherever it begins; not, whether it lies inside. `writes`: the
     /// device is to write there.
     #[inline(always)]
@@ -98,6 +109,7 @@ impl Reach {
 
     /// Why a segment does not lie in it.
     #[cold]
+    #[inline(never)]
     fn misplaced(&self, segment: &Segment) -> Misplaced {
         let length = u64::from(segment.length);
         // Without a base registration on this connection: there is none of an empty memory.

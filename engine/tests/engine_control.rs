@@ -3,7 +3,7 @@
 use core::time::Duration;
 use frwr_engine::{
     AddMemoryError, ConnectionOptions, Control, EngineOptions, MAX_INCOMING, MemoryAccess, OnPostError,
-    OpenEngineError, OpenError,
+    OpenEngineError, OpenError, RemoveMemoryError,
     provider::{
         AsyncEvent, CommandError, ConnectionEvent, ConnectionParameters, Device, DeviceEvent, Errno, IncomingId,
         ListenerId, PostRefusal, PrivateData, TokenKind,
@@ -451,7 +451,7 @@ fn an_engine_that_is_dropped_while_it_opens_leaves_no_domain_behind() {
 #[test]
 fn an_engine_without_its_control_refuses_what_could_not_begin() {
     let Pair { host, address, .. } = Pair::new("reg_mr");
-    let Side { control, mut engine, data, .. } = host;
+    let Side { control, mut engine, data, memory, .. } = host;
     drop(control);
     let options = ConnectionOptions::default();
     assert_eq!(engine.connect(address, b"", &options), Err(OpenError::NoControl));
@@ -460,6 +460,7 @@ fn an_engine_without_its_control_refuses_what_could_not_begin() {
     assert_eq!(engine.listen(address), Err(OpenError::NoControl));
     assert_eq!(engine.stop_listening(address), Err(OpenError::NoControl));
     assert_eq!(engine.add_memory(data, MemoryAccess::ReadWrite), Err(AddMemoryError::NoControl));
+    assert_eq!(engine.remove_memory(memory), Err(RemoveMemoryError::NoControl));
 }
 
 /// What the connection manager or the device says of a connection that could not be opened reaches the caller by name.

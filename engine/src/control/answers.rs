@@ -8,7 +8,6 @@ use super::{
 };
 use crate::{
     event::{Listening, OpenFailure},
-    gather::MemoryId,
     link::{BaseKey, ToCore},
     provider::{Answer, AsyncEvent, CommandError, Device, DeviceEvent, PrivateData, Ticket},
 };
@@ -103,6 +102,7 @@ impl<D: Device> Control<D> {
             (Some(place), Ok(Answer::Base { base, lkey })) => {
                 *place = Base::Made { base, lkey };
                 self.tell_of_memory(at, core, memory, Ok(BaseKey { base, lkey }));
+                self.release_base(at, core, memory);
                 self.domain_changed(at, Some(core), Ok(()));
             }
             (Some(_), other) => {
@@ -110,7 +110,10 @@ impl<D: Device> Control<D> {
                 self.statistics.memories_refused += 1;
                 let error = other.err().unwrap_or(CommandError::INVALID);
                 self.tell_of_memory(at, core, memory, Err(error));
-                self.domain_changed(at, Some(core), Err(error));
+                // Nobody counts on one that was withdrawn.
+                let made = if self.is_wanted(core, memory) { Err(error) } else { Ok(()) };
+                self.domain_changed(at, Some(core), made);
+                self.forget_memory(core, memory);
             }
             (None, _) => {}
         }
@@ -135,7 +138,7 @@ impl<D: Device> Control<D> {
         }
         let keys: Vec<_> = self.bases_of(domain, core).collect();
         for (memory, key) in keys {
-            self.tell(core, ToCore::Memory { connection, memory: MemoryId::of(memory, 0), made: Ok(key) });
+            self.tell(core, ToCore::Memory { connection, memory, made: Ok(key) });
         }
         self.tell(core, ToCore::QueuePairCreated { connection, queue_pair, sizes });
     }

@@ -3,8 +3,7 @@
 use super::{Control, Pending};
 use crate::{
     event::OpenFailure,
-    gather::MemoryId,
-    link::{BaseKey, OpenOptions, OpenTarget, ToCore},
+    link::{OpenOptions, OpenTarget, ToCore},
     mr::ConnectionKey,
     provider::{Command, CommandError, ConnectionEvent, Device, Errno, PrivateData, QueuePairId, RejectReason},
 };
@@ -54,40 +53,12 @@ pub(super) struct Link {
 
 impl Link {
     /// It has, or will have, the base registrations of its domain as they were when its queue pair was made; what comes later is told.
-    fn has_bases(&self) -> bool {
+    pub(super) fn has_bases(&self) -> bool {
         matches!(self.stage, Stage::Receives | Stage::Connecting | Stage::Open)
     }
 }
 
 impl<D: Device> Control<D> {
-    /// A core declared a memory: the domains of its queue pairs have it as well. Those whose queue pair is not being made yet ask by
-    /// themselves.
-    pub(super) fn register_for_open(&mut self, core: usize) {
-        for at in 0..self.links.len() {
-            let Some(link) = self.links[at].as_ref().filter(|link| link.core == core) else { continue };
-            if link.has_bases() || link.stage == Stage::QueuePair {
-                self.prepare_domain(link.domain, core);
-            }
-        }
-    }
-
-    /// The queue pairs of a core in a domain hear of a memory; those that are being made find it when they are.
-    pub(super) fn tell_of_memory(
-        &mut self,
-        domain: usize,
-        core: usize,
-        memory: u16,
-        made: Result<BaseKey, CommandError>,
-    ) {
-        for at in 0..self.links.len() {
-            let Some(link) = self.links[at].as_ref() else { continue };
-            if link.core == core && link.domain == domain && link.has_bases() {
-                let (connection, memory) = (link.connection, MemoryId::of(memory, 0));
-                self.tell(core, ToCore::Memory { connection, memory, made });
-            }
-        }
-    }
-
     pub(super) fn find(&self, core: usize, connection: ConnectionKey) -> Option<usize> {
         self.links.iter().position(|link| {
             let is_meant =

@@ -1,9 +1,9 @@
 //! Protection domains and the base registrations in them: each memory of a core is registered once per domain that one
 //! of the core's connections uses.
 
-use super::{Control, Pending};
+use super::{Control, Pending, memories::Memory};
 use crate::{
-    link::{BaseKey, DeclaredMemory},
+    link::DeclaredMemory,
     provider::{BaseId, Command, Device, DomainId},
 };
 use frwr_mempool::mutant;
@@ -64,13 +64,14 @@ impl<D: Device> Control<D> {
         for memory in 0..memories {
             // An engine declares at most MAX_MEMORIES.
             let name = (core, memory as u16);
+            let wanted = self.cores[core].memories[memory].as_ref().and_then(Memory::wanted).cloned();
+            let Some(DeclaredMemory { bytes, access }) = wanted else { continue };
             let Some(domain) = self.domains[at].as_mut() else { return false };
             match domain.bases.get(&name) {
                 Some(Base::Made { .. }) => {}
                 Some(Base::Asked | Base::Going) => ready = false,
                 None => {
                     domain.bases.insert(name, Base::Asked);
-                    let DeclaredMemory { bytes, access } = self.cores[core].memories[memory].clone();
                     let local_write = access.permits_write();
                     self.command(
                         Command::RegisterMemory { domain: id, memory: bytes, local_write },
@@ -81,16 +82,6 @@ impl<D: Device> Control<D> {
             }
         }
         ready
-    }
-
-    /// The keys of a core's memories in a domain, by their places.
-    pub(super) fn bases_of(&self, at: usize, core: usize) -> impl Iterator<Item = (u16, BaseKey)> {
-        let domain = self.domains[at].as_ref();
-        let all = domain.into_iter().flat_map(move |domain| domain.bases.range((core, 0)..=(core, u16::MAX)));
-        all.filter_map(|(&(_, memory), base)| match *base {
-            Base::Made { base, lkey } => Some((memory, BaseKey { base, lkey })),
-            _ => None,
-        })
     }
 
     /// A connection is gone: a domain of its own goes with it.

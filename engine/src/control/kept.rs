@@ -124,6 +124,7 @@ impl<D: Device> Control<D> {
         if let Some(domain) = self.domains[at].as_mut() {
             domain.bases.remove(&(core, memory));
         }
+        self.forget_memory(core, memory);
         self.dismantle(at);
     }
 

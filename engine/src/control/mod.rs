@@ -10,13 +10,14 @@ mod connecting;
 mod domain;
 mod kept;
 mod listening;
+mod memories;
 mod placement;
 mod shared_receives;
 
 use crate::{
     engine::{EngineBuilder, OpenEngineError},
     event::OpenFailure,
-    link::{ControlLink, CoreLink, DeclaredMemory, OpenTarget, ToControl, ToCore, link},
+    link::{ControlLink, CoreLink, OpenTarget, ToControl, ToCore, link},
     mr::ConnectionKey,
     options::EngineOptions,
     provider::{
@@ -29,6 +30,7 @@ use domain::Domain;
 use frwr_mempool::freelist::Returner;
 use kept::Retry;
 use listening::Listener;
+use memories::Memory;
 use placement::Unanswered;
 pub use placement::{ConnectRequest, ListeningCore, Placed, Placement};
 use shared_receives::SharedReceiveQueue;
@@ -114,7 +116,8 @@ struct Core {
     outbox: VecDeque<ToCore>,
     /// Descriptors whose objects were destroyed in this poll: given back in one batch.
     freed: Vec<u32>,
-    memories: Vec<DeclaredMemory>,
+    /// By their places.
+    memories: Vec<Option<Memory>>,
     shared_receives: SharedReceiveQueue,
     incoming: Unanswered,
     /// The engine was dropped: nobody takes messages any more.
@@ -315,15 +318,9 @@ impl<D: Device> Control<D> {
 
     fn core_message(&mut self, core: usize, message: ToControl) {
         match message {
-            ToControl::AddMemory { memory, declared } => {
-                debug_assert_eq!(
-                    usize::from(memory.place()),
-                    self.cores[core].memories.len(),
-                    "memories come in order"
-                );
-                self.cores[core].memories.push(declared);
-                self.register_for_open(core);
-            }
+            ToControl::AddMemory { memory, declared } => self.add_memory(core, memory, declared),
+            ToControl::WithdrawMemory { memory } => self.withdraw_memory(core, memory),
+            ToControl::ReleaseMemory { memory } => self.release_memory(core, memory),
             ToControl::Listen { address } => self.listen(core, address),
             ToControl::StopListening { address } => self.stop_listening(core, address),
             ToControl::Reject { incoming, private_data } => {

@@ -12,7 +12,8 @@ use crate::{
 use core::time::Duration;
 use frwr_mempool::mutant;
 
-/// How often an engine looks whether Control has news of a queue pair that the device keeps; nothing wakes who sleeps.
+/// How often an engine looks whether Control has news of a queue pair that the device keeps, or of a memory that is being removed; nothing
+/// wakes who sleeps.
 const KEPT_PERIOD: Duration = Duration::from_millis(1);
 
 impl<P: Port> Engine<P> {
@@ -49,7 +50,11 @@ impl<P: Port> Engine<P> {
 
     /// Whether each poll has to look at more than a core that waits does.
     fn has_chores(&self) -> bool {
-        self.freeing > 0 || self.unsettled > 0 || self.attention || self.shared.is_some()
+        self.freeing > 0
+            || self.unsettled > 0
+            || self.attention
+            || self.shared.is_some()
+            || self.memories.are_withdrawn()
     }
 
     #[inline(never)]
@@ -124,6 +129,9 @@ impl<P: Port> Engine<P> {
         if self.attention {
             work += self.admit_all(protocol);
         }
+        if self.memories.are_withdrawn() {
+            work += self.release_withdrawn();
+        }
         // What a full budget left of Control's messages is no news.
         self.alert = self.has_chores() || !self.link.from_control.is_empty();
         work
@@ -150,7 +158,8 @@ impl<P: Port> Engine<P> {
         if self.freeing > 0 || self.connections.iter().any(|connection| connection.objects.has_unasked()) {
             return Some(now);
         }
-        let kept = (kept > 0).then(|| now.saturating_add(KEPT_PERIOD));
+        let is_awaited = kept > 0 || self.memories.are_leaving();
+        let kept = is_awaited.then(|| now.saturating_add(KEPT_PERIOD));
         let waiting = |connection: &&Connection| !connection.waiting_requests.is_empty();
         let refills =
             self.connections.iter().filter(waiting).map(|connection| connection.objects.refill_after().max(now));

@@ -5,7 +5,8 @@
 //! (the one way into the chain), `parking` (those that wait), `stage` (the chain), `flush` (posts), `complete` (polls), `received` (what
 //! a message means), `retire` (what was sent), `fence` (keys that are to die), `life` and `opening` (connections), `supply` (their MR
 //! objects), `standalone` (`register_now` and cancelling), `send` (messages without a reply), `credits`, `respond` and `transfers` (the
-//! responder's half, as its caller says it, and its one way into the chain), `waiting` (for what), `tracing`.
+//! responder's half, as its caller says it, and its one way into the chain), `waiting` (for what), `withdrawal` (memory that is removed),
+//! `tracing`.
 
 mod builder;
 mod complete;
@@ -30,6 +31,7 @@ mod supply;
 mod tracing;
 mod transfers;
 mod waiting;
+mod withdrawal;
 
 pub use builder::{EngineBuilder, OpenEngineError};
 pub use credits::CreditError;
@@ -38,6 +40,7 @@ pub use respond::{FetchRequest, ResponseRequest, TransferError, WriteRequest};
 pub use send::SendRequest;
 pub use standalone::{CancelError, CancelNowError};
 pub use submit::{Chunk, Coverage, Submission, SubmitError};
+pub use withdrawal::RemoveMemoryError;
 
 use crate::{
     connection::Connection,
@@ -286,8 +289,8 @@ impl<P: Port> Engine<P> {
 
     /// Declares a memory that segments may lie in. Connections opened afterwards can use it at once, those that are open already when
     /// [`Event::MemoryRegistered`] says so: until then segments in it are refused there ([`SubmitError::UnknownMemory`]).
-    /// The memory stays registered in protection domains of single connections until these end, and in the domain that
-    /// connections share ([`crate::DomainPolicy`]) until Control is dropped.
+    /// The memory stays registered until [`Engine::remove_memory`]; in protection domains of single connections
+    /// ([`crate::DomainPolicy`]) until these end, in the one that connections share until Control is dropped.
     ///
     /// One that is [`MemoryAccess::ReadOnly`] is sent, written to peers, and opened to their RDMA READs; a chunk that a peer could write
     /// to and a fetch into it are refused ([`GatherError::ReadOnly`](crate::GatherError::ReadOnly)). That goes for this name of the
@@ -307,7 +310,7 @@ impl<P: Port> Engine<P> {
         Ok(id)
     }
 
-    /// A declared memory.
+    /// A declared memory; none that is being removed.
     #[must_use]
     pub fn memory(&self, memory: MemoryId) -> Option<&DeviceMemory> {
         self.memories.get(memory).map(|declared| &declared.bytes)
@@ -492,7 +495,8 @@ impl<P: Port> Engine<P> {
     }
 
     /// Nothing is in flight, waits, or is left to be told: a core may sleep until somebody submits something, unless a peer may
-    /// connect, send or disconnect meanwhile. Nobody wakes a core for that; it has to look.
+    /// connect, send or disconnect meanwhile. Nobody wakes a core for that; it has to look. So it has to for the end of a memory that
+    /// nothing uses any more ([`Engine::remove_memory`]), which a device may refuse for long.
     ///
     /// For a clean end let requests end, [`Engine::disconnect`] each of [`Engine::connections`], and drop the engine when
     /// [`Engine::is_disconnected`] says so.
@@ -504,6 +508,7 @@ impl<P: Port> Engine<P> {
             && self.shared.as_ref().is_none_or(|shared| shared.queue().is_none() || shared.released.is_empty())
             && self.requests.iter().all(|(_, request)| request.has_ended())
             && self.transfers.is_empty()
+            && !self.memories.are_withdrawn()
     }
 
     /// Every connection is gone.

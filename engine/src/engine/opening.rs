@@ -197,6 +197,11 @@ impl<P: Port> Engine<P> {
                 self.queue_pair_created(connection, queue_pair, sizes);
             }
             ToCore::Memory { connection, memory, made } => self.memory_registered(connection, memory, made),
+            ToCore::MemoryRemoved { memory } => {
+                if self.memories.removed(memory) {
+                    self.events.push_back(Event::MemoryRemoved { memory });
+                }
+            }
             ToCore::Established { connection, private_data } => self.established(connection, private_data),
             ToCore::OpenFailed { connection, reason, private_data } => {
                 self.open_failed(connection, reason, private_data);

@@ -219,7 +219,7 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    fn end_unposted(&mut self, handle: Handle, outcome: RequestStatus) {
+    pub(super) fn end_unposted(&mut self, handle: Handle, outcome: RequestStatus) {
         if let Some(request) = self.requests.get_mut(handle) {
             request.outcome = outcome;
         }

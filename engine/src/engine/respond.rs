@@ -76,7 +76,9 @@ pub enum TransferError {
     #[error("a local segment is not acceptable: {0}")]
     Segment(#[from] GatherError),
     /// As [`SubmitError::UnknownMemory`](crate::SubmitError::UnknownMemory), of a local segment's.
-    #[error("a local segment's memory is unknown, or not registered on the connection; await Event::MemoryRegistered")]
+    #[error(
+        "a local segment's memory is unknown, removed, or not registered on the connection; await Event::MemoryRegistered"
+    )]
     UnknownMemory,
     /// Local and remote ranges do not have the same number of bytes, or one is empty.
     #[error("local and remote ranges differ in length, or one is empty")]

@@ -7,7 +7,7 @@
 
 use super::{Engine, life::keys_at_stake};
 use crate::{
-    chain::{NOT_POSTED, Posted, SendQueue, WORD},
+    chain::{NOT_POSTED, Posted, SendQueue, WORD, marked_connection},
     connection::Connection,
     event::{Event, RequestStatus},
     mr::Mr,
@@ -253,7 +253,7 @@ impl<P: Port> Engine<P> {
             TokenKind::Transfer | TokenKind::Reply => {
                 self.transfers.at(token.index()).map(|(_, transfer)| transfer.connection)
             }
-            TokenKind::Drain => u16::try_from(token.index()).ok(),
+            TokenKind::Drain => Some(marked_connection(token)),
             TokenKind::Foreign | TokenKind::Receive => None,
         };
         index.map(usize::from)

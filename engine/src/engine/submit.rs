@@ -99,9 +99,11 @@ pub enum SubmitError {
     /// A segment is empty, or out of its memory's bounds (I18), or to be written to in a memory that is read-only.
     #[error("a segment is not acceptable: {0}")]
     Segment(#[from] GatherError),
-    /// A memory is not registered on this connection: it is unknown, or was declared after the connection was opened and
-    /// [`crate::Event::MemoryRegistered`] has not said yet that it can be used, or said why it cannot.
-    #[error("a segment's memory is unknown, or not registered on the connection; await Event::MemoryRegistered")]
+    /// A memory is not registered on this connection: it is unknown, was removed ([`Engine::remove_memory`]), or was declared after the
+    /// connection was opened and [`crate::Event::MemoryRegistered`] has not said yet that it can be used, or said why it cannot.
+    #[error(
+        "a segment's memory is unknown, removed, or not registered on the connection; await Event::MemoryRegistered"
+    )]
     UnknownMemory,
     /// The message had no room for the keys; everything was undone (S85, S87).
     #[error("the message has no room for the keys")]

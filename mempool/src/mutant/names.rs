@@ -251,6 +251,10 @@ mutants! {
     released_to_ending
     relief_kept
     relief_never_over
+    removed_in_use
+    removed_under_transfers
+    removed_while_ending
+    removed_without_barrier
     reply_receive_lost
     request_cookie
     retired_words

@@ -49,6 +49,7 @@ impl World<'_> {
                     self.target.engine.release(received);
                 }
             }
+            Event::MemoryRemoved { memory } => self.target.memory_removed(memory),
             _ => {}
         }
     }

@@ -30,6 +30,7 @@ impl World<'_> {
             Event::Fetched { cookie, status } => self.transferred(cookie, Transfer::Fetch, status),
             Event::Written { cookie, status } => self.transferred(cookie, Transfer::Write, status),
             Event::Responded { cookie, status } => self.transferred(cookie, Transfer::Respond, status),
+            Event::MemoryRemoved { memory } => self.host.memory_removed(memory),
             _ => {}
         }
     }
@@ -65,6 +66,10 @@ impl World<'_> {
                 Data::Partial
             }
             RequestStatus::Unannounced => Data::Partial,
+            RequestStatus::MemoryRemoved => {
+                self.run.count("of a removed memory", 1);
+                Data::Partial
+            }
             RequestStatus::TooFewRegistrations => {
                 assert!(self.may_lack, "request {cookie} found too few MRs, and no command of Control failed");
                 Data::Partial

@@ -28,6 +28,10 @@ pub(super) struct Party {
     pub(super) protocol: Tiny,
     pub(super) data: DeviceMemory,
     pub(super) memory: MemoryId,
+    /// The same bytes under another name, which is used as soon as all connections have it.
+    pub(super) next: Option<MemoryId>,
+    /// The name that is being removed.
+    pub(super) leaving: Option<MemoryId>,
     pub(super) monitor: SoftMonitor,
     pub(super) script: FaultHandle,
     pub(super) port: PortId,
@@ -82,6 +86,8 @@ impl Party {
             protocol: Tiny::new(),
             data,
             memory,
+            next: None,
+            leaving: None,
             monitor,
             script,
             port: port_id,
@@ -100,6 +106,33 @@ impl Party {
 
     pub(super) fn segment(&self, offset: usize, length: usize) -> Segment {
         Segment { memory: self.memory, offset: offset as u64, length: length as u32 }
+    }
+
+    /// Goes on with giving its memory another name: declares it once more, or uses that from here on, and removes the former one.
+    pub(super) fn rename_memory(&mut self) {
+        let Some(next) = self.next else {
+            if self.leaving.is_none() {
+                self.next = self.engine.add_memory(self.data.clone(), MemoryAccess::ReadWrite).ok();
+            }
+            return;
+        };
+        let part = [Segment { memory: next, offset: 0, length: 8 }];
+        let connections: Vec<_> = self.engine.connections().collect();
+        let is_known = connections.iter().all(|&connection| self.engine.coverage(connection, &part, 1).is_ok());
+        if is_known && self.engine.remove_memory(self.memory).is_ok() {
+            self.leaving = Some(core::mem::replace(&mut self.memory, next));
+            self.next = None;
+        }
+    }
+
+    /// A name is gone, once, and what is behind it is nobody's.
+    pub(super) fn memory_removed(&mut self, memory: MemoryId) {
+        assert_eq!(self.leaving.take(), Some(memory), "a memory was removed that was not to be");
+    }
+
+    /// No name is being removed, unless the device keeps what is behind it.
+    pub(super) fn has_removed(&self) -> bool {
+        self.leaving.is_none() || self.lost || self.control.statistics().memories_kept > 0
     }
 
     /// Nothing is left to do for it. Where its device is gone it goes on asking for room for shared receives, behind pauses.

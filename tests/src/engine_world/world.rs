@@ -27,6 +27,8 @@ pub(super) const LONG_TICK: Duration = Duration::from_millis(1);
 const STEPS_TO_HEAR: u32 = 100;
 /// Steps in which listening begins.
 const STEPS_TO_LISTEN: u32 = 8;
+/// One step in so many goes on with giving each side's memory another name.
+const RENAMED_ONE_IN: u64 = 12;
 /// Where memory stands that the host opens by `register_now`, and what it transfers from and to: behind the places.
 pub(super) const STANDALONE_AT: usize = PLACES * PLACE_BYTES;
 pub(super) const STANDALONES: usize = 16;
@@ -94,6 +96,8 @@ pub(super) struct World<'a> {
     pub(super) may_lack: bool,
     pub(super) calm: bool,
     pub(super) looked: usize,
+    /// When memories have other names: apart, so that seeds draw what they drew without.
+    renames: Random,
     trace: Option<lane::Receiver<TraceRecord>>,
 }
 
@@ -141,6 +145,7 @@ impl<'a> World<'a> {
             may_lack: false,
             calm: false,
             looked: 0,
+            renames: run.random().part(),
             trace,
         };
         world.target.engine.listen(address()).map_err(|error| error.to_string())?;
@@ -156,6 +161,10 @@ impl<'a> World<'a> {
             }
             if self.random.one_in(self.scenario.fault_one_in) {
                 self.fault();
+            }
+            if self.renames.one_in(RENAMED_ONE_IN) {
+                self.host.rename_memory();
+                self.target.rename_memory();
             }
             self.answer();
             let tick = self.random.below(self.scenario.tick + 1);
@@ -204,6 +213,8 @@ impl<'a> World<'a> {
             let engines = [&world.host.engine, &world.target.engine];
             engines.iter().all(|engine| engine.is_disconnected()) && world.host.is_idle() && world.target.is_idle()
         });
+        // A device that keeps what covers a memory, or is lost, may keep that as well.
+        self.until("memories were removed", |world| [&world.host, &world.target].into_iter().all(Party::has_removed));
         self.check_nothing_left();
         if self.lives() {
             self.reconnects();

@@ -349,6 +349,7 @@ impl<P: Port> ClientSide<P> {
             RequestStatus::Sent => Err(failure::ended("without a reply")),
             RequestStatus::PostRefused => Err(failure::ended("refused by the device")),
             RequestStatus::Unannounced => Err(failure::ended("without room for its keys")),
+            RequestStatus::MemoryRemoved => Err(failure::ended("its memory was removed")),
             RequestStatus::TooFewRegistrations => Err(failure::ended("the device has too few memory registrations")),
         }
     }

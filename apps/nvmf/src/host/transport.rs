@@ -128,6 +128,7 @@ impl<P: Port> Transport<P> {
                 whole.then(|| parse_response(&bytes).ok()).flatten().map_or(Answer::Lost, Answer::Replied)
             }
             RequestStatus::Unannounced => Answer::Refused(IoError::TooManyKeys),
+            RequestStatus::MemoryRemoved => Answer::Refused(IoError::Submit(SubmitError::UnknownMemory)),
             RequestStatus::TooFewRegistrations => Answer::Refused(IoError::Submit(SubmitError::TooManyRegistrations)),
             _ => Answer::Lost,
         };

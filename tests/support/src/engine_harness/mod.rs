@@ -273,6 +273,7 @@ impl<D: Device> Side<D> {
                     RequestStatus::PostRefused => "refused",
                     RequestStatus::Unannounced => "unannounced",
                     RequestStatus::TooFewRegistrations => "too few registrations",
+                    RequestStatus::MemoryRemoved => "memory removed",
                 };
                 assert!(!self.ended.iter().any(|(ended, _)| *ended == cookie), "request {cookie} ended twice");
                 self.ended.push((cookie, name));

@@ -1,0 +1,239 @@
+//! Memory that is removed while connections are open.
+//!
+//! Requests do not count who uses which memory. What is withdrawn is found by nobody any more, so that what uses it can only become
+//! less, and a walk that stops wherever it still finds a user sees all of them: each MR that is open over the memory, each
+//! transfer that waits with its elements named. What else may use it stands in a send queue, and has ended once a completion has passed
+//! all that stood there when the last of those was gone.
+
+use super::Engine;
+use crate::{
+    chain::barrier_token,
+    connection::{Connection, Phase},
+    event::RequestStatus,
+    gather::MemoryId,
+    link::ToControl,
+    memories::{self, Withdrawal},
+    mr::State,
+    provider::{Operation, Port, WorkRequest},
+    transfer::RdmaOperation,
+};
+use frwr_mempool::mutant;
+
+/// Why a memory is not removed. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RemoveMemoryError {
+    /// It is not one that the caller declared, or is being removed, or was.
+    #[error("the memory was not declared by Engine::add_memory, or is being removed already")]
+    UnknownMemory,
+    /// Control has not taken earlier messages yet.
+    #[error("control is busy; poll it and try again")]
+    WouldBlock,
+    /// The engine's Control was dropped: the memory is the device's until that is dropped as well.
+    #[error("the engine's Control was dropped, so that no memory can be removed; keep it as long as its engines")]
+    NoControl,
+}
+
+impl<P: Port> Engine<P> {
+    /// Withdraws a memory: from here on whatever names it is refused as of an unknown memory, and [`Event::MemoryRemoved`] says when
+    /// neither the device nor a peer reaches it any more. Until then it is theirs (promise Hold), and must stay mapped.
+    ///
+    /// What was taken before goes on: requests end as they do, and so do transfers, also those that wait, because a peer awaits
+    /// them. Keys of it that stay open ([`Engine::register_now`]) hold it up until they are cancelled, connections that end until
+    /// they have ended. A request that waits for its turn and names it in a chunk, or behind its message, has told nobody yet, and
+    /// ends as [`RequestStatus::MemoryRemoved`]. A connection that opens meanwhile does not have it.
+    ///
+    /// Its name is not that of the next memory in its place: names of one place come again behind 65,536 memories.
+    ///
+    /// [`Event::MemoryRemoved`]: crate::Event::MemoryRemoved
+    ///
+    /// # Errors
+    /// [`RemoveMemoryError`].
+    pub fn remove_memory(&mut self, memory: MemoryId) -> Result<(), RemoveMemoryError> {
+        if memory == memories::OWN || self.memories.get(memory).is_none() {
+            return Err(RemoveMemoryError::UnknownMemory);
+        }
+        if self.link.to_control.is_closed() {
+            return Err(RemoveMemoryError::NoControl);
+        }
+        let told = self.link.to_control.push(ToControl::WithdrawMemory { memory });
+        told.map_err(|_| RemoveMemoryError::WouldBlock)?;
+        self.memories.withdraw(memory);
+        self.alert = true;
+        for index in 0..self.connections.len() {
+            let Some(reach) = self.connections[index].reach.get_mut(usize::from(memory.place())) else { continue };
+            if reach.key_of(memory).is_some() {
+                reach.withdraw();
+                self.end_parked(index, memory);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the requests of a connection that wait and name a memory.
+    fn end_parked(&mut self, index: usize, memory: MemoryId) {
+        let mut at = 0;
+        while let Some(&slot) = self.connections[index].waiting_requests.get(at) {
+            let named = self.requests.handle_at(slot).filter(|_| self.is_parked_with(index, slot, memory));
+            let Some(handle) = named else {
+                at += 1;
+                continue;
+            };
+            self.connections[index].waiting_requests.remove(at);
+            self.end_unposted(handle, RequestStatus::MemoryRemoved);
+        }
+        self.connections[index].note_usual();
+    }
+
+    /// Whether a request that waits names a memory, in its chunks or behind its message.
+    fn is_parked_with(&self, index: usize, slot: u32, memory: MemoryId) -> bool {
+        let Some(admission) = self.admissions.get(slot as usize) else { return false };
+        let kept = admission.chunks.iter().map(|chunk| usize::from(chunk.segments)).sum();
+        let first = slot as usize * self.options.max_segments as usize;
+        let mut segments = self.waiting_segments.iter().skip(first).take(kept);
+        let inline = self.plan.request_element(slot) + 1;
+        segments.any(|segment| segment.memory == memory)
+            || self.lie_in(index, memory, inline, admission.inline_segments.into())
+    }
+
+    /// Whether any of so many elements of a connection lies in a memory.
+    fn lie_in(&self, index: usize, memory: MemoryId, first: u32, count: u32) -> bool {
+        let reach = self.connections[index].reach.get(usize::from(memory.place()));
+        let Some(key) = reach.and_then(|reach| reach.key_of(memory)) else { return false };
+        let mut elements = self.elements.iter().skip(first as usize).take(count as usize);
+        elements.any(|element| element.lkey == key)
+    }
+
+    /// Has Control release what nothing uses any more. Called by each poll while there is something that may be in use.
+    #[cold]
+    pub(super) fn release_withdrawn(&mut self) -> u32 {
+        let (mut at, mut work) = (0, 0);
+        while let Some(mut withdrawal) = self.memories.withdrawn().get(at).copied() {
+            let is_unused = self.is_unused(&mut withdrawal) || mutant!(removed_in_use);
+            if let Some(kept) = self.memories.withdrawn().get_mut(at) {
+                *kept = withdrawal;
+            }
+            let release = ToControl::ReleaseMemory { memory: withdrawal.memory };
+            // Where its lane is full the next poll tells it.
+            if is_unused && self.link.to_control.push(release).is_ok() {
+                self.memories.release(at);
+                work += 1;
+            } else {
+                at += 1;
+            }
+        }
+        work
+    }
+
+    /// Goes on with the walk. Whether it has come to its end.
+    fn is_unused(&mut self, withdrawal: &mut Withdrawal) -> bool {
+        while usize::from(withdrawal.connection) < self.connections.len() {
+            if !self.is_unused_by(withdrawal) {
+                return false;
+            }
+            let Withdrawal { memory, connection, .. } = *withdrawal;
+            *withdrawal = Withdrawal { memory, connection: connection + 1, mr: 0, barrier: None };
+        }
+        true
+    }
+
+    /// Goes on with one connection.
+    fn is_unused_by(&mut self, withdrawal: &mut Withdrawal) -> bool {
+        let (index, memory) = (usize::from(withdrawal.connection), withdrawal.memory);
+        let connection = &self.connections[index];
+        match connection.phase {
+            // Nothing of the caller's is posted before a connection is ready.
+            Phase::Vacant | Phase::Opening(_) => return true,
+            // Whatever it has posted has ended when it has.
+            Phase::Ending { .. } => return mutant!(removed_while_ending),
+            Phase::Ready => {}
+        }
+        let reach = connection.reach.get(usize::from(memory.place()));
+        // One that opened since then.
+        if reach.is_none_or(|reach| reach.key_of(memory).is_none()) {
+            return true;
+        }
+        if withdrawal.barrier.is_none() {
+            if !self.is_out_of_use(index, withdrawal) {
+                return false;
+            }
+            let connection = &self.connections[index];
+            if connection.send_queue.in_flight() == 0 || mutant!(removed_without_barrier) {
+                return true;
+            }
+            let key = connection.key;
+            withdrawal.barrier = self.barrier(index).map(|position| (key, position));
+        }
+        let Some((key, position)) = withdrawal.barrier else { return false };
+        let connection = &self.connections[index];
+        if key != connection.key || !connection.send_queue.is_pending(position) {
+            return true;
+        }
+        if !connection.send_queue.is_barrier_at(position) {
+            withdrawal.barrier = None;
+        }
+        false
+    }
+
+    /// Whether no MR of a connection is open over a memory, and no transfer waits that would use it.
+    fn is_out_of_use(&self, index: usize, withdrawal: &mut Withdrawal) -> bool {
+        let memory = withdrawal.memory;
+        let connection = &self.connections[index];
+        let mrs = self.pool.of(connection.key.index);
+        while mrs.start + withdrawal.mr < mrs.end {
+            if self.is_open_over(index, mrs.start + withdrawal.mr, memory) {
+                return false;
+            }
+            withdrawal.mr += 1;
+        }
+        let mut waiting = connection.waiting_transfers.iter();
+        !waiting.any(|&slot| self.is_transfer_with(index, slot, memory)) || mutant!(removed_under_transfers)
+    }
+
+    /// Whether an MR's key opens part of a memory, or may: what is being destroyed does not tell what it opened.
+    fn is_open_over(&self, index: usize, descriptor: u32, memory: MemoryId) -> bool {
+        let Some(mr) = self.pool.get(descriptor) else { return false };
+        match mr.state() {
+            State::Absent | State::Idle { .. } | State::IdlePending { .. } => false,
+            State::Stale(_) | State::Recovering => true,
+            State::Mapped { registration, .. }
+            | State::Registering { registration, .. }
+            | State::Valid { registration, .. }
+            | State::Invalidating { registration, .. } => {
+                self.lie_in(index, memory, mr.first_element(), registration.elements)
+            }
+        }
+    }
+
+    fn is_transfer_with(&self, index: usize, slot: u32, memory: MemoryId) -> bool {
+        let Some((_, transfer)) = self.transfers.at(slot) else { return false };
+        let Some(operations) = self.rdma_operations.get(slot as usize) else { return false };
+        let mut begun = operations.iter().take(transfer.operations.into());
+        begun.any(|operation| self.lie_in(index, memory, operation.local.first, operation.local.count))
+    }
+
+    /// Where the barrier stands that tells when all is done that is in a send queue now: an RDMA WRITE of no bytes, which names no memory
+    /// and of which the peer is told nothing. `None` where no entry is free for one; some come back, since what is in the queue does.
+    fn barrier(&mut self, index: usize) -> Option<u64> {
+        let connection = &mut self.connections[index];
+        let last = connection.send_queue.last_barrier();
+        if last.is_some() || !connection.send_queue.reserve(self.making.cost.message) {
+            return last;
+        }
+        let position = connection.stage_barrier();
+        self.mark_dirty(index as u16);
+        Some(position)
+    }
+}
+
+impl Connection {
+    fn stage_barrier(&mut self) -> u64 {
+        let RdmaOperation { remote, local } = RdmaOperation::NOTHING;
+        let token = barrier_token(self.key);
+        self.signaller.signalled();
+        self.end_unsignalled = false;
+        let operation = Operation::Write { local, remote };
+        self.chain.push(WorkRequest { token, signalled: true, fence: false, operation });
+        self.send_queue.stage_operation(token, false)
+    }
+}
