@@ -1,18 +1,16 @@
 //! One queue pair's life: opening, ready, ending, gone.
 
 use crate::{
-    chain::{ChainBuffer, Registered, SendQueue, chain_buffer},
     credits::Credits,
     event::{DisconnectCause, Received},
     fixed_list::FixedList,
     mr::ConnectionKey,
     objects::Objects,
-    provider::{
-        Operation, PrivateData, QueuePairId, ReceiveRequest, ScatterElement, SendQueueCost, Success, Token, WorkRequest,
-    },
+    provider::{PrivateData, QueuePairId, ReceiveRequest, ScatterElement, SendQueueCost, Success, Token},
     reach::Reach,
     receive_queue::ReceiveQueue,
     request::Standing,
+    sending::{Invalidating, Rules, Sending},
     signal::Signaller,
 };
 use core::time::Duration;
@@ -80,8 +78,8 @@ pub(crate) struct Connection {
     pub(crate) posted: Standing,
     pub(crate) phase: Phase,
     pub(crate) queue_pair: QueuePairId,
-    pub(crate) send_queue: SendQueue,
-    pub(crate) signaller: Signaller,
+    /// What it sends.
+    pub(crate) sending: Sending,
     /// Where each declared memory lies, by its place, and its base registration in the connection's domain.
     pub(crate) reach: Table<Reach>,
     /// Of the engine's own memory there, which has all messages.
@@ -98,19 +96,8 @@ pub(crate) struct Connection {
     /// The first of those transfers needs more entries of the send queue than are free: requests wait behind it, or small ones would
     /// pass it for ever.
     pub(crate) entries_awaited: bool,
-    /// What the next flush posts.
+    /// MRs whose keys are to die, which the next flush, or the next request, has invalidated.
     pub(crate) invalidations: FixedList<u32>,
-    /// Work requests of requests and transfers in the order of their admission, with the invalidations that stand in front of them.
-    pub(crate) chain: ChainBuffer,
-    /// The registrations in it.
-    pub(crate) registered: Registered,
-    /// One without a message was staged, and the last of those has not asked for its completion yet.
-    pub(crate) standalone_staged: bool,
-    /// A registration may be the last work request that was posted, and what stands behind it has to wait for it: the next chain is looked at.
-    pub(crate) fence_owed: bool,
-    /// The end of something in the chain is waited for, nothing behind it asks for a completion, and perhaps nothing is ever posted
-    /// behind it.
-    pub(crate) end_unsignalled: bool,
     /// The receives that it posts.
     pub(crate) receives: FixedList<ReceiveRequest>,
     /// It was ready, so that its caller heard of it.
@@ -124,8 +111,6 @@ pub(crate) struct Connection {
     pub(crate) is_kept: bool,
     /// The caller was not told of its end yet, and may look for what it keeps of it by its index.
     pub(crate) end_is_untold: bool,
-    /// A signalled message is in flight: its completion will free the slots that those before it hold.
-    pub(crate) relief_coming: bool,
     /// The receives that its messages go into, and those of its peer.
     pub(crate) credits: Credits,
     /// On the list of connections with work for the next flush.
@@ -151,6 +136,7 @@ impl Connection {
         region: &mut Region,
         index: u16,
         limits: ConnectionLimits,
+        rules: Rules,
         signaller: Signaller,
         order: Order,
         absent: List,
@@ -163,8 +149,7 @@ impl Connection {
             posted: Standing::posted(index),
             phase: Phase::Vacant,
             queue_pair: QueuePairId(0),
-            send_queue: SendQueue::new_in(region, limits.send_entries, limits.cost)?,
-            signaller,
+            sending: Sending::new_in(region, limits.send_entries, limits.cost, rules, signaller)?,
             reach: Table::new_in(region, limits.memories.into(), |_| Reach::NONE)?,
             message_lkey: 0,
             idle: FreeRing::new_in(region, limits.registrations, order)?,
@@ -174,19 +159,12 @@ impl Connection {
             waiting_transfers: queue(limits.transfers),
             entries_awaited: false,
             invalidations: FixedList::new_in(region, limits.registrations as usize, 0)?,
-            // Credits bound what one flush can post, so a chain is never split.
-            chain: chain_buffer(region, limits.send_entries)?,
-            registered: Registered::default(),
-            standalone_staged: false,
-            fence_owed: false,
-            end_unsignalled: false,
             receives: FixedList::new_in(region, limits.receives as usize, vacant)?,
             was_ready: false,
             early: VecDeque::with_capacity(limits.receives as usize),
             receive_queue: ReceiveQueue::default(),
             is_kept: false,
             end_is_untold: false,
-            relief_coming: false,
             credits: Credits::default(),
             dirty: false,
         })
@@ -194,11 +172,10 @@ impl Connection {
 
     /// Bytes of the region that [`Connection::new_in`] takes.
     pub(crate) fn bytes_needed(send_entries: u32, registrations: u32, receives: u32, memories: u16) -> Option<usize> {
-        SendQueue::bytes_needed(send_entries)?
+        Sending::bytes_needed(send_entries)?
             .checked_add(Table::<Reach>::bytes_needed(memories.into())?)?
             .checked_add(FreeRing::bytes_needed(registrations)?)?
             .checked_add(FixedList::<u32>::bytes_needed(registrations as usize)?)?
-            .checked_add(ChainBuffer::bytes_needed(send_entries as usize)?)?
             .checked_add(FixedList::<ReceiveRequest>::bytes_needed(receives as usize)?)
     }
 
@@ -219,6 +196,20 @@ impl Connection {
     pub(crate) fn invalidate(&mut self, descriptor: u32) {
         self.invalidations.push(descriptor);
         self.usual = ConnectionKey { index: !self.key.index, ..self.key };
+    }
+
+    /// The MRs whose keys are to die, and the places of their invalidations; [`Connection::invalidated`] says how many were put there.
+    #[inline(always)]
+    pub(crate) fn invalidate_due(&mut self) -> (&[u32], Invalidating<'_>) {
+        (self.invalidations.as_slice(), self.sending.invalidate())
+    }
+
+    /// Nothing is due any more, and so many invalidations are in the chain.
+    #[inline(always)]
+    pub(crate) fn invalidated(&mut self, count: u64) {
+        self.sending.stage_invalidations(count);
+        self.invalidations.clear();
+        self.note_usual();
     }
 
     fn is_usual(&self) -> bool {
@@ -245,14 +236,7 @@ impl Connection {
     /// Whether the next request may go: in front of a transfer that waits for entries only where it brings some, since all that is in
     /// flight goes without a completion; then it asks for one.
     pub(crate) fn admits_requests(&mut self) -> bool {
-        if self.entries_awaited {
-            let in_flight = self.send_queue.in_flight();
-            if in_flight == 0 || in_flight > self.signaller.unsignalled().into() {
-                return false;
-            }
-            self.signaller.refused();
-        }
-        self.is_ready()
+        (!self.entries_awaited || self.sending.ask_next()) && self.is_ready()
     }
 
     /// Notes whether the first transfer that waits does so for entries of the send queue.
@@ -282,33 +266,6 @@ impl Connection {
         );
         self.receive_queue.has_posted() && !is_over
     }
-
-    /// On a device that lets messages overtake registrations: what is posted next waits for what is posted, if the chain does not begin
-    /// with an invalidation, which does so anyway.
-    #[cold]
-    pub(crate) fn owe_fence(&mut self) {
-        (self.fence_owed, self.standalone_staged) = (true, true);
-    }
-
-    /// Has whatever stands behind a registration in the chain, or begins it and stands behind one that is posted, wait for that.
-    #[cold]
-    pub(crate) fn fence_behind_registrations(&mut self) {
-        let mut is_owed = core::mem::take(&mut self.fence_owed);
-        for at in 0..self.chain.len() {
-            let Some(&work) = self.chain.as_slice().get(at) else { break };
-            match work.operation {
-                Operation::Register(_) => is_owed = true,
-                // Waits for all in front of it by itself.
-                Operation::Invalidate { .. } => is_owed = false,
-                _ if core::mem::take(&mut is_owed) => self.chain.set(at, WorkRequest { fence: true, ..work }),
-                _ => {}
-            }
-        }
-        if is_owed {
-            self.owe_fence();
-        }
-    }
-
     /// Something of it waits for room, and is looked at by every poll until it found some.
     pub(crate) fn needs_attention(&self) -> bool {
         !(self.objects.to_free().is_empty()
@@ -328,10 +285,7 @@ impl Connection {
         self.waiting_transfers.clear();
         self.entries_awaited = false;
         self.invalidations.clear();
-        self.send_queue.unstage();
-        self.chain.clear();
-        self.registered = Registered::default();
-        self.end_unsignalled = false;
+        self.sending.clear();
         self.receives.clear();
         self.early.clear();
         self.note_usual();

@@ -58,12 +58,12 @@ impl<T: Copy> FixedList<T> {
         }
     }
 
-    /// Places for so many values more, which the caller fills and then counts by `filled`; `None` where it was not made for them.
+    /// Places for so many values more; `None` where it was not made for them.
     #[inline(always)]
-    pub(crate) fn places(&mut self, count: usize) -> Option<&mut [T]> {
+    pub(crate) fn vacant(&mut self, count: usize) -> Option<Vacant<'_, T>> {
         let len = self.len as usize;
         debug_assert!(len + count <= self.places.len(), "a list is made for all that it may hold");
-        self.places.get_mut(len..len + count)
+        Some(Vacant { places: self.places.get_mut(len..len + count)?, len: &mut self.len })
     }
 
     /// All places that have no value, in order, for who fills some of the first and then counts them by `filled`.
@@ -95,6 +95,12 @@ impl<T: Copy> FixedList<T> {
         self.places.get_mut((self.len as usize).wrapping_sub(1))
     }
 
+    /// The last so many of its values; none where it has fewer.
+    pub(crate) fn last_of(&mut self, count: usize) -> &mut [T] {
+        let end = self.len as usize;
+        self.places.get_mut(end.wrapping_sub(count)..end).unwrap_or_default()
+    }
+
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.len = 0;
@@ -109,5 +115,30 @@ impl<T: Copy> FixedList<T> {
 
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len().min(len) as u32;
+    }
+}
+
+/// Places of a list behind all that it has.
+pub(crate) struct Vacant<'a, T> {
+    places: &'a mut [T],
+    len: &'a mut u32,
+}
+
+impl<T> Vacant<'_, T> {
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    #[inline(always)]
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [T] {
+        self.places
+    }
+
+    /// The list has a value in each of them.
+    #[inline(always)]
+    pub(crate) fn fill(self) {
+        // Of places that there are.
+        *self.len += self.places.len() as u32;
     }
 }

@@ -84,6 +84,7 @@ mod reach;
 mod receive;
 mod receive_queue;
 mod request;
+mod sending;
 mod shared_receives;
 pub mod signal;
 mod sizes;

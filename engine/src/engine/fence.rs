@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::{
-    chain::NOT_POSTED,
+    chain::{NOT_POSTED, Posted},
     event::{DisconnectCause, RequestStatus},
     mr::State,
     options::MAX_MRS_PER_REQUEST,
@@ -51,7 +51,7 @@ impl<P: Port> Engine<P> {
     #[inline]
     pub(super) fn end_if_fenced(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
-        let queue = &self.connections[usize::from(request.standing.connection)].send_queue;
+        let queue = self.connections[usize::from(request.standing.connection)].sending.queue();
         if request.standing.phase != Phase::Fencing
             || !request.mrs.is_empty()
             || (!mutant!(K9_fence) && request.awaits_message() && queue.is_pending(request.message_position))
@@ -77,11 +77,12 @@ impl<P: Port> Engine<P> {
     /// After a refused post on a connection that ends by it: messages that were not sent can have no reply, so whatever the peer
     /// sends from here on is none. Their requests end with the connection; what was reserved for them goes with it.
     pub(super) fn lose_refused(&mut self, index: usize, accepted: usize) {
-        for at in accepted..self.connections[index].chain.len() {
-            if self.connections[index].chain.as_slice()[at].token.kind() != TokenKind::Message {
+        let sending = &self.connections[index].sending;
+        for at in accepted..sending.chain().len() {
+            let Posted { token, owner, .. } = sending.staged_at(at);
+            if token.kind() != TokenKind::Message {
                 continue;
             }
-            let owner = self.connections[index].send_queue.staged_at(at).owner;
             if let Some((_, request)) =
                 self.requests.at_mut(owner).filter(|(_, found)| found.standing.phase == Phase::Posted)
             {
@@ -98,9 +99,8 @@ impl<P: Port> Engine<P> {
     /// After a refused post on a connection that goes on: where the invalidation was refused, destroying the MR is the
     /// fence (D7, S72, S84).
     pub(super) fn fence_refused(&mut self, index: usize, accepted: usize, error: PostError) {
-        for at in accepted..self.connections[index].chain.len() {
-            let token = self.connections[index].chain.as_slice()[at].token;
-            let owner = self.connections[index].send_queue.staged_at(at).owner;
+        for at in accepted..self.connections[index].sending.chain().len() {
+            let Posted { token, owner, .. } = self.connections[index].sending.staged_at(at);
             match token.kind() {
                 TokenKind::Invalidate
                     if !mutant!(K18_registration_runs) && self.registration_may_run(index, token.index()) =>
@@ -134,7 +134,7 @@ impl<P: Port> Engine<P> {
     /// guess whom to answer before the message behind the registration is sent. Then its object must not be destroyed while
     /// the queue pair works (I11).
     fn registration_may_run(&self, index: usize, descriptor: u32) -> bool {
-        self.connections[index].send_queue.is_posted(TokenKind::Register, descriptor)
+        self.connections[index].sending.queue().is_posted(TokenKind::Register, descriptor)
     }
 
     /// A request whose message was refused: what the device never heard of goes back; registrations that it took are
@@ -160,7 +160,7 @@ impl<P: Port> Engine<P> {
         let (answered, one_way) = (request.awaits_reply(), request.is_one_way());
         let connection = &mut self.connections[index];
         // S2: entries, receives or MRs of what was refused are not given back.
-        connection.send_queue.release(if mutant!(S2_entries) { 0 } else { entries });
+        connection.sending.release(if mutant!(S2_entries) { 0 } else { entries });
         if !standalone {
             let (peers, ours) = (!mutant!(S2_peer_receives), answered && !mutant!(S2_reply_receives));
             connection.credits.give_back(peers, ours, one_way);

@@ -120,17 +120,11 @@ impl<P: Port> Engine<P> {
         if !connection.invalidations.is_empty() {
             self.stage_invalidations(index);
         }
-        let connection = &mut self.connections[index];
-        if connection.chain.is_empty() {
+        let sending = &mut self.connections[index].sending;
+        if sending.chain().is_empty() {
             return 0;
         }
-        // F5: the end of what stands in a chain is waited for, and never asked for.
-        if connection.end_unsignalled && !mutant!(F5_transfers_unasked) {
-            connection.ask_for_end();
-        }
-        if connection.standalone_staged && !mutant!(F5_standalone_unasked) {
-            self.ask_for_standalone(index);
-        }
+        sending.close_chain();
         self.post(index);
         1
     }
@@ -139,19 +133,18 @@ impl<P: Port> Engine<P> {
     #[inline(always)]
     fn post(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        let requests = connection.chain.as_slice();
+        let requests = connection.sending.chain();
         let all = requests.len();
         let result = self.port.post(connection.queue_pair, Chain { requests, elements: &self.elements });
         self.statistics.doorbells += 1;
         self.statistics.send_chains += 1;
         let (accepted, registered) = match &result {
-            Ok(()) => (all, connection.registered),
+            Ok(()) => (all, connection.sending.accept_all()),
             Err(error) => {
                 let accepted = error.accepted.min(all);
-                (accepted, Registered::of(&requests[..accepted]))
+                (accepted, connection.sending.accept_part(accepted))
             }
         };
-        connection.send_queue.accept(accepted);
         self.statistics.work_requests += accepted as u64;
         if registered.registrations > 0 {
             self.count_registered(&registered);
@@ -168,9 +161,7 @@ impl<P: Port> Engine<P> {
         if let Err(error) = result {
             self.post_refused(index, accepted, error);
         }
-        let connection = &mut self.connections[index];
-        connection.chain.clear();
-        connection.registered = Registered::default();
+        self.connections[index].sending.next_chain();
     }
 
     /// Accounts for the registrations that the device took.
@@ -187,7 +178,7 @@ impl<P: Port> Engine<P> {
     #[cold]
     fn note_rounds(&mut self, index: usize, accepted: usize) {
         let (mask, now_ns) = (self.making.key_mask, self.now_ns());
-        for request in &self.connections[index].chain.as_slice()[..accepted] {
+        for request in &self.connections[index].sending.chain()[..accepted] {
             if let Operation::Register(fields) = &request.operation
                 && fields.key & mask == 0
             {
@@ -198,8 +189,8 @@ impl<P: Port> Engine<P> {
 
     /// Where the policy says so, an MR may be taken again as soon as its invalidation is posted (D2).
     fn return_early(&mut self, index: usize, accepted: usize) {
-        let Connection { chain, idle, .. } = &mut self.connections[index];
-        for request in &chain.as_slice()[..accepted] {
+        let Connection { sending, idle, .. } = &mut self.connections[index];
+        for request in &sending.chain()[..accepted] {
             let descriptor = request.token.index();
             let invalidates = matches!(request.operation, Operation::Invalidate { .. });
             let pending = invalidates
@@ -214,10 +205,10 @@ impl<P: Port> Engine<P> {
     #[cold]
     fn post_refused(&mut self, index: usize, accepted: usize, error: PostError) {
         self.note_refused(index, error);
-        for at in accepted..self.connections[index].chain.len() {
-            let request = self.connections[index].chain.as_slice()[at];
-            let posted = self.connections[index].send_queue.staged_at(at);
-            let token = request.token;
+        let sending = &mut self.connections[index].sending;
+        for at in accepted..sending.chain().len() {
+            let posted = sending.staged_at(at);
+            let token = posted.token;
             match token.kind() {
                 TokenKind::Register => {
                     if let Some(mr) = self.pool.get_mut(token.index()) {
@@ -234,25 +225,13 @@ impl<P: Port> Engine<P> {
                 }
                 _ => {}
             }
-            let queue = &mut self.connections[index].send_queue;
-            queue.release(if mutant!(S2_tail_entries) { 0 } else { queue.cost_of(&posted) });
+            sending.release_refused(&posted);
         }
         if self.options.on_post_error == OnPostError::Disconnect {
             self.lose_refused(index, accepted);
             self.fail(index, DisconnectCause::PostRefused(error));
         } else {
-            let refused = self.connections[index].chain.as_slice().iter().skip(accepted);
-            let invalidations = refused.filter(|request| request.token.kind() == TokenKind::Invalidate).count();
-            let signaller = &mut self.connections[index].signaller;
-            if invalidations > 0 {
-                signaller.invalidations(invalidations as u32, false);
-            }
-            if !mutant!(signal_refused) {
-                signaller.refused();
-            }
-            if self.making.fence && !mutant!(K19_refused) {
-                self.connections[index].owe_fence();
-            }
+            sending.go_on_behind(accepted);
             self.fence_refused(index, accepted, error);
         }
     }

@@ -7,11 +7,10 @@
 use super::{
     Engine, SubmitError,
     pieces::{Memory, Piece, Room, Taken},
-    stage::{message_request, message_token},
+    stage::message_token,
     submit::Hindrance,
 };
 use crate::{
-    chain::Posted,
     connection::Connection,
     gather::Segment,
     mr::{ConnectionKey, Grant, IovaRule, Opening},
@@ -20,6 +19,7 @@ use crate::{
     provider::{ElementRange, Port, ScatterElement, WorkRequest},
     reach::{Reach, locate},
     request::{Kind, Phase, Request, RequestHandle},
+    sending::Asks,
     trace::TracePoint,
 };
 use core::mem::ManuallyDrop;
@@ -92,7 +92,7 @@ impl<P: Port> Engine<P> {
         let entries = making.entries(sends, memory.count() as u32);
         // S4: the peer's receives, or the queue's entries, are not looked at.
         let may_send = !sends || connection.credits.may_send(issue.answered) || mutant!(S4_receives);
-        if !(may_send && (connection.send_queue.can_reserve(entries) || mutant!(S4_entries))) {
+        if !(may_send && (connection.sending.queue().can_reserve(entries) || mutant!(S4_entries))) {
             connection.idle.put_back(memory.taken());
             return Err(Hindrance::Wait);
         }
@@ -126,30 +126,16 @@ impl<P: Port> Engine<P> {
             }
         };
         let works = memory.count() + usize::from(sends);
-        let Connection {
-            key: name,
-            posted,
-            message_lkey,
-            reach,
-            idle,
-            chain,
-            signaller,
-            registered,
-            send_queue,
-            relief_coming,
-            end_unsignalled,
-            credits,
-            ..
-        } = &mut *connection;
+        let Connection { key: name, posted, message_lkey, reach, idle, sending, credits, .. } = &mut *connection;
         let room = Room { reach, idle, pool: &self.pool, elements: &mut self.elements, limits: &self.gather };
         let Some(taken) = memory.take(room) else {
             return Err(Hindrance::Gather);
         };
         // What was just seen to be free bounds the chain.
-        let Some(places) = chain.places(works) else { return Err(Hindrance::Gather) };
-        send_queue.take(if mutant!(S4_taken) { making.entries(sends, 0) } else { entries });
+        let entries = if mutant!(S4_taken) { making.entries(sends, 0) } else { entries };
+        let Some(mut staging) = sending.stage(works, entries) else { return Err(Hindrance::Gather) };
         credits.take(sends, issue.answered);
-        let last = send_queue.next_position() + works as u64 - 1;
+        let last = staging.last_position();
         let made = || {
             let kind = Kind::of(sends, issue.answered, inline > 0);
             let standing = if kind == Kind::Usual { *posted } else { posted.of(kind) };
@@ -167,6 +153,7 @@ impl<P: Port> Engine<P> {
             }
             (None, Seat::New) => return Err(Hindrance::NoSlot),
         };
+        let (places, first_keys) = staging.places();
         let opener = Opener {
             pool: &mut self.pool,
             connection: *name,
@@ -174,7 +161,7 @@ impl<P: Port> Engine<P> {
             iova: &self.iova,
             iova_cookie: issue.iova_cookie,
             key_mask: making.key_mask,
-            first_keys: &mut registered.first_keys,
+            first_keys,
         };
         let Some(grants) = taken.open(opener, places) else { return Err(self.undo(seat, handle)) };
         let length = match issue.payload {
@@ -183,33 +170,17 @@ impl<P: Port> Engine<P> {
             Payload::Kept(length) => length,
             Payload::Nothing => 0,
         };
+        taken.each(|piece| staging.registers(piece.access, piece.run.bytes, piece.run.elements));
         if sends {
             let first = self.plan.request_element(slot);
             let mut elements = message_element(&mut self.elements, first, length, *message_lkey);
             elements.count += inline;
-            // K19: the message overtakes its registrations.
-            let fence = memory.count() > 0 && making.fence && !mutant!(K19_message);
-            if let Some(send) = places.last_mut() {
-                *send = message_request(message_token(handle), elements, false, fence);
-            }
-            let pressure = making.slots_are_short(self.held, *relief_coming);
-            // One completion tells of all messages of a chain that are waited for: the flush asks for it, where no policy does.
-            let awaited = inline > 0 || !issue.answered;
-            let asks = awaited && (making.every || signaller.counts_by_policy()) && !mutant!(F15);
-            if signaller.request(places, asks, pressure) {
-                (*relief_coming, *end_unsignalled) = (true, false);
-            } else if awaited {
-                // F15: a message that is waited for asks for no completion.
-                *end_unsignalled = !mutant!(F15);
-            }
-            send_queue.stage_request(places, awaited);
-        } else if let [registration] = places {
-            registration.signalled = signaller.standalone(making.every);
-            send_queue.stage(Posted::new(registration.token, slot));
-            connection.standalone_staged = true;
+            staging.put_message(message_token(handle), elements);
+            let slots_are_short = making.slots_are_short(self.held);
+            staging.message(Asks { awaited: inline > 0 || !issue.answered, slots_are_short });
+        } else {
+            staging.standalone(slot);
         }
-        taken.each(|piece| connection.registered.add(piece.access, piece.run.bytes, piece.run.elements));
-        connection.chain.filled(works);
         let writing = Writing {
             memory: &self.messages,
             messages: &self.request_messages,
@@ -267,7 +238,7 @@ impl<P: Port> Engine<P> {
         let mrs = core::mem::take(&mut request.mrs);
         let connection = &mut self.connections[index];
         let entries = self.making.entries(sends, mrs.len() as u32);
-        connection.send_queue.release(if mutant!(S2_marshal_entries) { 0 } else { entries });
+        connection.sending.release(if mutant!(S2_marshal_entries) { 0 } else { entries });
         connection.credits.give_back(sends, answered, one_way);
         for descriptor in mrs {
             if !mutant!(K2_unannounced) {

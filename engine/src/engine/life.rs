@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::{
-    chain::{NO_OWNER, NOT_POSTED, Posted},
+    chain::NOT_POSTED,
     connection::{Ending, Opening, Phase},
     event::{ConnectionId, DisconnectCause, Event, Received, RequestStatus},
     link::ToControl,
@@ -175,7 +175,7 @@ impl<P: Port> Engine<P> {
             }
             Ending::Drain { marker_posted: true } => {
                 // K18: not all of it is waited for.
-                let sent = self.connections[index].send_queue.posted() == 0 || mutant!(K18_sends_undrained);
+                let sent = self.connections[index].sending.queue().posted() == 0 || mutant!(K18_sends_undrained);
                 let received = self.receives_are_back(index, sent) || mutant!(K18_receives_undrained);
                 let drained = sent && received;
                 if !drained && overdue {
@@ -224,7 +224,7 @@ impl<P: Port> Engine<P> {
             self.give_up_drain(index);
         } else {
             self.statistics.drain_markers += 1;
-            self.connections[index].send_queue.push(Posted::new(request.token, NO_OWNER));
+            self.connections[index].sending.marker_posted(request.token);
         }
         self.set_step(index, Ending::Drain { marker_posted: true });
     }
@@ -260,7 +260,7 @@ impl<P: Port> Engine<P> {
     }
 
     fn abandon_posted(&mut self, index: usize) {
-        while let Some(posted) = self.connections[index].send_queue.abandon() {
+        while let Some(posted) = self.connections[index].sending.abandon() {
             if posted.token.kind() == TokenKind::Invalidate {
                 if mutant!(K5_abandoned) {
                     // K5: what was given up counts as a fence.

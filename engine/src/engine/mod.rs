@@ -57,6 +57,7 @@ use crate::{
     provider::{Capabilities, Port, QueuePairId, ReceiveRequest, ScatterElement},
     receive::Receives,
     request::{Admission, Phase, Request, RequestHandle},
+    sending::Rules,
     shared_receives::SharedReceives,
     sizes::{ConnectionSizes, EngineSizes},
     statistics::{LastErrors, Statistics},
@@ -244,7 +245,7 @@ impl<P: Port> Engine<P> {
             port,
             link,
             capabilities: *capabilities,
-            making: Making::new(capabilities, plan.request_slots, options.on_post_error),
+            making: Making::new(capabilities, plan.request_slots),
             now: Timestamp::EPOCH,
             memories: Memories::new(plan.memories),
             messages: messages.clone(),
@@ -365,11 +366,11 @@ impl<P: Port> Engine<P> {
         let position = request.message_position;
         match self.connections.get_mut(usize::from(request.standing.connection)) {
             // K10: the reply frees a slot that the device may read again.
-            Some(connection) if connection.send_queue.is_pending(position) && !mutant!(K10) => {
+            Some(connection) if connection.sending.queue().is_pending(position) && !mutant!(K10) => {
                 request.standing.phase = Phase::Held;
                 self.held += 1;
                 if !mutant!(held_unawaited) {
-                    connection.send_queue.await_at(position);
+                    connection.sending.await_at(position);
                 }
             }
             _ => {
@@ -473,7 +474,7 @@ impl<P: Port> Engine<P> {
     #[must_use]
     pub fn connection_sizes(&self, connection: ConnectionId) -> Option<ConnectionSizes> {
         let found = &self.connections[self.index_of(connection)?];
-        let (send_entries, usable_entries) = found.send_queue.entries();
+        let (send_entries, usable_entries) = found.sending.queue().entries();
         let (reply_receives, free_reply_receives) = found.credits.replies();
         let Descriptors { free, used, .. } = self.descriptors(connection);
         found.is_ready().then_some(ConnectionSizes {
@@ -637,10 +638,12 @@ fn connections(
     // Otherwise the MR used last has the warmest descriptor (S23).
     let order = if capabilities.rotating_key_bits == 0 { Order::FirstInFirstOut } else { Order::LastInFirstOut };
     let limits = plan.connection_limits(capabilities.send_queue_cost);
+    let rules = Rules::new(options, capabilities);
     let mut vacant = |index| {
         let mut absent = pool.list(Order::FirstInFirstOut);
         pool.fill_absent(index, &mut absent);
-        Connection::new_in(region, index, limits, plan.signaller(options, plan.sizes.send), order, absent)
+        let signaller = plan.signaller(options, plan.sizes.send);
+        Connection::new_in(region, index, limits, rules, signaller, order, absent)
     };
     let made = (0..options.connections).map(&mut vacant).collect::<Result<_, _>>()?;
     Table::of(region, made)

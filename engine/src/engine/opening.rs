@@ -138,10 +138,7 @@ impl<P: Port> Engine<P> {
         entry.phase = Phase::Opening(Opening::QueuePair { doomed: false });
         entry.credits.begin(options.peer_receives, options.granted_receives);
         entry.was_ready = false;
-        if !mutant!(relief_kept) {
-            entry.relief_coming = false;
-        }
-        (entry.standalone_staged, entry.fence_owed) = (false, false);
+        entry.sending.begin();
         entry.reach.fill(Reach::NONE);
         entry.receive_queue.begin(granted, accepts);
         entry.objects.begin();
@@ -223,8 +220,7 @@ impl<P: Port> Engine<P> {
         let entries = sizes.send.min(self.plan.sizes.send);
         // S4: the queue is taken for longer than it is.
         let entries = if mutant!(S4_granted) { entries + entries / 2 } else { entries };
-        entry.send_queue.open(entries);
-        entry.signaller = self.plan.signaller(&self.options, entries);
+        entry.sending.open(entries, self.plan.signaller(&self.options, entries));
         if let Some(shared) = &mut self.shared {
             entry.receive_queue.open_shared();
             shared.opened(queue_pair, connection.index);
@@ -372,7 +368,7 @@ impl<P: Port> Engine<P> {
         }
         self.elements[mr.first_element() as usize] = element;
         // Its entry is one of those that no request can reserve.
-        registration.signalled = self.connections[index].signaller.registration();
+        registration.signalled = self.connections[index].sending.count_pad();
         let posted = self.post_pad(index, registration);
         posted.map(|()| descriptor).map_err(|error| {
             self.pad_refused(index, descriptor, error);

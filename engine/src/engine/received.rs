@@ -72,7 +72,7 @@ impl Replies<'_> {
                 return false;
             };
             // S4: the entry that is kept for the invalidation never comes back.
-            connection.send_queue.release(if mutant!(S4_remote) { 0 } else { self.making.cost.invalidate });
+            connection.sending.release(if mutant!(S4_remote) { 0 } else { self.making.cost.invalidate });
             connection.idle.push(dead);
             self.killed = Some(dead);
             if !request.invited && !mutant!(uninvited) {
@@ -84,7 +84,7 @@ impl Replies<'_> {
         request.outcome = RequestStatus::Replied(Received { buffer, generation, length, is_reply: true });
         // K9: the reply alone ends a request whose message the device may read again.
         let waits_for_send = request.awaits_message()
-            && connection.send_queue.is_pending(request.message_position)
+            && connection.sending.queue().is_pending(request.message_position)
             && !mutant!(K9_reply);
         // K13: told before the keys are dead.
         if (request.mrs.is_empty() && !waits_for_send) || mutant!(K13_reply) {
@@ -363,7 +363,7 @@ impl<P: Port> Engine<P> {
 #[inline(always)]
 fn awaits_reply(connection: &Connection, request: &Request) -> bool {
     // Mutant: an answer to what was not sent counts.
-    let was_posted = connection.send_queue.was_posted(request.message_position) || mutant!(answer_before_post);
+    let was_posted = connection.sending.queue().was_posted(request.message_position) || mutant!(answer_before_post);
     was_posted && (request.standing == connection.posted || is_inline(request.standing, connection.posted))
 }
 

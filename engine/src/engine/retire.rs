@@ -78,15 +78,14 @@ impl<P: Port> Engine<P> {
         let connection = self.connections.get(index)?;
         let is_posted = (mutant!(S5_message) || connection.queue_pair == completion.queue_pair)
             && !connection.is_vacant()
-            && connection.send_queue.is_posted_at(position, token);
+            && connection.sending.queue().is_posted_at(position, token);
         is_posted.then_some((index, position))
     }
 
     /// All that [`Engine::send_completion`] does with good completions of messages of one queue pair.
     #[inline(always)]
     fn retire_run(&mut self, run: Run) {
-        if let Some(connection) = self.connections.get_mut(run.index) {
-            connection.relief_coming = mutant!(relief_never_over) && connection.relief_coming;
+        if run.index < self.connections.len() {
             self.retire_successes(run.index, run.through);
         }
     }
@@ -106,7 +105,6 @@ impl<P: Port> Engine<P> {
             }
             return;
         };
-        self.connections[index].relief_coming = false;
         match completion.result {
             Ok(_) => self.retire_successes(index, position),
             Err(failure) => self.retire_to_failure(index, position, failure),
@@ -116,9 +114,9 @@ impl<P: Port> Engine<P> {
     /// Retires all up to this position, which succeeded, and tells those that wait for any of it.
     #[inline(always)]
     fn retire_successes(&mut self, index: usize, through: u64) {
-        let mut from = self.connections[index].send_queue.retire_through(through);
+        let mut from = self.connections[index].sending.retire_through(through);
         while from <= through {
-            let awaited = self.connections[index].send_queue.take_awaited(from, through);
+            let awaited = self.connections[index].sending.take_awaited(from, through);
             let word = from - from % WORD;
             // Who waits in another word than the first is not told.
             if awaited != 0 && !(mutant!(retired_words) && from.is_multiple_of(WORD)) {
@@ -132,10 +130,11 @@ impl<P: Port> Engine<P> {
     #[inline(never)]
     fn tell_retired(&mut self, index: usize, word: u64, mut awaited: u64) {
         while awaited != 0
-            && let Some(Connection { send_queue, .. }) = self.connections.get(index)
+            && let Some(connection) = self.connections.get(index)
         {
+            let queue = connection.sending.queue();
             let position = word + u64::from(awaited.trailing_zeros());
-            let token = send_queue.token_at(position);
+            let token = queue.token_at(position);
             if token.is(TokenKind::Transfer) || token.is(TokenKind::Reply) {
                 awaited = self.end_transfers(index, word, awaited);
             } else if token.is(TokenKind::Invalidate) {
@@ -143,7 +142,7 @@ impl<P: Port> Engine<P> {
             } else if token.is(TokenKind::Message) {
                 awaited = self.end_messages(index, word, awaited);
             } else {
-                let posted = send_queue.entry(position);
+                let posted = queue.entry(position);
                 awaited &= awaited - 1;
                 self.retired(index, posted, Ok(()));
             }
@@ -154,9 +153,9 @@ impl<P: Port> Engine<P> {
     #[inline(never)]
     fn end_messages(&mut self, index: usize, word: u64, mut awaited: u64) -> u64 {
         while awaited != 0
-            && let Some(Connection { send_queue, .. }) = self.connections.get(index)
+            && let Some(connection) = self.connections.get(index)
         {
-            let token = send_queue.token_at(word + u64::from(awaited.trailing_zeros()));
+            let token = connection.sending.queue().token_at(word + u64::from(awaited.trailing_zeros()));
             if !token.is(TokenKind::Message) {
                 break;
             }
@@ -173,7 +172,7 @@ impl<P: Port> Engine<P> {
         let (mut awaited, mut ended) = (before, 0);
         while awaited != 0 {
             let position = word + u64::from(awaited.trailing_zeros());
-            let token = connection.send_queue.token_at(position);
+            let token = connection.sending.queue().token_at(position);
             if !token.is(TokenKind::Invalidate) {
                 break;
             }
@@ -196,9 +195,10 @@ impl<P: Port> Engine<P> {
     /// Transfers, in the same way: what waits is their last work request, which vouches for those in front of it.
     #[inline(always)]
     fn end_transfers(&mut self, index: usize, word: u64, mut awaited: u64) -> u64 {
-        let Some(Connection { send_queue, .. }) = self.connections.get(index) else { return 0 };
+        let Some(connection) = self.connections.get(index) else { return 0 };
+        let queue = connection.sending.queue();
         while awaited != 0 {
-            let token = send_queue.token_at(word + u64::from(awaited.trailing_zeros()));
+            let token = queue.token_at(word + u64::from(awaited.trailing_zeros()));
             if !(token.is(TokenKind::Transfer) || token.is(TokenKind::Reply)) {
                 break;
             }
@@ -213,15 +213,15 @@ impl<P: Port> Engine<P> {
 
     #[cold]
     fn retire_to_failure(&mut self, index: usize, position: u64, failure: Failure) {
-        while self.connections[index].send_queue.oldest() < position {
-            let Some(posted) = self.connections[index].send_queue.retire() else { break };
+        while self.connections[index].sending.queue().oldest() < position {
+            let Some(posted) = self.connections[index].sending.retire() else { break };
             let waited_for = matches!(posted.token.kind(), TokenKind::Invalidate | TokenKind::Transfer);
             let awaited = waited_for || posted.is_standalone();
             // K5: what stands in front of a failure is taken for done.
             let awaited = awaited && !mutant!(K5_in_front);
             self.retired(index, posted, if awaited { Err(Failure::FLUSHED) } else { Ok(()) });
         }
-        if let Some(posted) = self.connections[index].send_queue.retire() {
+        if let Some(posted) = self.connections[index].sending.retire() {
             self.retired(index, posted, Err(failure));
         }
         self.work_request_failed(index, failure);
@@ -230,7 +230,7 @@ impl<P: Port> Engine<P> {
     /// Where a posted work request stands. Usually its slot or the ring's start tells.
     #[inline]
     fn position_of(&self, index: usize, token: Token) -> Option<u64> {
-        let queue = &self.connections[index].send_queue;
+        let queue = self.connections[index].sending.queue();
         if queue.is_oldest(token) {
             return Some(queue.oldest());
         }
@@ -387,12 +387,12 @@ fn key_died(
     }
     let owner = match freed {
         Ok(Some(owner)) => owner,
-        _ => owner(&connection.send_queue),
+        _ => owner(connection.sending.queue()),
     };
     let (_, request) = requests.at_mut(owner)?;
     let ends = request.lose_key(descriptor)
         && (!request.awaits_message()
-            || !connection.send_queue.is_pending(request.message_position)
+            || !connection.sending.queue().is_pending(request.message_position)
             || mutant!(K9_fence));
     if ends {
         request.standing.phase = Phase::Ended;

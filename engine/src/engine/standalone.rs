@@ -7,7 +7,6 @@ use super::{
     submit::Hindrance,
 };
 use crate::{
-    chain::{NO_OWNER, Posted},
     connection::Phase as ConnectionPhase,
     event::{ConnectionId, Event, RequestStatus},
     protocol::Protocol,
@@ -259,11 +258,7 @@ impl<P: Port> Engine<P> {
         }
         self.statistics.registrations += 1;
         self.statistics.work_requests += 1;
-        if self.making.fence && !mutant!(K19_pad) {
-            self.connections[index].owe_fence();
-        }
-        // Its entry is one of the two that requests cannot reserve, so retiring it must not give one to them.
-        self.connections[index].send_queue.push(Posted::new(registration.token, NO_OWNER));
+        self.connections[index].sending.pad_posted(registration.token);
         Ok(())
     }
 }

@@ -124,7 +124,7 @@ impl<P: Port> Engine<P> {
     #[cold]
     pub(super) fn record_accepted(&mut self, index: usize, accepted: usize, all: usize) {
         for at in 0..accepted {
-            let request = self.connections[index].chain.as_slice()[at];
+            let request = self.connections[index].sending.chain()[at];
             let slot = request.token.index();
             match request.operation {
                 Operation::Register(_) => self.record_registered(index, slot),
@@ -178,7 +178,7 @@ impl<P: Port> Engine<P> {
     #[cold]
     pub(super) fn record_invalidations(&mut self, index: usize, word: u64, mut dead: u64) {
         while dead != 0 {
-            let token = self.connections[index].send_queue.token_at(word + u64::from(dead.trailing_zeros()));
+            let token = self.connections[index].sending.queue().token_at(word + u64::from(dead.trailing_zeros()));
             dead &= dead - 1;
             self.record_dead(TracePoint::LocalInvalidateDone, token.index(), None);
         }

@@ -8,7 +8,7 @@ use crate::{
     gather::Segment,
     options::MAX_TRANSFER_ELEMENTS,
     plan::{Plan, TRANSFER_ELEMENTS},
-    provider::{ElementRange, Operation, Port, RemoteRange, ScatterElement, Token, TokenKind, WorkRequest},
+    provider::{ElementRange, Operation, Port, ScatterElement, Token, TokenKind},
     reach::{Misplaced, locate},
     transfer::{Kind, Phase, Places, RdmaOperation, RdmaOperations, RemoteSegment, Transfer, cut, cut_piece},
     waits::WaitCause,
@@ -204,7 +204,7 @@ struct Asked<'a> {
     kind: Kind,
     /// RDMA READs or WRITEs, which stand in the places of the slot.
     operations: usize,
-    /// See [`Connection::chain_reply`].
+    /// See `Sending::stage_reply`.
     pressure: bool,
 }
 
@@ -297,14 +297,6 @@ fn resolve(connection: &Connection, kind: Kind, piece: &Segment) -> Result<Scatt
     locate(&connection.reach, piece, kind == Kind::Fetch).map(|reach| reach.element(piece))
 }
 
-fn read(local: ElementRange, remote: RemoteRange) -> Operation {
-    Operation::Read { local, remote }
-}
-
-fn write(local: ElementRange, remote: RemoteRange) -> Operation {
-    Operation::Write { local, remote }
-}
-
 impl Connection {
     /// Reserves what a transfer needs, and puts its work requests into the chain. False where it has to wait.
     #[inline(always)]
@@ -315,7 +307,7 @@ impl Connection {
         let works = count as u32 + u32::from(replies && !mutant!(S4_reply_entry));
         // Without a receive of the peer it is not entries that it waits for, and requests may have those.
         let may_send = !replies || self.credits.has_peer_receive() || mutant!(S4_response);
-        let reserved = may_send && self.send_queue.reserve(works * making.cost.message);
+        let reserved = may_send && self.sending.reserve(works * making.cost.message);
         // Mutant: requests pass a transfer that waits for entries, for ever.
         self.await_entries(may_send && !reserved && !mutant!(transfer_starves));
         if !reserved {
@@ -323,96 +315,20 @@ impl Connection {
         }
         transfer.phase = Phase::Posted;
         let operations = room.places.operations.get(..count).unwrap_or_default();
-        transfer.position = self.chain_data(kind, handle, operations, making.every);
-        if let Kind::Respond { length, invalidate } = kind {
-            self.credits.take_for_response();
-            (room.reply.length, room.reply.lkey) = (length, self.message_lkey);
-            let local = ElementRange { first: room.places.first + MAX_TRANSFER_ELEMENTS as u32, count: 1 };
-            let operation = Operation::Send { local, invalidate };
-            transfer.position = self.chain_reply(handle, operation, count as u32, making.every, pressure);
-        }
-        true
-    }
-
-    /// Stages the RDMA operations of a transfer. Returns the last one's position.
-    #[inline(always)]
-    fn chain_data(&mut self, kind: Kind, handle: Handle, operations: &[RdmaOperation], every: bool) -> u64 {
         let token = Token::of(TokenKind::Transfer, handle.index(), handle.generation());
-        match kind {
-            Kind::Fetch => {
-                self.signaller.signalled();
-                self.end_unsignalled = false;
-                // Mutant: RDMA READs ask for no completion, and are counted as if they did.
-                self.chain_operations(token, operations, !mutant!(fetch_unsignalled), true, read)
+        transfer.position = match kind {
+            Kind::Fetch => self.sending.stage_reads(token, operations),
+            Kind::Write | Kind::Probe => self.sending.stage_writes(token, operations),
+            Kind::Respond { length, invalidate } => {
+                self.sending.stage_answer(token, operations);
+                self.credits.take_for_response();
+                (room.reply.length, room.reply.lkey) = (length, self.message_lkey);
+                let local = ElementRange { first: room.places.first + MAX_TRANSFER_ELEMENTS as u32, count: 1 };
+                let operation = Operation::Send { local, invalidate };
+                let token = Token::of(TokenKind::Reply, handle.index(), handle.generation());
+                self.sending.stage_reply(token, operation, count as u32, pressure)
             }
-            Kind::Write | Kind::Probe => {
-                // One completion tells of all RDMA WRITEs of a chain: the flush asks for it.
-                // At most MAX_TRANSFER_OPERATIONS.
-                let signalled = self.signaller.reply(operations.len() as u32, every, false);
-                self.end_unsignalled = !signalled;
-                self.chain_operations(token, operations, signalled, true, write)
-            }
-            // The reply asks, if anything does.
-            Kind::Respond { .. } => self.chain_operations(token, operations, false, false, write),
-        }
-    }
-
-    /// Stages RDMA operations, of which the last one asks for a completion or none does. Returns the last one's position.
-    #[inline(always)]
-    fn chain_operations(
-        &mut self,
-        token: Token,
-        operations: &[RdmaOperation],
-        signalled: bool,
-        awaited: bool,
-        operation: impl Fn(ElementRange, RemoteRange) -> Operation,
-    ) -> u64 {
-        if let &[RdmaOperation { remote, local }] = operations {
-            self.chain.push(WorkRequest { token, signalled, fence: false, operation: operation(local, remote) });
-            return self.send_queue.stage_operation(token, awaited);
-        }
-        self.chain.extend(operations.iter().map(|&RdmaOperation { remote, local }| WorkRequest {
-            token,
-            signalled: false,
-            fence: false,
-            operation: operation(local, remote),
-        }));
-        if let Some(last) = self.chain.last_mut().filter(|_| signalled) {
-            last.signalled = true;
-        }
-        self.send_queue.stage_operations(token, operations.len() as u64, awaited)
-    }
-
-    /// Stages the reply of a transfer, behind so many RDMA operations. `every`: it asks for its completion, since what stands behind it
-    /// may be refused. `pressure`: so many slots are in use that it is to ask, because its data's buffers come back with its
-    /// completion, and a responder must not starve for them. Returns its position.
-    #[inline(always)]
-    fn chain_reply(
-        &mut self,
-        handle: Handle,
-        operation: Operation,
-        operations: u32,
-        every: bool,
-        pressure: bool,
-    ) -> u64 {
-        let signalled = self.signaller.reply(operations + 1, every, pressure);
-        self.end_unsignalled = !signalled && !mutant!(F5_reply_unasked);
-        let token = Token::of(TokenKind::Reply, handle.index(), handle.generation());
-        self.chain.push(WorkRequest { token, signalled, fence: false, operation });
-        self.send_queue.stage_operation(token, true)
-    }
-
-    /// The last of a chain asks for a completion, which tells of transfers and messages in front of it: nothing may ever be posted behind
-    /// it, and their end must come out all the same.
-    pub(super) fn ask_for_end(&mut self) {
-        self.end_unsignalled = false;
-        if let Some(last) = self.chain.last_mut()
-            && !last.signalled
-            && !mutant!(F5_transfers_unsignalled)
-        {
-            last.signalled = true;
-            self.signaller.signalled();
-            self.relief_coming = true;
-        }
+        };
+        true
     }
 }

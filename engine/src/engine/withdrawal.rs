@@ -8,14 +8,13 @@
 use super::Engine;
 use crate::{
     chain::barrier_token,
-    connection::{Connection, Phase},
+    connection::Phase,
     event::RequestStatus,
     gather::MemoryId,
     link::ToControl,
     memories::{self, Withdrawal},
     mr::State,
-    provider::{Operation, Port, WorkRequest},
-    transfer::RdmaOperation,
+    provider::Port,
 };
 use frwr_mempool::mutant;
 
@@ -158,7 +157,7 @@ impl<P: Port> Engine<P> {
                 return false;
             }
             let connection = &self.connections[index];
-            if connection.send_queue.in_flight() == 0 || mutant!(removed_without_barrier) {
+            if connection.sending.queue().in_flight() == 0 || mutant!(removed_without_barrier) {
                 return true;
             }
             let key = connection.key;
@@ -166,10 +165,10 @@ impl<P: Port> Engine<P> {
         }
         let Some((key, position)) = withdrawal.barrier else { return false };
         let connection = &self.connections[index];
-        if key != connection.key || !connection.send_queue.is_pending(position) {
+        if key != connection.key || !connection.sending.queue().is_pending(position) {
             return true;
         }
-        if !connection.send_queue.is_barrier_at(position) {
+        if !connection.sending.queue().is_barrier_at(position) {
             withdrawal.barrier = None;
         }
         false
@@ -216,24 +215,12 @@ impl<P: Port> Engine<P> {
     /// and of which the peer is told nothing. `None` where no entry is free for one; some come back, since what is in the queue does.
     fn barrier(&mut self, index: usize) -> Option<u64> {
         let connection = &mut self.connections[index];
-        let last = connection.send_queue.last_barrier();
-        if last.is_some() || !connection.send_queue.reserve(self.making.cost.message) {
+        let last = connection.sending.queue().last_barrier();
+        if last.is_some() || !connection.sending.reserve(self.making.cost.message) {
             return last;
         }
-        let position = connection.stage_barrier();
+        let position = connection.sending.stage_barrier(barrier_token(connection.key));
         self.mark_dirty(index as u16);
         Some(position)
-    }
-}
-
-impl Connection {
-    fn stage_barrier(&mut self) -> u64 {
-        let RdmaOperation { remote, local } = RdmaOperation::NOTHING;
-        let token = barrier_token(self.key);
-        self.signaller.signalled();
-        self.end_unsignalled = false;
-        let operation = Operation::Write { local, remote };
-        self.chain.push(WorkRequest { token, signalled: true, fence: false, operation });
-        self.send_queue.stage_operation(token, false)
     }
 }
