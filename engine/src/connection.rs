@@ -1,4 +1,6 @@
-//! One queue pair's life: opening, ready, ending, gone.
+//! One connection: its parts, each of which changes only itself, and what they have in common: whether a request goes at once.
+
+mod life;
 
 use crate::{
     credits::Credits,
@@ -6,12 +8,13 @@ use crate::{
     fixed_list::FixedList,
     mr::ConnectionKey,
     objects::Objects,
-    provider::{PrivateData, QueuePairId, ReceiveRequest, ScatterElement, SendQueueCost, Success, Token},
+    provider::{PrivateData, QueuePairId, SendQueueCost, Success},
     reach::Reach,
     receive_queue::ReceiveQueue,
     request::Standing,
     sending::{Invalidating, Rules, Sending},
     signal::Signaller,
+    wait_queues::WaitQueues,
 };
 use core::time::Duration;
 use frwr_mempool::{
@@ -73,10 +76,10 @@ pub(crate) struct Connection {
     pub(crate) key: ConnectionKey,
     /// Its key while `submit` need not look at anything else: it is ready, no request waits or has to, no invalidation is due. Of another
     /// connection otherwise ([`Connection::note_usual`]).
-    pub(crate) usual: ConnectionKey,
-    /// Of its usual request whose reply may come.
+    usual: ConnectionKey,
+    /// Of its usual request whose reply may come; the same for ever.
     pub(crate) posted: Standing,
-    pub(crate) phase: Phase,
+    phase: Phase,
     pub(crate) queue_pair: QueuePairId,
     /// What it sends.
     pub(crate) sending: Sending,
@@ -89,32 +92,26 @@ pub(crate) struct Connection {
     /// Its MR objects on their way.
     pub(crate) objects: Objects,
     /// The write pad's MR, once its registration is posted.
-    pub(crate) pad: Option<u32>,
-    /// Requests and transfers that wait for room, in order.
-    pub(crate) waiting_requests: VecDeque<u32>,
-    pub(crate) waiting_transfers: VecDeque<u32>,
-    /// The first of those transfers needs more entries of the send queue than are free: requests wait behind it, or small ones would
-    /// pass it for ever.
-    pub(crate) entries_awaited: bool,
+    pad: Option<u32>,
+    /// Requests and transfers that wait for room.
+    waiting: WaitQueues,
     /// MRs whose keys are to die, which the next flush, or the next request, has invalidated.
-    pub(crate) invalidations: FixedList<u32>,
-    /// The receives that it posts.
-    pub(crate) receives: FixedList<ReceiveRequest>,
+    invalidations: FixedList<u32>,
     /// It was ready, so that its caller heard of it.
-    pub(crate) was_ready: bool,
+    was_ready: bool,
     /// Messages that overtook the news that the connection is up: the peer may send as soon as it is up on its side. Of one that ends
     /// before it is ready nobody is told what stands here.
-    pub(crate) early: VecDeque<(Received, Success)>,
+    early: VecDeque<(Received, Success)>,
     /// What its queue pair receives into.
     pub(crate) receive_queue: ReceiveQueue,
     /// Its end waits for a queue pair that the device refused to destroy.
-    pub(crate) is_kept: bool,
+    is_kept: bool,
     /// The caller was not told of its end yet, and may look for what it keeps of it by its index.
-    pub(crate) end_is_untold: bool,
+    end_is_untold: bool,
     /// The receives that its messages go into, and those of its peer.
     pub(crate) credits: Credits,
     /// On the list of connections with work for the next flush.
-    pub(crate) dirty: bool,
+    dirty: bool,
 }
 
 /// Most that the queues of one connection ever hold; bounds them without growth.
@@ -130,8 +127,7 @@ pub(crate) struct ConnectionLimits {
 }
 
 impl Connection {
-    /// One that is vacant, with what the hot path touches of it in the region. What waits is on the heap: any request of the core may wait
-    /// here, and hardly one does.
+    /// One that is vacant, with what the hot path touches of it in the region.
     pub(crate) fn new_in(
         region: &mut Region,
         index: u16,
@@ -141,8 +137,6 @@ impl Connection {
         order: Order,
         absent: List,
     ) -> Result<Self, CarveError> {
-        let queue = |entries: u32| VecDeque::with_capacity(entries as usize);
-        let vacant = ReceiveRequest { token: Token(0), element: ScatterElement::default() };
         Ok(Self {
             key: ConnectionKey { index, epoch: 0 },
             usual: ConnectionKey { index: !index, epoch: 0 },
@@ -155,14 +149,11 @@ impl Connection {
             idle: FreeRing::new_in(region, limits.registrations, order)?,
             objects: Objects::new(absent, limits.registrations),
             pad: None,
-            waiting_requests: queue(limits.requests),
-            waiting_transfers: queue(limits.transfers),
-            entries_awaited: false,
+            waiting: WaitQueues::new(limits.requests, limits.transfers),
             invalidations: FixedList::new_in(region, limits.registrations as usize, 0)?,
-            receives: FixedList::new_in(region, limits.receives as usize, vacant)?,
             was_ready: false,
             early: VecDeque::with_capacity(limits.receives as usize),
-            receive_queue: ReceiveQueue::default(),
+            receive_queue: ReceiveQueue::new_in(region, limits.receives)?,
             is_kept: false,
             end_is_untold: false,
             credits: Credits::default(),
@@ -176,16 +167,11 @@ impl Connection {
             .checked_add(Table::<Reach>::bytes_needed(memories.into())?)?
             .checked_add(FreeRing::bytes_needed(registrations)?)?
             .checked_add(FixedList::<u32>::bytes_needed(registrations as usize)?)?
-            .checked_add(FixedList::<ReceiveRequest>::bytes_needed(receives as usize)?)
-    }
-
-    #[inline]
-    pub(crate) fn is_ready(&self) -> bool {
-        matches!(self.phase, Phase::Ready)
+            .checked_add(ReceiveQueue::bytes_needed(receives)?)
     }
 
     /// To be called wherever one of the things has changed that [`Connection::usual`] stands for.
-    pub(crate) fn note_usual(&mut self) {
+    fn note_usual(&mut self) {
         // Nobody can name a connection of another index in this one's place.
         let index = if self.is_usual() { self.key.index } else { !self.key.index };
         self.usual = ConnectionKey { index, ..self.key };
@@ -213,37 +199,32 @@ impl Connection {
     }
 
     fn is_usual(&self) -> bool {
-        self.is_ready() && !self.requests_wait() && self.invalidations.is_empty()
+        self.is_ready() && !self.waiting.stop_requests() && self.invalidations.is_empty()
     }
 
-    /// What the queue pair may reach is handed back only behind its destruction.
-    pub(crate) fn hold_back(&mut self, needed: bool) {
-        if let Phase::Ending { holds_back, .. } = &mut self.phase {
-            *holds_back |= needed;
-        }
+    /// What waits.
+    #[inline(always)]
+    pub(crate) fn waiting(&self) -> &WaitQueues {
+        &self.waiting
     }
 
-    /// Whether it is.
-    pub(crate) fn holds_back(&self) -> bool {
-        matches!(self.phase, Phase::Ending { holds_back: true, .. })
-    }
-
-    /// A request would find others in front of it that wait, of its kind, or a transfer for the entries that it needs.
-    pub(crate) fn requests_wait(&self) -> bool {
-        self.entries_awaited || !self.waiting_requests.is_empty()
+    /// Something begins to wait, or waits no more.
+    pub(crate) fn wait(&mut self, change: impl FnOnce(&mut WaitQueues)) {
+        change(&mut self.waiting);
+        self.note_usual();
     }
 
     /// Whether the next request may go: in front of a transfer that waits for entries only where it brings some, since all that is in
     /// flight goes without a completion; then it asks for one.
     pub(crate) fn admits_requests(&mut self) -> bool {
-        (!self.entries_awaited || self.sending.ask_next()) && self.is_ready()
+        (!self.waiting.awaits_entries() || self.sending.ask_next()) && self.is_ready()
     }
 
     /// Notes whether the first transfer that waits does so for entries of the send queue.
+    #[inline(always)]
     pub(crate) fn await_entries(&mut self, awaited: bool) {
-        if self.entries_awaited != awaited {
-            self.entries_awaited = awaited;
-            self.note_usual();
+        if self.waiting.awaits_entries() != awaited {
+            self.wait(|waiting| waiting.await_entries(awaited));
         }
     }
 
@@ -254,25 +235,52 @@ impl Connection {
         self.usual == name
     }
 
-    pub(crate) fn is_vacant(&self) -> bool {
-        matches!(self.phase, Phase::Vacant)
+    /// Some MR's key is to die.
+    #[inline(always)]
+    pub(crate) fn has_due(&self) -> bool {
+        !self.invalidations.is_empty()
     }
 
-    /// What its queue pair receives into a shared buffer is for somebody, and within its grant.
-    pub(crate) fn takes_shared_receives(&self) -> bool {
-        let is_over = matches!(
-            self.phase,
-            Phase::Vacant | Phase::Ending { step: Ending::Destroy | Ending::Close { .. } | Ending::Sweep, .. }
-        );
-        self.receive_queue.has_posted() && !is_over
+    /// Puts it on the list of those with work for the next flush, at most once.
+    #[inline(always)]
+    pub(crate) fn mark_dirty(&mut self, list: &mut FixedList<u16>) {
+        if !self.dirty {
+            self.dirty = true;
+            list.push(self.key.index);
+        }
+    }
+
+    /// It is no more on that list.
+    #[inline(always)]
+    pub(crate) fn taken_off_list(&mut self) {
+        self.dirty = false;
+    }
+
+    /// The write pad's MR, once its registration is posted.
+    pub(crate) fn pad(&self) -> Option<u32> {
+        self.pad
+    }
+
+    /// This MR is its write pad, until it is vacated.
+    pub(crate) fn set_pad(&mut self, descriptor: u32) {
+        self.pad = Some(descriptor);
+    }
+
+    /// Keeps a message that overtook the news that the connection is up.
+    pub(crate) fn keep_early(&mut self, received: Received, success: Success) {
+        self.early.push_back((received, success));
+    }
+
+    /// The next of those messages.
+    pub(crate) fn next_early(&mut self) -> Option<(Received, Success)> {
+        self.early.pop_front()
     }
     /// Something of it waits for room, and is looked at by every poll until it found some.
     pub(crate) fn needs_attention(&self) -> bool {
         !(self.objects.to_free().is_empty()
             && !self.objects.has_unasked()
             && self.early.is_empty()
-            && self.waiting_transfers.is_empty()
-            && self.waiting_requests.is_empty())
+            && self.waiting.are_empty())
     }
 
     /// Forgets all work that was not posted: its requests are reported from their slots.
@@ -281,12 +289,10 @@ impl Connection {
         if mutant!(queues_kept) {
             return;
         }
-        self.waiting_requests.clear();
-        self.waiting_transfers.clear();
-        self.entries_awaited = false;
+        self.waiting.clear();
         self.invalidations.clear();
         self.sending.clear();
-        self.receives.clear();
+        self.receive_queue.clear_next();
         self.early.clear();
         self.note_usual();
     }

@@ -93,6 +93,7 @@ mod statistics;
 mod timestamp;
 mod trace;
 mod transfer;
+mod wait_queues;
 mod waits;
 mod watched_clock;
 

@@ -1,11 +1,17 @@
 //! What one queue pair's receive side has: receives of its own, or so many that it may take of shared ones; and how it is known that it
 //! takes no more.
 
-use frwr_mempool::mutant;
+use crate::{
+    fixed_list::FixedList,
+    provider::{ReceiveRequest, ScatterElement, Token},
+};
+use frwr_mempool::{Region, mutant, region::CarveError};
 
 /// See the module.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ReceiveQueue {
+    /// Receives of its own that the next flush posts.
+    next: FixedList<ReceiveRequest>,
     /// Receives posted to the device; of shared ones those that this connection's peer may use.
     posted: u32,
     /// Shared receives that are for its use: of its peer, and for replies.
@@ -21,11 +27,49 @@ pub(crate) struct ReceiveQueue {
 }
 
 impl ReceiveQueue {
+    /// One that was never opened, for so many receives of its own.
+    pub(crate) fn new_in(region: &mut Region, receives: u32) -> Result<Self, CarveError> {
+        let vacant = ReceiveRequest { token: Token(0), element: ScatterElement::default() };
+        Ok(Self {
+            next: FixedList::new_in(region, receives as usize, vacant)?,
+            posted: 0,
+            shared: 0,
+            ended_at: None,
+            accepts: false,
+            may_have_received: false,
+            gave_up: false,
+        })
+    }
+
+    /// Bytes of the region that it takes.
+    pub(crate) fn bytes_needed(receives: u32) -> Option<usize> {
+        FixedList::<ReceiveRequest>::bytes_needed(receives as usize)
+    }
+
     /// A connection opens, which is for so many shared receives; `accepts`: it answers a connect request.
     pub(crate) fn begin(&mut self, shared: u32, accepts: bool) {
         // S5: what was said of the former queue pair counts for this one.
-        let ended_at = if mutant!(S5_last_receive) { self.ended_at } else { None };
-        *self = Self { shared, accepts, ended_at, ..Self::default() };
+        self.ended_at = if mutant!(S5_last_receive) { self.ended_at } else { None };
+        (self.shared, self.accepts) = (shared, accepts);
+        (self.posted, self.may_have_received, self.gave_up) = (0, false, false);
+    }
+
+    /// The next flush posts this receive.
+    #[inline(always)]
+    pub(crate) fn post_next(&mut self, receive: ReceiveRequest) {
+        self.next.push(receive);
+    }
+
+    /// What the next flush posts.
+    #[inline(always)]
+    pub(crate) fn next(&self) -> &[ReceiveRequest] {
+        self.next.as_slice()
+    }
+
+    /// It was posted, or will not be.
+    #[inline(always)]
+    pub(crate) fn clear_next(&mut self) {
+        self.next.clear();
     }
 
     /// The queue pair may take its part of the shared receives, which are posted.

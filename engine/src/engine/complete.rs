@@ -150,7 +150,7 @@ impl<P: Port> Engine<P> {
     #[must_use]
     pub fn poll_at(&self) -> Option<Duration> {
         let now = self.now.since_epoch();
-        let kept = self.connections.iter().filter(|connection| connection.is_kept).count();
+        let kept = self.connections.iter().filter(|connection| connection.is_kept()).count();
         if self.unsettled as usize > kept || self.has_pending() {
             return Some(now);
         }
@@ -160,7 +160,7 @@ impl<P: Port> Engine<P> {
         }
         let is_awaited = kept > 0 || self.memories.are_leaving();
         let kept = is_awaited.then(|| now.saturating_add(KEPT_PERIOD));
-        let waiting = |connection: &&Connection| !connection.waiting_requests.is_empty();
+        let waiting = |connection: &&Connection| connection.waiting().requests() > 0;
         let refills =
             self.connections.iter().filter(waiting).map(|connection| connection.objects.refill_after().max(now));
         refills.chain(self.shared.as_ref().and_then(SharedReceives::due_at)).chain(kept).min()
@@ -217,19 +217,19 @@ impl<P: Port> Engine<P> {
                 self.refill_unasked(index);
             }
             while self.connections[index].is_ready()
-                && let Some((received, success)) = self.connections[index].early.pop_front()
+                && let Some((received, success)) = self.connections[index].next_early()
             {
                 self.received(index, received, success, protocol);
                 work += 1;
             }
-            if !self.connections[index].waiting_transfers.is_empty() {
+            if self.connections[index].waiting().transfers() > 0 {
                 work += self.admit_waiting_transfers(index);
             }
             // K12: who waits is woken by the clock alone.
             let is_time = !mutant!(K12)
                 || self.now.since_epoch()
                     >= self.connections[index].objects.refill_after() + Duration::from_millis(250);
-            if !self.connections[index].waiting_requests.is_empty() && is_time {
+            if self.connections[index].waiting().requests() > 0 && is_time {
                 work += self.admit_waiting(index, protocol);
             }
         }

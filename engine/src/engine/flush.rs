@@ -35,7 +35,7 @@ impl<P: Port> Engine<P> {
         let mut doorbells = 0;
         while let Some(index) = self.dirty.pop() {
             let index = usize::from(index);
-            self.connections[index].dirty = false;
+            self.connections[index].taken_off_list();
             self.post_receives(index);
             doorbells += self.post_chain(index);
         }
@@ -45,17 +45,17 @@ impl<P: Port> Engine<P> {
     /// Posts the receives that were given back. They stand in front of the chain: the peer may answer at once.
     pub(super) fn post_receives(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        if connection.receives.is_empty() {
+        let receives = connection.receive_queue.next();
+        if receives.is_empty() {
             return;
         }
-        let receives = connection.receives.as_slice();
         let posts = receives.len();
         let refusal = self.port.post_receives(connection.queue_pair, receives).err();
         let accepted = refusal.map_or(posts, |error| error.accepted.min(posts));
         for refused in receives.iter().skip(accepted) {
             self.receives.unpost(refused.token.index(), refused.token.generation());
         }
-        connection.receives.clear();
+        connection.receive_queue.clear_next();
         connection.receive_queue.posted(if mutant!(S2_receives_counted) { posts } else { accepted } as u32);
         self.statistics.receive_doorbells += 1;
         if let Some(error) = refusal.filter(|_| accepted < posts) {
@@ -101,7 +101,7 @@ impl<P: Port> Engine<P> {
         self.statistics.posts_refused += 1;
         self.last_errors.post = Some(error);
         for index in 0..self.connections.len() {
-            if !matches!(self.connections[index].phase, Phase::Opening(Opening::QueuePair { .. })) {
+            if !matches!(self.connections[index].phase(), Phase::Opening(Opening::QueuePair { .. })) {
                 self.record(TracePoint::PostReceivesRefused(error), index as u16, None, error.accepted as u32);
                 self.fail(index, DisconnectCause::PostRefused(error));
             }
@@ -117,7 +117,7 @@ impl<P: Port> Engine<P> {
         if !connection.is_ready() && !mutant!(K18_post_behind_end) {
             return 0;
         }
-        if !connection.invalidations.is_empty() {
+        if connection.has_due() {
             self.stage_invalidations(index);
         }
         let sending = &mut self.connections[index].sending;

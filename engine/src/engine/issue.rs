@@ -193,9 +193,7 @@ impl<P: Port> Engine<P> {
             return Err(self.unannounced(index, seat, handle));
         }
         self.statistics.requests += 1;
-        if !core::mem::replace(&mut connection.dirty, true) {
-            self.dirty.push(index as u16);
-        }
+        connection.mark_dirty(&mut self.dirty);
         if self.trace.is_some() {
             self.record_mapped(index, handle);
         }

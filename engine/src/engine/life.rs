@@ -13,7 +13,6 @@ use crate::{
     request::Phase as RequestPhase,
     trace::TracePoint,
 };
-use core::time::Duration;
 use frwr_mempool::mutant;
 
 impl<P: Port> Engine<P> {
@@ -28,23 +27,17 @@ impl<P: Port> Engine<P> {
     /// The one way out of Ready, whoever found the reason (S97, S98, D27). Most calls are of a connection that ends already: each thing
     /// that comes back flushed is one.
     pub(super) fn fail(&mut self, index: usize, cause: DisconnectCause) {
-        let Phase::Ending { cause: known, .. } = &mut self.connections[index].phase else {
-            return self.fail_first(index, cause);
-        };
-        // A flush is a consequence; what comes to light behind it may be the reason.
-        if !mutant!(cause_of_flush_stays)
-            && matches!(known, DisconnectCause::WorkRequest(failure) if failure.is_flush())
-            && matches!(cause, DisconnectCause::WorkRequest(_))
-        {
-            *known = cause;
+        if self.connections[index].ends_also_by(cause) {
+            self.statistics.causes_while_ending += 1;
+        } else {
+            self.fail_first(index, cause);
         }
-        self.statistics.causes_while_ending += 1;
     }
 
     /// The same of a work request. Each flush of a connection that ends is one, and changes nothing.
     #[inline]
     pub(super) fn work_request_failed(&mut self, index: usize, failure: Failure) {
-        if failure.is_flush() && matches!(self.connections[index].phase, Phase::Ending { .. }) {
+        if failure.is_flush() && self.connections[index].is_ending() {
             self.statistics.causes_while_ending += 1;
             return;
         }
@@ -55,34 +48,27 @@ impl<P: Port> Engine<P> {
     #[inline(never)]
     fn fail_first(&mut self, index: usize, cause: DisconnectCause) {
         let entry = &mut self.connections[index];
-        let told = match &entry.phase {
+        match entry.phase() {
             Phase::Ready => {
                 self.unsettled += 1;
                 self.alert = true;
-                false
             }
-            // Connected but not ready: the queue pair is there to be failed.
-            Phase::Opening(Opening::Filling { .. }) => false,
-            // The connection manager is at work; its answer decides, and finds the caller gone.
-            Phase::Opening(Opening::Handshake { .. }) => false,
-            Phase::Opening(Opening::QueuePair { .. }) => {
-                entry.phase = Phase::Opening(Opening::QueuePair { doomed: true });
-                return;
-            }
+            // Connected but not ready: the queue pair is there to be failed. Or the connection manager is at work, whose answer decides,
+            // and finds the caller gone.
+            Phase::Opening(Opening::Filling { .. } | Opening::Handshake { .. }) => {}
+            Phase::Opening(Opening::QueuePair { .. }) => return entry.doom(),
             Phase::Vacant | Phase::Ending { .. } => return,
-        };
+        }
         if !mutant!(staged_at_end) {
             self.unstage_all(index);
         }
         let entry = &mut self.connections[index];
-        // The time of its drain begins with the error state.
-        entry.phase = Phase::Ending { step: Ending::Fail { told }, cause, deadline: Duration::MAX, holds_back: false };
-        entry.note_usual();
+        entry.end(cause);
         // rxe does not flush a receive that comes behind the error state: the drain would wait for it.
-        for receive in entry.receives.as_slice() {
+        for receive in entry.receive_queue.next() {
             self.receives.unpost(receive.token.index(), receive.token.generation());
         }
-        entry.receives.clear();
+        entry.receive_queue.clear_next();
         let _ = entry.objects.take_unasked();
         self.statistics.disconnects += 1;
         self.record(TracePoint::Disconnect(cause), index as u16, None, 0);
@@ -92,9 +78,7 @@ impl<P: Port> Engine<P> {
     fn tell_control_to_fail(&mut self, index: usize) {
         let connection = self.connections[index].key;
         let told = self.link.to_control.push(ToControl::Fail { connection }).is_ok();
-        if let Phase::Ending { step, .. } = &mut self.connections[index].phase {
-            *step = Ending::Fail { told };
-        }
+        self.connections[index].set_step(Ending::Fail { told });
     }
 
     /// The peer, the connection manager or the device ended it.
@@ -114,15 +98,14 @@ impl<P: Port> Engine<P> {
         // Nobody looks at the clock while nothing ends.
         let _ = self.draining.is_due(now);
         let drained_by = self.draining.watched(now).saturating_add(self.options.drain_timeout);
-        let Phase::Ending { step: Ending::Fail { .. }, deadline, .. } = &mut self.connections[index].phase else {
+        if !self.connections[index].drain_by(drained_by) {
             return;
-        };
-        *deadline = drained_by;
+        }
         self.draining.look_by(drained_by);
         if refused {
             self.give_up_drain(index);
         }
-        self.set_step(index, Ending::Drain { marker_posted: refused });
+        self.connections[index].set_step(Ending::Drain { marker_posted: refused });
     }
 
     /// Nothing shows when the queue pair has come to rest: its destruction is what ends its work.
@@ -142,7 +125,7 @@ impl<P: Port> Engine<P> {
         let looks = self.draining.is_due(now);
         let judges = looks && self.draining.judges(unread, self.polls_of_full_queues());
         for index in 0..self.connections.len() {
-            let moved = match self.connections[index].phase {
+            let moved = match *self.connections[index].phase() {
                 Phase::Ending { step, deadline, .. } => {
                     // Who begins to drain says by when; a look forgets what it was told.
                     if looks {
@@ -166,7 +149,7 @@ impl<P: Port> Engine<P> {
             }
             Ending::Fail { told: true } => false,
             Ending::Drain { marker_posted: false } if mutant!(K18_no_marker) => {
-                self.set_step(index, Ending::Drain { marker_posted: true });
+                self.connections[index].set_step(Ending::Drain { marker_posted: true });
                 true
             }
             Ending::Drain { marker_posted: false } => {
@@ -193,17 +176,11 @@ impl<P: Port> Engine<P> {
             Ending::Close { told: false } => {
                 let (connection, may_work) = (self.connections[index].key, self.connections[index].holds_back());
                 let told = self.link.to_control.push(ToControl::Close { connection, may_work }).is_ok();
-                self.set_step(index, Ending::Close { told });
+                self.connections[index].set_step(Ending::Close { told });
                 told
             }
             Ending::Close { told: true } => false,
             Ending::Sweep => self.swept(index),
-        }
-    }
-
-    fn set_step(&mut self, index: usize, to: Ending) {
-        if let Phase::Ending { step, .. } = &mut self.connections[index].phase {
-            *step = to;
         }
     }
 
@@ -226,7 +203,7 @@ impl<P: Port> Engine<P> {
             self.statistics.drain_markers += 1;
             self.connections[index].sending.marker_posted(request.token);
         }
-        self.set_step(index, Ending::Drain { marker_posted: true });
+        self.connections[index].set_step(Ending::Drain { marker_posted: true });
     }
 
     /// Whether the queue pair has no receive any more. Shared ones are not flushed with it: it has completed all that it
@@ -299,7 +276,7 @@ impl<P: Port> Engine<P> {
                 self.free_object(index, descriptor);
             }
         }
-        self.set_step(index, Ending::Destroy);
+        self.connections[index].set_step(Ending::Destroy);
     }
 
     /// All objects are destroyed: every key is dead. What was in flight can be told to be lost, unless the queue pair did not
@@ -319,7 +296,7 @@ impl<P: Port> Engine<P> {
         if !entry.holds_back() {
             self.give_back_all(index);
         }
-        self.set_step(index, Ending::Close { told: false });
+        self.connections[index].set_step(Ending::Close { told: false });
         true
     }
 
@@ -335,7 +312,7 @@ impl<P: Port> Engine<P> {
         if self.shared.is_none() && !mutant!(S10_receives_posted) {
             self.receives.reset(index as u16);
         }
-        while let Some((Received { buffer, generation, .. }, _)) = self.connections[index].early.pop_front() {
+        while let Some((Received { buffer, generation, .. }, _)) = self.connections[index].next_early() {
             if !mutant!(early_receive_lost)
                 && self.receives.release(buffer, generation).is_some()
                 && let Some(shared) = &mut self.shared
@@ -395,20 +372,20 @@ impl<P: Port> Engine<P> {
     /// The device refused to destroy the queue pair of a connection that ends, or that did not open: the end waits for it.
     pub(super) fn queue_pair_kept(&mut self, connection: ConnectionId) {
         let Some(index) = self.index_of(connection) else { return };
-        self.connections[index].is_kept = true;
+        self.connections[index].queue_pair_kept();
         self.events.push_back(Event::QueuePairKept { connection });
     }
 
     /// The queue pair is destroyed.
     pub(super) fn closed(&mut self, connection: ConnectionId) {
         let Some(index) = self.index_of(connection) else { return };
-        if !matches!(self.connections[index].phase, Phase::Ending { .. }) {
+        if !self.connections[index].is_ending() {
             return;
         }
         if !mutant!(not_freed_at_close) {
             self.free_again(index);
         }
-        self.set_step(index, Ending::Sweep);
+        self.connections[index].set_step(Ending::Sweep);
         self.swept(index);
     }
 
@@ -419,7 +396,7 @@ impl<P: Port> Engine<P> {
             return false;
         }
         let connection = self.connections[index].key;
-        let Phase::Ending { cause, holds_back, .. } = self.connections[index].phase else { return false };
+        let Phase::Ending { cause, holds_back, .. } = *self.connections[index].phase() else { return false };
         // Mutant: the end of the connection is told in front of those of its requests.
         if mutant!(disconnected_first) {
             self.events.push_back(Event::Disconnected { connection, cause, orphaned_mrs: 0 });

@@ -344,7 +344,7 @@ impl<P: Port> Engine<P> {
         if let Some(Event::Disconnected { connection, .. } | Event::OpenFailed { connection, .. }) = &event
             && let Some(entry) = self.connections.get_mut(usize::from(connection.index))
         {
-            entry.end_is_untold = false;
+            entry.end_told();
         }
         event
     }
@@ -396,11 +396,8 @@ impl<P: Port> Engine<P> {
             && (connection.is_ready() || mutant!(released_to_ending))
         {
             connection.credits.reply_released(is_reply);
-            connection.receives.push(held.post(connection.message_lkey));
-            if !connection.dirty {
-                connection.dirty = true;
-                self.dirty.push(owner);
-            }
+            connection.receive_queue.post_next(held.post(connection.message_lkey));
+            connection.mark_dirty(&mut self.dirty);
             return;
         }
         held.put_by();
@@ -480,7 +477,7 @@ impl<P: Port> Engine<P> {
         found.is_ready().then_some(ConnectionSizes {
             send_entries,
             usable_entries,
-            registrations: free + used - u32::from(found.pad.is_some()),
+            registrations: free + used - u32::from(found.pad().is_some()),
             peer_receives: found.credits.offered(),
             free_peer_receives: found.credits.free_of_peer(),
             granted_receives: found.credits.granted(),
@@ -539,7 +536,7 @@ impl<P: Port> Engine<P> {
     #[must_use]
     pub fn write_pad(&self, connection: ConnectionId) -> Option<crate::mr::Grant> {
         let index = self.index_of(connection)?;
-        self.pool.get(self.connections[index].pad?)?.grant()
+        self.pool.get(self.connections[index].pad()?)?.grant()
     }
 
     /// Free, used, stale and absent MR descriptors of a connection; their sum is constant (promise Conservation).
@@ -562,7 +559,7 @@ impl<P: Port> Engine<P> {
     pub fn receive_buffers(&self) -> ReceiveBuffers {
         let (posted, held, idle) = self.receives.counts();
         // Those that were given back have their work request already.
-        let next: usize = self.connections.iter().map(|connection| connection.receives.len()).sum();
+        let next: usize = self.connections.iter().map(|connection| connection.receive_queue.next().len()).sum();
         let next = next as u32;
         ReceiveBuffers { posted: posted - next, held, idle: idle + next }
     }
@@ -577,11 +574,7 @@ impl<P: Port> Engine<P> {
 
     /// Puts a connection on the list for the next flush.
     fn mark_dirty(&mut self, connection: u16) {
-        let entry = &mut self.connections[usize::from(connection)];
-        if !entry.dirty {
-            entry.dirty = true;
-            self.dirty.push(connection);
-        }
+        self.connections[usize::from(connection)].mark_dirty(&mut self.dirty);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::{
     chain::NO_OWNER,
-    connection::{Connection, Opening, Phase},
+    connection::{Opening, Phase},
     event::{ConnectionId, DisconnectCause, Event, OpenFailure},
     gather::MemoryId,
     link::{BaseKey, OpenOptions, OpenTarget, ToControl, ToCore},
@@ -135,13 +135,7 @@ impl<P: Port> Engine<P> {
         let message = ToControl::Open { connection, target, options: open, private_data };
         self.ask_control(message)?;
         let entry = &mut self.connections[index];
-        entry.phase = Phase::Opening(Opening::QueuePair { doomed: false });
-        entry.credits.begin(options.peer_receives, options.granted_receives);
-        entry.was_ready = false;
-        entry.sending.begin();
-        entry.reach.fill(Reach::NONE);
-        entry.receive_queue.begin(granted, accepts);
-        entry.objects.begin();
+        entry.begin(options.peer_receives, options.granted_receives, granted, accepts);
         if let Some(shared) = &mut self.shared {
             shared.grant(granted);
         }
@@ -154,8 +148,7 @@ impl<P: Port> Engine<P> {
     /// connection whose end the caller has not been told of: what it keeps of that by index is not another one's.
     fn vacant(&self) -> Option<usize> {
         let mut fewest = None;
-        let is_free = |entry: &Connection| entry.is_vacant() && (!entry.end_is_untold || mutant!(S5_index_untold));
-        for (index, connection) in self.connections.iter().enumerate().filter(|(_, entry)| is_free(entry)) {
+        for (index, connection) in self.connections.iter().enumerate().filter(|(_, entry)| entry.is_free()) {
             let held = if self.shared.is_some() { 0 } else { self.receives.held_of(connection.key.index) };
             if held == 0 {
                 return Some(index);
@@ -231,12 +224,11 @@ impl<P: Port> Engine<P> {
             }
             for buffer in self.receives.of(connection.index) {
                 if self.receives.is_idle(buffer) {
-                    entry.receives.push(self.receives.post(buffer, lkey));
+                    entry.receive_queue.post_next(self.receives.post(buffer, lkey));
                 }
             }
         }
-        let doomed = entry.phase == Phase::Opening(Opening::QueuePair { doomed: true });
-        entry.phase = Phase::Opening(Opening::Handshake { told: false });
+        let doomed = entry.queue_pair_made();
         self.post_receives(index);
         let entry = &mut self.connections[index];
         let posted = entry.receive_queue.count();
@@ -269,27 +261,23 @@ impl<P: Port> Engine<P> {
     /// that the device refused are not posted yet: the peer may use its grant at once.
     pub(super) fn tell_control_of_receives(&mut self, index: usize) -> bool {
         let entry = &mut self.connections[index];
-        if entry.phase != Phase::Opening(Opening::Handshake { told: false }) {
+        if !entry.is_to_be_handed_on() {
             return false;
         }
         if self.shared.as_ref().is_some_and(SharedReceives::is_short) {
             return false;
         }
         let told = self.link.to_control.push(ToControl::ReceivesPosted { connection: entry.key }).is_ok();
-        entry.receive_queue.handed_on(told);
-        entry.phase = Phase::Opening(Opening::Handshake { told });
+        entry.handed_on(told);
         told
     }
 
     fn established(&mut self, connection: ConnectionId, private_data: PrivateData) {
         let Some(index) = self.index_of(connection) else { return };
-        if !matches!(self.connections[index].phase, Phase::Opening(Opening::Handshake { .. })) {
-            return;
+        if self.connections[index].establish(private_data) {
+            self.refill(index, self.plan.first_fill);
+            self.filled(index);
         }
-        self.connections[index].phase = Phase::Opening(Opening::Filling { private_data });
-        self.connections[index].receive_queue.established();
-        self.refill(index, self.plan.first_fill);
-        self.filled(index);
     }
 
     fn open_failed(&mut self, connection: ConnectionId, reason: OpenFailure, private_data: PrivateData) {
@@ -303,14 +291,13 @@ impl<P: Port> Engine<P> {
     /// once (S22).
     pub(super) fn filled(&mut self, index: usize) {
         let entry = &mut self.connections[index];
-        let Phase::Opening(Opening::Filling { private_data }) = &entry.phase else { return };
+        let Phase::Opening(Opening::Filling { private_data }) = entry.phase() else { return };
         if entry.objects.are_awaited() {
             return;
         }
         let (connection, private_data) = (entry.key, private_data.clone());
         let (created, receives) = (entry.idle.len(), entry.credits.granted());
-        (entry.phase, entry.was_ready) = (Phase::Ready, true);
-        entry.note_usual();
+        entry.become_ready();
         self.unsettled -= 1;
         self.statistics.connections += 1;
         self.record(TracePoint::MrsCreated, connection.index, None, created);
@@ -326,7 +313,7 @@ impl<P: Port> Engine<P> {
     fn make_pad(&mut self, index: usize) {
         match self.try_pad(index) {
             Ok(descriptor) => {
-                self.connections[index].pad = Some(descriptor);
+                self.connections[index].set_pad(descriptor);
                 if self.trace.is_some() {
                     self.record_registered(index, descriptor);
                 }
@@ -380,7 +367,7 @@ impl<P: Port> Engine<P> {
     fn pad_refused(&mut self, index: usize, descriptor: u32, error: PostError) {
         // F8: a pad is remembered that the device refused.
         if mutant!(F8_pad) {
-            self.connections[index].pad = Some(descriptor);
+            self.connections[index].set_pad(descriptor);
         }
         if let Some(mr) = self.pool.get_mut(descriptor) {
             // Its key never reached the device, and is not counted among those that died with their object.
@@ -396,15 +383,7 @@ impl<P: Port> Engine<P> {
     /// Takes a vacated connection's slot out of service and gives it a new name (I24).
     pub(super) fn vacate(&mut self, index: usize) {
         let entry = &mut self.connections[index];
-        entry.phase = Phase::Vacant;
-        entry.end_is_untold = true;
-        entry.is_kept = false;
-        // Mutant: the next connection has the name of this one.
-        entry.key.epoch = entry.key.epoch.wrapping_add(u16::from(!mutant!(S5_epoch)) as _);
-        if !mutant!(F8_pad_kept) {
-            entry.pad = None;
-        }
-        entry.clear_queues();
+        entry.vacate();
         self.unsettled -= 1;
         if let Some(shared) = &mut self.shared {
             let lost = entry.receive_queue.close_shared();

@@ -15,6 +15,7 @@ use crate::{
     provider::{Access, Port},
     request::{Kind, Request, RequestHandle, WaitingChunk},
     trace::TracePoint,
+    wait_queues::WaitQueues,
     waits::WaitCause,
 };
 use core::mem::ManuallyDrop;
@@ -62,8 +63,7 @@ impl<P: Port> Engine<P> {
         }
         self.statistics.requests_waited += 1;
         self.statistics.request_waits.add(cause, 1);
-        self.connections[index].waiting_requests.push_back(handle.index());
-        self.connections[index].note_usual();
+        self.connections[index].wait(|waiting| waiting.push_request(handle.index()));
         // K11: nobody looks at who waits.
         if !mutant!(K11_request) {
             self.ask_attention();
@@ -153,7 +153,7 @@ impl<P: Port> Engine<P> {
     pub(super) fn admit_waiting(&mut self, index: usize, protocol: &mut impl Protocol) -> u32 {
         let mut admitted = 0;
         while admitted < MAX_ADMITTED_PER_POLL as u32 && self.connections[index].admits_requests() {
-            let Some(&slot) = self.connections[index].waiting_requests.front() else { break };
+            let Some(slot) = self.connections[index].waiting().first_request() else { break };
             let Some(handle) = self.requests.handle_at(slot) else { break };
             match self.issue_waiting(index, handle, protocol) {
                 Ok(_) => {}
@@ -163,10 +163,9 @@ impl<P: Port> Engine<P> {
                 }
                 Err(_) => break,
             }
-            self.connections[index].waiting_requests.pop_front();
+            self.connections[index].wait(WaitQueues::pop_request);
             admitted += 1;
         }
-        self.connections[index].note_usual();
         admitted
     }
 

@@ -101,9 +101,7 @@ impl Replies<'_> {
                 break;
             }
         }
-        if !core::mem::replace(&mut connection.dirty, true) {
-            self.dirty.push(connection.key.index);
-        }
+        connection.mark_dirty(self.dirty);
         // F12: told before the invalidations are posted.
         if mutant!(F12) {
             request.standing.phase = Phase::Ended;
@@ -205,11 +203,11 @@ impl<P: Port> Engine<P> {
         }
         self.receive_returned(index, token.index());
         let received = Received { buffer: token.index(), generation: token.generation(), length, is_reply: false };
-        if self.connections[index].was_ready {
+        if self.connections[index].was_ready() {
             self.received(index, received, success, protocol);
         } else {
             // It overtook the news that its connection is up.
-            self.connections[index].early.push_back((received, success));
+            self.connections[index].keep_early(received, success);
             self.ask_attention();
         }
     }
@@ -350,10 +348,10 @@ impl<P: Port> Engine<P> {
         }
         let connection = &mut self.connections[usize::from(owner)];
         if matches!(
-            connection.phase,
+            connection.phase(),
             Connected::Ready | Connected::Opening(Opening::Handshake { .. } | Opening::Filling { .. })
         ) {
-            connection.receives.push(self.receives.post(buffer, connection.message_lkey));
+            connection.receive_queue.post_next(self.receives.post(buffer, connection.message_lkey));
             self.mark_dirty(owner);
         }
     }

@@ -72,7 +72,7 @@ impl<P: Port> Engine<P> {
     /// In front of a new request or transfer stand the invalidations that are due, where the order says so.
     #[inline(never)]
     pub(super) fn stage_invalidations_first(&mut self, index: usize) {
-        if !self.connections[index].invalidations.is_empty()
+        if self.connections[index].has_due()
             && (mutant!(order_after_as_before) || self.options.invalidate_order == InvalidateOrder::BeforeMessages)
         {
             self.stage_invalidations(index);

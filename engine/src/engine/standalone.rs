@@ -173,8 +173,7 @@ impl<P: Port> Engine<P> {
             Phase::Waiting => {
                 found.outcome = RequestStatus::Cancelled;
                 found.standing.phase = Phase::Fencing;
-                self.connections[index].waiting_requests.retain(|&slot| slot != handle.index());
-                self.connections[index].note_usual();
+                self.connections[index].wait(|waiting| waiting.remove_request(handle.index()));
                 self.end_if_fenced(handle);
                 return Ok(());
             }
@@ -228,7 +227,7 @@ impl<P: Port> Engine<P> {
             if ended {
                 return Ok(());
             }
-            if matches!(self.connections[index].phase, ConnectionPhase::Ending { .. } | ConnectionPhase::Vacant) {
+            if matches!(self.connections[index].phase(), ConnectionPhase::Ending { .. } | ConnectionPhase::Vacant) {
                 return Err(CancelNowError::Disconnected);
             }
             // Polls would find nothing from here on.

@@ -226,7 +226,7 @@ impl<P: Port> Engine<P> {
         }
         self.stage_invalidations_first(index);
         let connection = &mut self.connections[index];
-        Ok(!(connection.waiting_requests.is_empty() && connection.admits_requests()))
+        Ok(!(connection.waiting().requests() == 0 && connection.admits_requests()))
     }
 
     /// Gathers the chunks of a submission, which may have `most` pieces.

@@ -73,7 +73,7 @@ impl<P: Port> Engine<P> {
         let usable = |descriptor: &u32| {
             let state = self.pool.get(*descriptor).map(mr::Mr::state);
             let gone = matches!(state, None | Some(mr::State::Absent | mr::State::Recovering | mr::State::Stale(_)));
-            !gone && connection.pad != Some(*descriptor)
+            !gone && connection.pad() != Some(*descriptor)
         };
         (self.pool.of(connection.key.index).filter(usable).count() as u32) < mrs
     }
@@ -97,7 +97,7 @@ impl<P: Port> Engine<P> {
         self.statistics.mrs_allocated += 1;
         self.statistics.mrs_recovered += u64::from(repaired);
         // Mutant: an object that was made for a connection that ends stays.
-        if matches!(self.connections[index].phase, Connected::Ending { .. }) && !mutant!(allocated_while_ending) {
+        if self.connections[index].is_ending() && !mutant!(allocated_while_ending) {
             self.free_object(index, descriptor);
             return;
         }
@@ -233,7 +233,7 @@ impl<P: Port> Engine<P> {
             // An object that the device kept counts as destroyed.
             return self.object_gone(descriptor);
         }
-        if matches!(connection.phase, Connected::Ending { step: Ending::Sweep, .. }) {
+        if matches!(connection.phase(), Connected::Ending { step: Ending::Sweep, .. }) {
             self.statistics.mrs_orphaned += 1;
             connection.objects.orphaned();
             if self.trace.is_some() {
@@ -246,7 +246,7 @@ impl<P: Port> Engine<P> {
         }
         connection.objects.kept(descriptor);
         self.freeing = self.freeing.saturating_sub(1);
-        if !matches!(connection.phase, Connected::Ending { step: Ending::Destroy, .. }) {
+        if !matches!(connection.phase(), Connected::Ending { step: Ending::Destroy, .. }) {
             self.fail(index, DisconnectCause::Device);
         }
     }

@@ -11,6 +11,7 @@ use crate::{
     provider::{ElementRange, Operation, Port, ScatterElement, Token, TokenKind},
     reach::{Misplaced, locate},
     transfer::{Kind, Phase, Places, RdmaOperation, RdmaOperations, RemoteSegment, Transfer, cut, cut_piece},
+    wait_queues::WaitQueues,
     waits::WaitCause,
 };
 use frwr_mempool::mutant;
@@ -91,15 +92,13 @@ impl<P: Port> Engine<P> {
         // At most MAX_TRANSFER_OPERATIONS.
         let (handle, transfer) = vacant.insert(|| Transfer::new(cookie, id.index, kind, operations as u8));
         // Mutant: a transfer passes those that wait.
-        let first = connection.waiting_transfers.is_empty() || mutant!(transfers_pass);
+        let first = connection.waiting().transfers() == 0 || mutant!(transfers_pass);
         let asked = Asked { making: &self.making, kind, operations, pressure };
         if !(first && connection.admit_transfer(handle, transfer, asked, room)) {
             return self.have_transfer_wait(index, handle, first);
         }
         self.statistics.transfers += 1;
-        if !core::mem::replace(&mut connection.dirty, true) {
-            self.dirty.push(id.index);
-        }
+        connection.mark_dirty(&mut self.dirty);
         Ok(())
     }
 
@@ -130,7 +129,7 @@ impl<P: Port> Engine<P> {
             return Err(TransferError::NoPeerReceives);
         }
         self.statistics.transfer_waits.add(if first { cause } else { WaitCause::Order }, 1);
-        self.connections[index].waiting_transfers.push_back(handle.index());
+        self.connections[index].wait(|waiting| waiting.push_transfer(handle.index()));
         if !mutant!(K11_transfer) {
             self.ask_attention();
         }
@@ -141,11 +140,11 @@ impl<P: Port> Engine<P> {
     pub(super) fn admit_waiting_transfers(&mut self, index: usize) -> u32 {
         let mut admitted = 0;
         while admitted < MAX_ADMITTED_PER_POLL as u32 && self.connections[index].is_ready() {
-            let Some(&slot) = self.connections[index].waiting_transfers.front() else { break };
+            let Some(slot) = self.connections[index].waiting().first_transfer() else { break };
             if !self.admit_waiting_transfer(index, slot) {
                 break;
             }
-            self.connections[index].waiting_transfers.pop_front();
+            self.connections[index].wait(WaitQueues::pop_transfer);
             admitted += 1;
         }
         admitted

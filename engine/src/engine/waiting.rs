@@ -14,12 +14,12 @@ impl<P: Port> Engine<P> {
     pub fn waiting(&self) -> Waiting {
         let mut waiting = Waiting::default();
         for connection in self.connections.iter() {
-            let requests = connection.waiting_requests.front().and_then(|&slot| self.requests.handle_at(slot));
+            let requests = connection.waiting().first_request().and_then(|slot| self.requests.handle_at(slot));
             let cause = requests.map(|first| self.request_waits_for(first));
-            add_queue(&mut waiting.requests, cause, connection.waiting_requests.len());
-            let transfers = connection.waiting_transfers.front().and_then(|&slot| self.transfers.handle_at(slot));
+            add_queue(&mut waiting.requests, cause, connection.waiting().requests());
+            let transfers = connection.waiting().first_transfer().and_then(|slot| self.transfers.handle_at(slot));
             let cause = transfers.map(|first| self.transfer_waits_for(first));
-            add_queue(&mut waiting.transfers, cause, connection.waiting_transfers.len());
+            add_queue(&mut waiting.transfers, cause, connection.waiting().transfers());
         }
         waiting
     }

@@ -72,16 +72,15 @@ impl<P: Port> Engine<P> {
     /// Ends the requests of a connection that wait and name a memory.
     fn end_parked(&mut self, index: usize, memory: MemoryId) {
         let mut at = 0;
-        while let Some(&slot) = self.connections[index].waiting_requests.get(at) {
+        while let Some(slot) = self.connections[index].waiting().request_at(at) {
             let named = self.requests.handle_at(slot).filter(|_| self.is_parked_with(index, slot, memory));
             let Some(handle) = named else {
                 at += 1;
                 continue;
             };
-            self.connections[index].waiting_requests.remove(at);
+            self.connections[index].wait(|waiting| waiting.remove_request(slot));
             self.end_unposted(handle, RequestStatus::MemoryRemoved);
         }
-        self.connections[index].note_usual();
     }
 
     /// Whether a request that waits names a memory, in its chunks or behind its message.
@@ -140,7 +139,7 @@ impl<P: Port> Engine<P> {
     fn is_unused_by(&mut self, withdrawal: &mut Withdrawal) -> bool {
         let (index, memory) = (usize::from(withdrawal.connection), withdrawal.memory);
         let connection = &self.connections[index];
-        match connection.phase {
+        match connection.phase() {
             // Nothing of the caller's is posted before a connection is ready.
             Phase::Vacant | Phase::Opening(_) => return true,
             // Whatever it has posted has ended when it has.
@@ -185,8 +184,8 @@ impl<P: Port> Engine<P> {
             }
             withdrawal.mr += 1;
         }
-        let mut waiting = connection.waiting_transfers.iter();
-        !waiting.any(|&slot| self.is_transfer_with(index, slot, memory)) || mutant!(removed_under_transfers)
+        let mut waiting = connection.waiting().all_transfers();
+        !waiting.any(|slot| self.is_transfer_with(index, slot, memory)) || mutant!(removed_under_transfers)
     }
 
     /// Whether an MR's key opens part of a memory, or may: what is being destroyed does not tell what it opened.
