@@ -62,6 +62,7 @@
 compile_error!("frwr runs on Linux only: pinned cores, hugepages and RDMA devices are reached through its interfaces.");
 
 mod chain;
+mod chores;
 mod connection;
 pub mod control;
 mod credits;
@@ -76,6 +77,7 @@ pub mod mr;
 mod objects;
 mod options;
 mod pad;
+mod parked;
 mod plan;
 mod pool;
 mod protocol;

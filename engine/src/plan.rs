@@ -5,19 +5,20 @@ use crate::{
     connection::{Connection, ConnectionLimits},
     events::Events,
     fixed_list::FixedList,
-    gather::{GatherError, Segment},
+    gather::GatherError,
     link::MAX_INCOMING,
     options::{
         EngineOptions, InvalidateOrder, MAX_MEMORIES, MAX_MRS_PER_REQUEST, MAX_TRANSFER_ELEMENTS,
         MAX_TRANSFER_OPERATIONS, OnPostError, ReceiveQueues, ReturnPolicy, SPARE_REPLY_RECEIVES,
     },
+    parked::Parked,
     pool::Pool,
     provider::{
         Capabilities, Contiguity, DeviceAttributes, KeyScope, MAX_COMPLETIONS_PER_POLL, QueueSizes, ScatterElement,
         SendQueueCost, Token,
     },
     receive::Receives,
-    request::{Admission, Request},
+    request::Request,
     signal::{SINGLE, Signaller, held_slots_limit},
     sizing::{self, SizingError},
     transfer::{RdmaOperations, Transfer},
@@ -378,11 +379,6 @@ impl Plan {
         self.transfer_element(self.transfer_slots) as usize
     }
 
-    /// Segments of waiting requests.
-    pub(crate) fn waiting_segments(&self) -> usize {
-        self.request_slots as usize * self.max_segments as usize
-    }
-
     /// Events that may wait: twice what one poll can add, since it takes no completions while more than half is in use. A slot of
     /// `register_now` has two events, its grant and its end; a completion that is not the engine's has one of its own.
     pub(crate) fn events(&self) -> usize {
@@ -419,9 +415,8 @@ impl Plan {
             Pool::bytes_needed(self.connections, self.registrations),
             of_connection.and_then(|bytes| bytes.checked_mul(connections)),
             Table::<Connection>::bytes_needed(connections),
-            Table::<Admission>::bytes_needed(self.request_slots as usize),
             FixedList::<u16>::bytes_needed(connections),
-            Table::<Segment>::bytes_needed(self.waiting_segments()),
+            Parked::bytes_needed(self.request_slots, self.max_segments),
             Table::<RdmaOperations>::bytes_needed(self.transfer_slots as usize),
             Table::<ScatterElement>::bytes_needed(self.elements()),
             Events::bytes_needed(self.events()),

@@ -2,8 +2,7 @@
 
 use crate::chain::NOT_POSTED;
 use crate::event::RequestStatus;
-use crate::options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST};
-use crate::provider::Access;
+use crate::options::MAX_MRS_PER_REQUEST;
 use arrayvec::ArrayVec;
 use frwr_mempool::{mutant, slab::Handle};
 
@@ -120,13 +119,6 @@ impl PartialEq for Standing {
     }
 }
 
-/// One chunk as it waits.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WaitingChunk {
-    pub(crate) access: Access,
-    pub(crate) segments: u16,
-}
-
 /// Bytes of one request's slot, hot while the request lives (goal A23); its message is elsewhere.
 pub const REQUEST_SLOT_BYTES: usize = size_of::<Request>();
 
@@ -145,19 +137,6 @@ pub(crate) struct Request {
     pub(crate) invited: bool,
     /// MRs whose keys are not known to be dead.
     pub(crate) mrs: ArrayVec<u32, MAX_MRS_PER_REQUEST>,
-}
-
-/// What nobody asks for beside a slot once its request is admitted.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Admission {
-    pub(crate) iova_cookie: u32,
-    pub(crate) message_length: u32,
-    /// MRs that its chunks take.
-    pub(crate) pieces: u8,
-    /// Elements of the message beyond its first.
-    pub(crate) inline_segments: u8,
-    /// What to map once a request that had to wait is admitted.
-    pub(crate) chunks: ArrayVec<WaitingChunk, MAX_CHUNKS>,
 }
 
 impl Request {

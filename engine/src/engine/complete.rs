@@ -32,8 +32,7 @@ impl<P: Port> Engine<P> {
     /// Whether [`Engine::poll_all`] would do nothing.
     #[inline(always)]
     fn has_nothing_to_do(&self) -> bool {
-        debug_assert!(self.alert || !self.has_chores(), "who makes work for a poll raises the alert");
-        !self.alert
+        !self.chores.is_alert()
             && self.dirty.is_empty()
             && self.events.is_empty()
             && !self.link.from_control.has_news()
@@ -44,17 +43,7 @@ impl<P: Port> Engine<P> {
     /// Some connection has something that waits: the next poll looks at all of them.
     #[inline(always)]
     pub(super) fn ask_attention(&mut self) {
-        self.attention = true;
-        self.alert = true;
-    }
-
-    /// Whether each poll has to look at more than a core that waits does.
-    fn has_chores(&self) -> bool {
-        self.freeing > 0
-            || self.unsettled > 0
-            || self.attention
-            || self.shared.is_some()
-            || self.memories.are_withdrawn()
+        self.chores.ask_attention();
     }
 
     #[inline(never)]
@@ -68,7 +57,7 @@ impl<P: Port> Engine<P> {
                 work += self.take_receives(&batch, protocol);
             }
             // Who ends waits for this; nobody else does.
-            if self.unsettled > 0 && !batch.is_full() {
+            if self.chores.unsettled() > 0 && !batch.is_full() {
                 self.empty_receive_polls += 1;
             }
             batch.clear();
@@ -82,7 +71,7 @@ impl<P: Port> Engine<P> {
         } else {
             self.skip_queues();
         }
-        if self.alert {
+        if self.chores.is_alert() {
             work += self.poll_chores(work, protocol);
         }
         if work == 0 && !self.has_pending() {
@@ -120,20 +109,20 @@ impl<P: Port> Engine<P> {
     #[inline(never)]
     fn poll_chores(&mut self, read: u32, protocol: &mut impl Protocol) -> u32 {
         let mut work = 0;
-        if self.freeing > 0 && !(mutant!(returned_behind_others) && self.unsettled > 0) {
+        if self.chores.may_be_returned() {
             work += self.poll_returned();
         }
-        if self.unsettled > 0 {
+        if self.chores.unsettled() > 0 {
             work += self.settle(read);
         }
-        if self.attention {
+        if self.chores.need_attention() {
             work += self.admit_all(protocol);
         }
         if self.memories.are_withdrawn() {
             work += self.release_withdrawn();
         }
         // What a full budget left of Control's messages is no news.
-        self.alert = self.has_chores() || !self.link.from_control.is_empty();
+        self.chores.looked_at(self.memories.are_withdrawn() || !self.link.from_control.is_empty());
         work
     }
 
@@ -151,11 +140,11 @@ impl<P: Port> Engine<P> {
     pub fn poll_at(&self) -> Option<Duration> {
         let now = self.now.since_epoch();
         let kept = self.connections.iter().filter(|connection| connection.is_kept()).count();
-        if self.unsettled as usize > kept || self.has_pending() {
+        if self.chores.unsettled() as usize > kept || self.has_pending() {
             return Some(now);
         }
         // What is destroyed, or is to be, comes back from Control alone.
-        if self.freeing > 0 || self.connections.iter().any(|connection| connection.objects.has_unasked()) {
+        if self.chores.frees() || self.connections.iter().any(|connection| connection.objects.has_unasked()) {
             return Some(now);
         }
         let is_awaited = kept > 0 || self.memories.are_leaving();
@@ -184,7 +173,7 @@ impl<P: Port> Engine<P> {
             work += 1;
         }
         // More may be left, which is no news.
-        self.alert = true;
+        self.chores.raise_alert();
         work
     }
 
@@ -234,7 +223,8 @@ impl<P: Port> Engine<P> {
             }
         }
         // K11: who still waits is forgotten.
-        self.attention = !(mutant!(K11_poll) && work == 0) && self.connections.iter().any(Connection::needs_attention);
+        let needed = self.connections.iter().any(Connection::needs_attention);
+        self.chores.attended(needed && !(mutant!(K11_poll) && work == 0));
         work
     }
 }

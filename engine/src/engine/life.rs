@@ -50,8 +50,7 @@ impl<P: Port> Engine<P> {
         let entry = &mut self.connections[index];
         match entry.phase() {
             Phase::Ready => {
-                self.unsettled += 1;
-                self.alert = true;
+                self.chores.unsettle();
             }
             // Connected but not ready: the queue pair is there to be failed. Or the connection manager is at work, whose answer decides,
             // and finds the caller gone.

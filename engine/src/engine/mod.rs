@@ -43,20 +43,22 @@ pub use submit::{Chunk, Coverage, Submission, SubmitError};
 pub use withdrawal::RemoveMemoryError;
 
 use crate::{
+    chores::Chores,
     connection::Connection,
     event::{ConnectionId, Event, Received, RequestStatus},
     events::{Events, Told},
     fixed_list::FixedList,
-    gather::{GatherRules, Limits, MemoryId, Resolved, Segment},
+    gather::{GatherRules, Limits, MemoryId, Resolved},
     link::{CoreLink, DeclaredMemory, MemoryAccess, ToControl},
-    memories::{self, Memories},
+    memories::Memories,
     mr::IovaRule,
     options::EngineOptions,
+    parked::Parked,
     plan::{EngineError, GUARD_BYTES, Plan},
     pool::Pool,
     provider::{Capabilities, Port, QueuePairId, ReceiveRequest, ScatterElement},
     receive::Receives,
-    request::{Admission, Phase, Request, RequestHandle},
+    request::{Phase, Request, RequestHandle},
     sending::Rules,
     shared_receives::SharedReceives,
     sizes::{ConnectionSizes, EngineSizes},
@@ -128,8 +130,8 @@ pub struct Engine<P: Port> {
     request_messages: DeviceTable,
     /// Of numbers alone: that they are never dropped saves looking what there is to drop.
     requests: Slab<ManuallyDrop<Request>>,
-    /// By slot, what only their admission needs.
-    admissions: Table<Admission>,
+    /// What is kept of those that wait.
+    parked: Parked,
     transfers: Slab<Transfer>,
     pool: Pool,
     receives: Receives,
@@ -140,21 +142,12 @@ pub struct Engine<P: Port> {
     connections: Table<Connection>,
     /// Connections with work for the next flush, each at most once.
     dirty: FixedList<u16>,
-    /// Connections that are neither vacant nor ready.
-    unsettled: u32,
-    /// Segments of waiting requests, `max_segments` per request slot.
-    waiting_segments: Table<Segment>,
     /// Of transfers, by slot.
     rdma_operations: Table<RdmaOperations>,
     elements: Table<ScatterElement>,
     events: Events,
-    /// Objects of all connections that are to be destroyed, or being destroyed.
-    freeing: u32,
-    /// Some connection may need attention (`Connection::needs_attention`).
-    attention: bool,
-    /// A poll may have more to look at than completions, news of Control, and what is left to be told or posted: a poll that waits
-    /// asks this alone. Set with whatever [`Engine::has_chores`] asks for; a poll that finds nothing of it takes it back.
-    alert: bool,
+    /// What each poll has to look at beside completions.
+    chores: Chores,
     statistics: Statistics,
     /// What its counters of failures were counted for last: apart from them, which are hot.
     last_errors: Box<LastErrors>,
@@ -238,7 +231,6 @@ impl<P: Port> Engine<P> {
         // The lane is empty and holds one returner: the push cannot fail.
         let _ = link.returner.push(pool.returner());
         let elements = elements(region, &plan, &messages, &request_messages)?;
-        let no_segment = Segment { memory: memories::OWN, offset: 0, length: 0 };
         let mut engine = Self {
             gather,
             iova: IovaRule::of(options.iova, capabilities.base_address),
@@ -251,7 +243,7 @@ impl<P: Port> Engine<P> {
             messages: messages.clone(),
             request_messages,
             requests,
-            admissions: Table::new_in(region, plan.request_slots as usize, |_| Admission::default())?,
+            parked: Parked::new_in(region, plan.request_slots, options.max_segments)?,
             transfers,
             pool,
             receives,
@@ -259,14 +251,10 @@ impl<P: Port> Engine<P> {
             empty_receive_polls: 0,
             connections,
             dirty: FixedList::new_in(region, plan.connections as usize, 0)?,
-            unsettled: 0,
-            waiting_segments: Table::new_in(region, plan.waiting_segments(), |_| no_segment)?,
             rdma_operations: Table::new_in(region, plan.transfer_slots as usize, |_| [RdmaOperation::NOTHING; _])?,
             elements,
             events: Events::new_in(region, plan.events())?,
-            freeing: 0,
-            attention: false,
-            alert: true,
+            chores: Chores::new(plan.shares_receives),
             statistics: Statistics::default(),
             last_errors: Box::default(),
             full_polls: 0,
@@ -500,7 +488,7 @@ impl<P: Port> Engine<P> {
     /// [`Engine::is_disconnected`] says so.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.unsettled == 0
+        self.chores.unsettled() == 0
             && self.events.is_empty()
             && self.dirty.is_empty()
             && self.shared.as_ref().is_none_or(|shared| shared.queue().is_none() || shared.released.is_empty())

@@ -139,8 +139,7 @@ impl<P: Port> Engine<P> {
         if let Some(shared) = &mut self.shared {
             shared.grant(granted);
         }
-        self.unsettled += 1;
-        self.alert = true;
+        self.chores.unsettle();
         Ok(connection)
     }
 
@@ -298,7 +297,7 @@ impl<P: Port> Engine<P> {
         let (connection, private_data) = (entry.key, private_data.clone());
         let (created, receives) = (entry.idle.len(), entry.credits.granted());
         entry.become_ready();
-        self.unsettled -= 1;
+        self.chores.settle();
         self.statistics.connections += 1;
         self.record(TracePoint::MrsCreated, connection.index, None, created);
         if self.options.write_pad {
@@ -384,7 +383,7 @@ impl<P: Port> Engine<P> {
     pub(super) fn vacate(&mut self, index: usize) {
         let entry = &mut self.connections[index];
         entry.vacate();
-        self.unsettled -= 1;
+        self.chores.settle();
         if let Some(shared) = &mut self.shared {
             let lost = entry.receive_queue.close_shared();
             shared.closed(entry.queue_pair, index as u16, entry.receive_queue.shared(), lost);

@@ -11,9 +11,10 @@ use crate::{
     connection::Connection,
     event::RequestStatus,
     options::MAX_MRS_PER_REQUEST,
+    parked::Admission,
     protocol::Protocol,
-    provider::{Access, Port},
-    request::{Kind, Request, RequestHandle, WaitingChunk},
+    provider::Port,
+    request::{Kind, Request, RequestHandle},
     trace::TracePoint,
     wait_queues::WaitQueues,
     waits::WaitCause,
@@ -114,25 +115,18 @@ impl<P: Port> Engine<P> {
         let places = self.elements.get_mut(element..).unwrap_or_default();
         let most = self.plan.message_elements as usize - 1;
         let inline = place_inline(&self.connections[index].reach, submission.inline, places, most)?;
-        let Some(admission) = self.admissions.get_mut(slot as usize) else { return Err(SubmitError::NoSlot) };
+        let admission = Admission {
+            iova_cookie: submission.iova_cookie,
+            // At most message_bytes, which is 32 bit, MAX_MRS_PER_REQUEST, and the elements of one SEND.
+            message_length: submission.message.len() as u32,
+            pieces: pieces as u8,
+            inline_segments: inline as u8,
+        };
+        if !self.parked.keep(slot, admission, submission.chunks.iter().map(|chunk| (chunk.access, chunk.segments))) {
+            return Err(SubmitError::NoSlot);
+        }
         // The slot's message buffer has message_bytes bytes.
         let _ = self.messages.write(self.plan.request_offset(slot), submission.message);
-        admission.iova_cookie = submission.iova_cookie;
-        // At most message_bytes, which is 32 bit, MAX_MRS_PER_REQUEST, and the elements of one SEND.
-        admission.message_length = submission.message.len() as u32;
-        (admission.pieces, admission.inline_segments) = (pieces as u8, inline as u8);
-        admission.chunks.clear();
-        for chunk in submission.chunks {
-            // At most max_segments, which is 4096 at most.
-            // Mutant: a request that waited opens its memory with more rights than it asked for.
-            let access = if mutant!(waited_rights) { Access::RemoteReadWrite } else { chunk.access };
-            admission.chunks.push(WaitingChunk { access, segments: chunk.segments.len() as u16 });
-        }
-        let first = slot as usize * self.options.max_segments as usize;
-        let kept = submission.chunks.iter().flat_map(|chunk| chunk.segments);
-        for (place, segment) in self.waiting_segments[first..].iter_mut().zip(kept) {
-            *place = *segment;
-        }
         Ok(())
     }
 
@@ -146,7 +140,7 @@ impl<P: Port> Engine<P> {
 
     /// MRs that the chunks of a request that waits take.
     pub(super) fn pieces_of(&self, handle: Handle) -> u32 {
-        self.admissions.get(handle.index() as usize).map_or(0, |admission| admission.pieces.into())
+        self.parked.get(handle.index()).map_or(0, |admission| admission.pieces.into())
     }
 
     /// Admits what waits, in order, as far as there is room.
@@ -182,9 +176,7 @@ impl<P: Port> Engine<P> {
             return Err(Hindrance::Wait);
         }
         self.stage_invalidations_first(index);
-        let (Some(request), Some(admission)) =
-            (self.requests.get(handle), self.admissions.get(handle.index() as usize))
-        else {
+        let (Some(request), Some(admission)) = (self.requests.get(handle), self.parked.get(handle.index())) else {
             return Err(Hindrance::Wait);
         };
         let issue = Issue {
@@ -196,8 +188,7 @@ impl<P: Port> Engine<P> {
             cookie: request.cookie,
         };
         let is_standalone = request.is_standalone();
-        let mut at = handle.index() as usize * self.options.max_segments as usize;
-        let (kept, mut pieces) = (&self.waiting_segments, Pieces::default());
+        let mut pieces = Pieces::default();
         let Connection { reach, idle, .. } = &mut self.connections[index];
         let gathering = Gathering {
             room: Room { reach, idle, pool: &self.pool, elements: &mut self.elements, limits: &self.gather },
@@ -205,11 +196,7 @@ impl<P: Port> Engine<P> {
             most: MAX_MRS_PER_REQUEST,
             pieces: &mut pieces,
         };
-        gathering.gather(admission.chunks.iter().map(|chunk| {
-            let first = at;
-            at += usize::from(chunk.segments);
-            (chunk.access, &kept[first..at])
-        }))?;
+        gathering.gather(self.parked.chunks(handle.index()))?;
         let seat = Seat::Waited(handle);
         if is_standalone {
             self.issue(index, seat, Issue { payload: Payload::Nothing, ..issue }, &pieces, protocol)

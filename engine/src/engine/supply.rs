@@ -134,7 +134,7 @@ impl<P: Port> Engine<P> {
     /// Has Control try once more to destroy what the device kept. It is told with the step that this is a part of: a connection that
     /// ends is looked at by every poll.
     pub(super) fn free_again(&mut self, index: usize) {
-        self.freeing += self.connections[index].objects.free_again();
+        self.chores.free(self.connections[index].objects.free_again());
     }
 
     /// Has Control destroy an MR's object. From here on nothing but its destruction is awaited.
@@ -149,7 +149,7 @@ impl<P: Port> Engine<P> {
         let _ = mr.begin_recovery();
         self.pool.doom_keys(descriptor, doomed);
         entry.objects.free(descriptor);
-        self.freeing += 1;
+        self.chores.free(1);
         self.ask_attention();
         self.send_frees(index);
     }
@@ -203,7 +203,7 @@ impl<P: Port> Engine<P> {
         self.pool.forget_keys(descriptor);
         let connection = &mut self.connections[index];
         connection.objects.destroyed();
-        self.freeing = self.freeing.saturating_sub(1);
+        self.chores.freed();
         // S10: each end of a connection loses its descriptors.
         if !mutant!(S10_descriptors) || connection.is_ready() {
             connection.objects.put_absent(&mut self.pool, descriptor);
@@ -245,7 +245,7 @@ impl<P: Port> Engine<P> {
             return;
         }
         connection.objects.kept(descriptor);
-        self.freeing = self.freeing.saturating_sub(1);
+        self.chores.freed();
         if !matches!(connection.phase(), Connected::Ending { step: Ending::Destroy, .. }) {
             self.fail(index, DisconnectCause::Device);
         }

@@ -58,7 +58,7 @@ impl<P: Port> Engine<P> {
         let told = self.link.to_control.push(ToControl::WithdrawMemory { memory });
         told.map_err(|_| RemoveMemoryError::WouldBlock)?;
         self.memories.withdraw(memory);
-        self.alert = true;
+        self.chores.raise_alert();
         for index in 0..self.connections.len() {
             let Some(reach) = self.connections[index].reach.get_mut(usize::from(memory.place())) else { continue };
             if reach.key_of(memory).is_some() {
@@ -85,10 +85,8 @@ impl<P: Port> Engine<P> {
 
     /// Whether a request that waits names a memory, in its chunks or behind its message.
     fn is_parked_with(&self, index: usize, slot: u32, memory: MemoryId) -> bool {
-        let Some(admission) = self.admissions.get(slot as usize) else { return false };
-        let kept = admission.chunks.iter().map(|chunk| usize::from(chunk.segments)).sum();
-        let first = slot as usize * self.options.max_segments as usize;
-        let mut segments = self.waiting_segments.iter().skip(first).take(kept);
+        let Some(admission) = self.parked.get(slot) else { return false };
+        let mut segments = self.parked.chunks(slot).flat_map(|(_, segments)| segments);
         let inline = self.plan.request_element(slot) + 1;
         segments.any(|segment| segment.memory == memory)
             || self.lie_in(index, memory, inline, admission.inline_segments.into())
