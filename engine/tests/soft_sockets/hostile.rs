@@ -8,8 +8,9 @@ use crate::harness::soft::ADDRESS;
 use crate::harness::{Builder, SIZES, pattern, statuses};
 use frwr_engine::provider::soft::{SoftDevice, SoftOptions, SoftProfile};
 use frwr_engine::provider::{Access, AsyncEvent, Command, ConnectionEvent, DeviceEvent};
-use std::net::SocketAddr;
-use std::os::fd::AsFd as _;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
 
 /// Seeds for each profile.
 const SEEDS: u64 = 150;
@@ -209,4 +210,29 @@ fn what_no_connection_manager_says_ends_a_conversation() {
     let mut handing_on = |_, message| vec![message];
     let ends = scene.connect(&mut handing_on);
     scene.work(ends, &mut handing_on);
+}
+
+/// What is passed with an accept may be anything that a process can hold.
+#[test]
+fn what_is_no_socket_of_packets_ends_a_connection() {
+    let file = || OwnedFd::from(std::fs::File::open("/proc/self/exe").expect("there"));
+    let null = || OwnedFd::from(std::fs::File::options().read(true).write(true).open("/dev/null").expect("there"));
+    let pipe = || OwnedFd::from(std::io::pipe().expect("a pipe").0);
+    // Both block, and nothing ever comes.
+    let stream = || {
+        let (one, other) = UnixStream::pair().expect("sockets");
+        std::mem::forget(other);
+        OwnedFd::from(one)
+    };
+    let listener = || OwnedFd::from(TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let mut handing_on = |_, message| vec![message];
+    for instead in [file as fn() -> OwnedFd, null, pipe, stream, listener] {
+        let mut scene = Scene::new(SoftProfile::RegMr);
+        scene.between.pass(Some(instead));
+        let ends = scene.connect(&mut handing_on);
+        scene.work(ends, &mut handing_on);
+        scene.between.pass(None);
+        let ends = scene.connect(&mut handing_on);
+        scene.work(ends, &mut handing_on);
+    }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Middleman {
     listener: OwnedFd,
     to: PathBuf,
     lines: Vec<Line>,
+    /// What those get who are to get a socket of queue pairs.
+    instead: Option<fn() -> OwnedFd>,
 }
 
 fn socket() -> OwnedFd {
@@ -70,7 +72,12 @@ impl Middleman {
         let listener = socket();
         bind(&listener, &named(here, address)).expect("a free name");
         listen(&listener, 8).expect("listening");
-        Self { listener, to: to.join(address), lines: Vec::new() }
+        Self { listener, to: to.join(address), lines: Vec::new(), instead: None }
+    }
+
+    /// From now on descriptors of something else are passed on instead of sockets, or sockets again.
+    pub(crate) fn pass(&mut self, instead: Option<fn() -> OwnedFd>) {
+        self.instead = instead;
     }
 
     /// Ends every conversation and every connection, as the death of both other processes would.
@@ -87,14 +94,15 @@ impl Middleman {
             }
         }
         let mut new = Vec::new();
-        self.lines.retain(|line| (0..2).all(|from| line.carry(from, meddle, &mut new)));
+        let instead = self.instead;
+        self.lines.retain(|line| (0..2).all(|from| line.carry(from, instead, meddle, &mut new)));
         self.lines.append(&mut new);
     }
 }
 
 impl Line {
     /// False where the line is dead.
-    fn carry(&self, from: usize, meddle: Meddle<'_>, new: &mut Vec<Line>) -> bool {
+    fn carry(&self, from: usize, instead: Option<fn() -> OwnedFd>, meddle: Meddle<'_>, new: &mut Vec<Line>) -> bool {
         let mut bytes = vec![0; LONGEST];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -116,7 +124,7 @@ impl Line {
         for theirs in passed {
             let (ours, out) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None).expect("sockets");
             new.push(Line { talk: Talk::QueuePairs, ends: [ours, theirs] });
-            handed.push(out);
+            handed.push(instead.map_or(out, |instead| instead()));
         }
         let mut sockets: ArrayVec<BorrowedFd<'_>, 2> = handed.iter().map(AsFd::as_fd).collect();
         meddle(self.talk, bytes).into_iter().all(|message| {

@@ -37,6 +37,14 @@ fn meant(data: epoll::EventData) -> (usize, Side) {
     ((data.u64() >> 1) as usize, side)
 }
 
+/// Nobody waits for the sockets of a bridge any more.
+fn forget(epoll: &OwnedFd, bridge: &Bridge) {
+    for side in [Side::Requests, Side::Responses] {
+        // The peer may hold what it sent us: that it is closed here would not make epoll forget it. It may be forgotten already.
+        let _ = epoll::delete(epoll, bridge.socket(side));
+    }
+}
+
 impl Bridges {
     pub(in super::super) const fn is_empty(&self) -> bool {
         self.count == 0
@@ -54,7 +62,10 @@ impl Bridges {
             }
         };
         for side in [Side::Requests, Side::Responses] {
-            epoll::add(epoll, bridge.socket(side), data(place, side), epoll::EventFlags::IN)?;
+            if let Err(error) = epoll::add(epoll, bridge.socket(side), data(place, side), epoll::EventFlags::IN) {
+                forget(epoll, &bridge);
+                return Err(error);
+            }
         }
         match self.places.get_mut(place) {
             Some(free) => *free = Some(bridge),
@@ -115,10 +126,7 @@ impl Bridges {
         self.count -= 1;
         self.lingering.retain(|lingers| *lingers != place);
         if let Some(epoll) = &self.epoll {
-            for side in [Side::Requests, Side::Responses] {
-                // The peer may hold what it sent us: closing it here would not make epoll forget it. It may be forgotten already.
-                let _ = epoll::delete(epoll, bridge.socket(side));
-            }
+            forget(epoll, &bridge);
         }
     }
 
