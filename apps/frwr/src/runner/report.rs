@@ -325,10 +325,14 @@ impl RunReport {
             writeln!(out, "  SHA-256 {digest}")?;
         }
         let sizes = self.load.as_ref().map_or_else(|| block_bytes.to_string(), |load| load.sizes.clone());
-        let load = self.load.as_ref().map_or("mixed load", |load| &load.rw);
+        let load = match &self.load {
+            Some(load) if [0, 100].contains(read_share) => load.rw.clone(),
+            Some(load) => format!("{} of {read_share} % reads", load.rw),
+            None => format!("mixed load of {read_share} % reads"),
+        };
         writeln!(
             out,
-            "  queue depth {queue_depth}{}, blocks of {sizes} bytes, {load} of {read_share} % reads",
+            "  queue depth {queue_depth}{}, blocks of {sizes} bytes, {load}",
             if self.hosts() > 1 { " on each core" } else { "" },
         )?;
         self.write_cores(out)?;
