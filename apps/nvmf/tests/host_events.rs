@@ -95,13 +95,16 @@ fn a_namespace_that_is_lost_for_ever_or_for_too_long_fails_its_requests() {
     }
 }
 
+fn resize(pair: &mut Pair<Gated>, blocks: u64) {
+    pair.target.resize_namespace(&subsystem(), 1, blocks, Duration::ZERO).unwrap();
+}
+
 #[test]
 fn a_namespace_has_another_size_while_it_is_used() {
-    let (mut pair, switch) = gated(host_options());
+    let (mut pair, _) = gated(host_options());
     assert_eq!(pair.host.geometry().unwrap().blocks(), 128);
     for (round, blocks) in [100, 120, 60].into_iter().enumerate() {
-        switch.blocks.set(blocks);
-        pair.target.tell_resized(&subsystem(), 1).unwrap();
+        resize(&mut pair, blocks);
         pair.until("known", |pair| pair.host.geometry().unwrap().blocks() == blocks);
         assert_eq!(pair.host.statistics().namespace_events, round as u64 + 1);
         assert_eq!(pair.host.read(blocks, &[pair.segment(0, 1)], 1), Err(RequestError::OutOfRange));
@@ -110,19 +113,19 @@ fn a_namespace_has_another_size_while_it_is_used() {
         settle(&mut pair);
     }
     // Before the host knows, the controller says it.
-    switch.blocks.set(10);
+    resize(&mut pair, 10);
     pair.host.write(9, &[pair.segment(0, 2)], 3).unwrap();
     let Err(IoError::Status(status)) = pair.completed(1)[0].result else { panic!("written") };
     assert_eq!(status.code(), Status::LBA_OUT_OF_RANGE.code());
-    assert!(pair.target.tell_resized(&subsystem(), 2).is_err());
+    assert!(pair.target.resize_namespace(&subsystem(), 2, 10, Duration::ZERO).is_err());
     assert_eq!((pair.host.statistics().sessions, pair.host.statistics().failures), (1, 0));
     pair.finish();
 }
 
 #[test]
 fn a_namespace_of_another_size_behind_a_reconnect_ends_the_host() {
-    let (mut pair, switch) = gated(host_options());
-    switch.blocks.set(100);
+    let (mut pair, _) = gated(host_options());
+    resize(&mut pair, 100);
     pair.host.drop_connections();
     pair.tick = Duration::from_millis(1);
     pair.until("failed", |pair| pair.host.failure().is_some());
@@ -225,8 +228,8 @@ fn a_discovery_log_that_changes_while_it_is_read_is_read_again() {
         }
         // From now on nobody may see the first, and all the second.
         let nobody = AllowedHosts::Listed(Vec::new());
-        pair.target.set_allowed_hosts(&Nqn::new("nqn.disk0").unwrap(), nobody).unwrap();
-        pair.target.set_allowed_hosts(&Nqn::new("nqn.disk1").unwrap(), AllowedHosts::Any).unwrap();
+        pair.target.set_allowed_hosts(&Nqn::new("nqn.disk0").unwrap(), nobody, Duration::ZERO).unwrap();
+        pair.target.set_allowed_hosts(&Nqn::new("nqn.disk1").unwrap(), AllowedHosts::Any, Duration::ZERO).unwrap();
         let commands = pair.target.statistics().commands;
         pair.until("ready", |pair| pair.host.is_ready());
         let found: Vec<_> = pair.host.discovered().iter().map(|entry| entry.subsystem.as_str()).collect();

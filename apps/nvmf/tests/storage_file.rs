@@ -3,7 +3,7 @@
 use core::time::Duration;
 use frwr_nvmf::storage::{
     AnyStorage, AttachError, Backing, CompletionBatch, Cookie, FileError, FileMedium, FileOptions, MAX_STORAGE_DEPTH,
-    MediumKind, Operation, Storage, StorageError,
+    MediumKind, Operation, ResizeError, Storage, StorageError,
 };
 use frwr_reactor::{Context, Now, Placement, Reactors, Source, Topology};
 use frwr_support::storage_harness::disks::{LoopDevice, SmallDisk, opened, skipped};
@@ -319,4 +319,38 @@ fn a_refused_ring_is_replaced_by_a_thread_in_one_line() {
     assert!(line.contains("io_uring is refused") && line.contains("worker thread") && !line.contains('\n'), "{line}");
     assert_eq!(storage.name(), "worker thread");
     attached(storage).write(0, 1, 0xab).unwrap();
+}
+
+/// A medium that grows and is cut under its storages, each when the target says that nobody is in the way.
+#[test]
+fn a_storage_has_as_many_blocks_as_its_medium_was_measured_with() {
+    for backing in [Backing::Ring, Backing::Thread] {
+        let file = Temporary::sparse("resize", 4 * BLOCK as u64);
+        let mut medium = FileMedium::open(&FileOptions::new(&file.0).direct(false)).unwrap();
+        let Ok((storage, _)) = medium.storage(backing, 8) else { continue };
+        let mut bench = attached(storage);
+        let too_many = ResizeError::Medium { blocks: 8, limit: 4 };
+        assert_eq!(bench.storage.resize(8), Err(too_many));
+        let length = |blocks: u64| {
+            File::options().write(true).open(&file.0).unwrap().set_len(blocks * BLOCK as u64).unwrap();
+        };
+        length(8);
+        assert_eq!(bench.storage.resize(8), Err(too_many), "nobody has looked");
+        assert_eq!(bench.write(7, 1, 7), Err(StorageError::LbaOutOfRange));
+        assert_eq!(medium.measure().unwrap().blocks(), 8);
+        bench.storage.resize(8).unwrap();
+        bench.write(7, 1, 7).unwrap();
+        assert_eq!((bench.read(7, 1).unwrap(), bench.storage.geometry().blocks()), (vec![7; BLOCK], 8));
+        bench.storage.resize(2).unwrap();
+        length(2);
+        assert_eq!(medium.measure().unwrap().blocks(), 2);
+        assert_eq!(bench.write(2, 1, 1), Err(StorageError::LbaOutOfRange));
+        bench.write(1, 1, 1).unwrap();
+        assert_eq!(
+            (bench.read(1, 1).unwrap(), bench.storage.statistics().fault, medium.look()),
+            (vec![1; BLOCK], None, None)
+        );
+        assert_eq!(bench.storage.resize(3), Err(ResizeError::Medium { blocks: 3, limit: 2 }));
+        assert!(matches!(bench.storage.resize(0), Err(ResizeError::Geometry(_))));
+    }
 }

@@ -309,26 +309,26 @@ fn a_change_of_the_discovery_log_is_told_to_whom_it_concerns() {
     let name = |text: &str| Nqn::new(text).unwrap();
     let listed = |names: &[&str]| AllowedHosts::Listed(names.iter().map(|text| name(text)).collect());
     raw.responses.clear();
-    raw.target.set_allowed_hosts(&name("nqn.second"), listed(&["nqn.other", "nqn.another"])).unwrap();
+    raw.target.set_allowed_hosts(&name("nqn.second"), listed(&["nqn.other", "nqn.another"]), Duration::ZERO).unwrap();
     for _ in 0..50 {
         raw.step();
     }
     assert!(raw.responses.is_empty());
-    raw.target.set_allowed_hosts(&name("nqn.second"), AllowedHosts::Any).unwrap();
+    raw.target.set_allowed_hosts(&name("nqn.second"), AllowedHosts::Any, Duration::ZERO).unwrap();
     raw.until("told", |raw| raw.responses.len() == 1);
     assert_eq!((raw.responses[0].command_id.get(), raw.responses[0].result.get()), (900, 0x0070_f002));
     // The next one waits for the page to be read.
     event_request(&mut raw, admin, 901);
-    raw.target.set_allowed_hosts(&name("nqn.first"), listed(&[])).unwrap();
+    raw.target.set_allowed_hosts(&name("nqn.first"), listed(&[]), Duration::ZERO).unwrap();
     for _ in 0..50 {
         raw.step();
     }
     assert!(raw.responses.is_empty());
     assert_eq!(header(&mut raw), (4, 2));
     raw.responses.clear();
-    raw.target.set_allowed_hosts(&name("nqn.third"), listed(&[])).unwrap();
+    raw.target.set_allowed_hosts(&name("nqn.third"), listed(&[]), Duration::ZERO).unwrap();
     raw.until("told", |raw| raw.responses.len() == 1);
-    assert!(raw.target.set_allowed_hosts(&name("nqn.none"), AllowedHosts::Any).is_err());
+    assert!(raw.target.set_allowed_hosts(&name("nqn.none"), AllowedHosts::Any, Duration::ZERO).is_err());
 }
 
 #[test]

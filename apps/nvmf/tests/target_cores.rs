@@ -510,18 +510,20 @@ fn a_host_relies_on_its_write_cache_only_when_all_queues_do_whichever_comes_mean
 #[test]
 fn a_host_that_is_barred_while_its_connect_is_judged_is_told() {
     let (mut raw, _) = spread(options(2, 2));
-    let (_, controller) = raw.controller();
+    let (admin, controller) = raw.controller();
     raw.carried = false;
     let io = raw.open_queue(1, 33);
     raw.data.write(0, &connect_data(controller).to_bytes()).unwrap();
     raw.responses.clear();
     raw.send(io, Command::Connect(connect(1, 32)).encode(900).unwrap(), Some((Access::RemoteRead, 1024)));
     raw.steps(100);
-    raw.members[0].set_allowed_hosts(&subsystem(), AllowedHosts::Listed(Vec::new())).unwrap();
+    raw.target.set_allowed_hosts(&subsystem(), AllowedHosts::Listed(Vec::new()), Duration::ZERO).unwrap();
     raw.carried = true;
     raw.until("answered", |raw| raw.responses.len() == 1);
     assert_eq!(code(&raw.responses[0]), Status::CONNECT_INVALID_HOST.code());
-    raw.members[0].set_allowed_hosts(&subsystem(), AllowedHosts::Any).unwrap();
+    raw.until("its controller has ended", |raw| raw.disconnected.contains(&admin));
+    raw.target.set_allowed_hosts(&subsystem(), AllowedHosts::Any, Duration::ZERO).unwrap();
+    let (_, controller) = raw.controller();
     let response = raw.connect(io, connect(1, 32), &connect_data(controller));
     assert!(response.status().is_success(), "{}", response.status());
     finish(raw);

@@ -14,7 +14,7 @@ fn subsystems_and_namespaces_are_told_as_they_were_changed() {
     assert_eq!(one.namespaces as usize, before.namespaces.len());
     assert!(before.namespaces.iter().all(|namespace| namespace.active && namespace.blocks > 0));
     let allowed = AllowedHosts::Listed(vec![Nqn::new("nqn.2026-11.x:y").unwrap()]);
-    pair.target.set_allowed_hosts(&subsystem(), allowed.clone()).unwrap();
+    pair.target.set_allowed_hosts(&subsystem(), allowed.clone(), core::time::Duration::ZERO).unwrap();
     pair.target.set_ana_state(&subsystem(), AnaState::Inaccessible).unwrap();
     pair.target.set_namespace_active(&subsystem(), 1, false).unwrap();
     let behind = pair.target.inventory();

@@ -1,11 +1,15 @@
 //! What is changed of a target while it serves, as its cores are told it.
 
+use core::time::Duration;
 use frwr_engine::provider::Port;
 use frwr_nvmf::{
-    controller::{AllowedHosts, NamespaceError, Target},
+    controller::{AllowedHosts, ChangeError, Target},
     storage::Storage,
     wire::{AnaState, Nqn},
 };
+
+/// How long hosts that are allowed no longer may take to leave, before the target says what holds them up.
+const LEAVE_TIME: Duration = Duration::from_secs(10);
 
 /// One change. Each is an operation of the library, which takes it wholly or says why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,13 +40,19 @@ impl Change {
     }
 
     /// Does it, on a core's target.
-    pub(super) fn apply<P: Port, S: Storage>(&self, target: &mut Target<P, S>) -> Result<(), NamespaceError> {
+    pub(super) fn apply<P: Port, S: Storage>(&self, target: &mut Target<P, S>) -> Result<(), ChangeError> {
         match self {
             Self::NamespaceActive { subsystem, identifier, active } => {
                 target.set_namespace_active(subsystem, *identifier, *active)
             }
             Self::Ana { subsystem, state } => target.set_ana_state(subsystem, *state),
-            Self::AllowedHosts { subsystem, hosts } => target.set_allowed_hosts(subsystem, hosts.clone()),
+            Self::AllowedHosts { subsystem, hosts } => {
+                match target.set_allowed_hosts(subsystem, hosts.clone(), LEAVE_TIME) {
+                    // The home core judges all hosts.
+                    Ok(_) | Err(ChangeError::NotHome(_)) => Ok(()),
+                    Err(error) => Err(error),
+                }
+            }
         }
     }
 }

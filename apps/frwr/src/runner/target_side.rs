@@ -137,6 +137,8 @@ impl<P: Port> TargetSide<P> {
             self.target.shut_down();
         }
         self.pass_incidents();
+        // What became of changes is told to nobody yet.
+        while self.target.next_change().is_some() {}
         if self.alone && work > 0 && !self.target.is_ending() {
             self.publish();
         }

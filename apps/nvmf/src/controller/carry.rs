@@ -50,12 +50,14 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     fn deliver_to_home(&mut self, member: usize, message: ToHome) {
-        if let ToHome::Judge { seat, claim } = message {
-            return self.judge(member, seat, &claim);
+        match message {
+            ToHome::Judge { seat, claim } => return self.judge(member, seat, &claim),
+            ToHome::Obeyed { taken } => return self.obeyed(member, taken),
+            _ => {}
         }
         let Some(home) = self.spread.home_mut() else { return };
         match message {
-            ToHome::Judge { .. } => {}
+            ToHome::Judge { .. } | ToHome::Obeyed { .. } => {}
             ToHome::QueueEnded { seat } => home.queue_ended(member, seat),
             // What a member says may be about a controller that is gone.
             ToHome::Failed { name, failed, skipped } => {
@@ -108,6 +110,13 @@ impl<P: Port, S: Storage> Target<P, S> {
                 }
             }
             ToMember::State(told) => self.subsystems.follow(told),
+            ToMember::Order(order) => {
+                let taken = self.obey(order);
+                if let Some(member) = self.spread.member_mut() {
+                    member.obeyed(taken);
+                }
+            }
+            ToMember::Drain { name, id, within } => self.drain_here(name, id, within),
         }
     }
 
@@ -134,8 +143,8 @@ impl<P: Port, S: Storage> Target<P, S> {
             member.decline_seat(seat);
         }
         if let Some((connection, index)) = asked {
-            // Or who may connect was changed here while the home core was asked.
-            self.refuse(connection, index, orphaned.unwrap_or(Refusal::NotAllowed { is_named: true }));
+            // Or the subsystem was removed here while the home core was asked.
+            self.refuse(connection, index, orphaned.unwrap_or(Refusal::NoSubsystem));
         }
     }
 

@@ -1,28 +1,119 @@
-//! What embedders change while a target serves.
+//! What embedders change while a target serves: namespaces and their states. What is of one core is checked and done here; what all cores
+//! have to take is an order of the home core, and done when all have answered.
 
 use super::Target;
+use super::change::{ChangeError, ChangeEvent, ChangeId, NewNamespace, Refused};
 use super::controllers::Notice;
-use super::subsystem::{AllowedHosts, NamespaceError};
-use crate::storage::Storage;
-use crate::wire::{self, AnaState};
+use super::pending::{Deadline, Open, Until, Waiting};
+use super::spread::Order;
+use super::subsystem::AllowedHosts;
+use crate::storage::{Features, Geometry, Storage};
+use crate::wire::{AnaState, Nqn, SerialNumber};
+use core::time::Duration;
 use frwr_engine::provider::Port;
 
 impl<P: Port, S: Storage> Target<P, S> {
+    /// What became of changes, the oldest first. To be asked of each core after its polls, until there is nothing.
+    pub fn next_change(&mut self) -> Option<ChangeEvent<S>> {
+        self.pending.next_event()
+    }
+
+    /// Gives a core that is not the home core its way to the medium of a namespace that is to be added: no host knows of it before
+    /// [`Target::add_namespace`]. Where another core refuses, [`Target::withdraw_namespace`] takes it back.
+    ///
+    /// # Errors
+    /// [`Refused`], with the storage.
+    pub fn supply_namespace(&mut self, subsystem: &Nqn, identifier: u32, storage: S) -> Result<(), Refused<S>> {
+        self.supply(subsystem, identifier, None, storage).map(drop)
+    }
+
+    /// Takes a storage back that no host knows of.
+    pub fn withdraw_namespace(&mut self, subsystem: &Nqn, identifier: u32) -> Option<S> {
+        let at = self.subsystems.find(subsystem)?;
+        let place = self.subsystems.namespaces_mut(at)?.withdraw(identifier)?;
+        self.detach(place)
+    }
+
+    /// Adds a namespace, of which every other core has its storage already ([`Target::supply_namespace`]): it is listed when all cores
+    /// have taken it ([`ChangeEvent::Done`]), and hosts that asked for it are told by an asynchronous event. For the home core.
+    ///
+    /// # Errors
+    /// [`Refused`], with the storage.
+    pub fn add_namespace(&mut self, subsystem: &Nqn, namespace: NewNamespace<S>) -> Result<ChangeId, Refused<S>> {
+        let NewNamespace { identifier, nguid, storage } = namespace;
+        if let Err(error) = self.may_change() {
+            return Err(Refused { error, storage });
+        }
+        self.supply(subsystem, identifier, nguid, storage)?;
+        Ok(self.begin(Order::AddNamespace { subsystem: *subsystem, identifier }))
+    }
+
+    /// Removes a namespace: new commands of it get Invalid Namespace, those that there are end as they would have, and then each core
+    /// hands its storage back ([`ChangeEvent::Removed`]). Hosts that asked for it are told by an asynchronous event. What holds that up
+    /// behind `within` is told, and waited for. For the home core.
+    ///
+    /// # Errors
+    /// [`ChangeError`].
+    pub fn remove_namespace(
+        &mut self,
+        subsystem: &Nqn,
+        identifier: u32,
+        within: Duration,
+    ) -> Result<ChangeId, ChangeError> {
+        self.may_change()?;
+        let (at, _) = self.listed_namespace(subsystem, identifier)?;
+        let id = self.pending.next_id();
+        self.remove_here(at, identifier, id, within);
+        self.subsystems.ana_group_changed(at);
+        self.tell_changed(at, identifier);
+        self.begin_as(id, Order::RemoveNamespace { subsystem: *subsystem, identifier, id, within }, false);
+        Ok(id)
+    }
+
+    /// Makes sure on a core that is not the home core that its storage can have so many blocks, which more of them it has from now on;
+    /// no host knows before [`Target::resize_namespace`].
+    ///
+    /// # Errors
+    /// [`ChangeError`].
+    pub fn prepare_resize(&mut self, subsystem: &Nqn, identifier: u32, blocks: u64) -> Result<(), ChangeError> {
+        let (_, place) = self.listed_namespace(subsystem, identifier)?;
+        let Some(has) = self.media.storage_geometry(place) else { return Ok(()) };
+        Geometry::new(blocks, has.block_bytes()).map_err(crate::storage::ResizeError::from)?;
+        // Fewer are no matter before nobody uses those that go.
+        Ok(self.media.resize_storage(place, blocks.max(has.blocks()))?)
+    }
+
+    /// A namespace has so many blocks, which all other cores are prepared for ([`Target::prepare_resize`]). Hosts that asked for it are
+    /// told by an asynchronous event. Commands beyond the new end are refused; those that came before end as they would have, and then
+    /// the medium may be cut ([`ChangeEvent::Shrunk`]). What holds that up behind `within` is told. For the home core.
+    ///
+    /// # Errors
+    /// [`ChangeError`].
+    pub fn resize_namespace(
+        &mut self,
+        subsystem: &Nqn,
+        identifier: u32,
+        blocks: u64,
+        within: Duration,
+    ) -> Result<ChangeId, ChangeError> {
+        self.may_change()?;
+        self.prepare_resize(subsystem, identifier, blocks)?;
+        let id = self.pending.next_id();
+        let order = Order::ResizeNamespace { subsystem: *subsystem, identifier, blocks, id, within };
+        self.begin_as(id, order, false);
+        Ok(id)
+    }
+
     /// Lists a namespace, or takes it from hosts: it is then no longer listed, and its commands fail. Hosts that asked for
     /// it are told by an asynchronous event. To be called on the home core; the others follow.
     ///
     /// # Errors
-    /// [`NamespaceError`].
-    pub fn set_namespace_active(
-        &mut self,
-        subsystem: &wire::Nqn,
-        identifier: u32,
-        active: bool,
-    ) -> Result<(), NamespaceError> {
-        let (at, namespace) = self.subsystems.namespace(subsystem, identifier)?;
-        if self.subsystems.set_active(namespace, active, self.spread.all_members()) {
-            self.controllers.namespace_changed(at, identifier);
-            self.raise_everywhere(at, Notice::NamespaceChanged);
+    /// [`ChangeError`].
+    pub fn set_namespace_active(&mut self, subsystem: &Nqn, identifier: u32, active: bool) -> Result<(), ChangeError> {
+        self.may_change_here()?;
+        let (at, _) = self.listed_namespace(subsystem, identifier)?;
+        if self.subsystems.set_active(at, identifier, active, self.spread.all_members()) {
+            self.tell_changed(at, identifier);
         }
         Ok(())
     }
@@ -32,43 +123,266 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// home core; the others follow.
     ///
     /// # Errors
-    /// [`NamespaceError`].
-    pub fn set_ana_state(&mut self, subsystem: &wire::Nqn, state: AnaState) -> Result<(), NamespaceError> {
-        let at = self.subsystems.find(subsystem).ok_or(NamespaceError::Subsystem)?;
+    /// [`ChangeError`].
+    pub fn set_ana_state(&mut self, subsystem: &Nqn, state: AnaState) -> Result<(), ChangeError> {
+        self.may_change_here()?;
+        let at = self.subsystems.find(subsystem).ok_or(ChangeError::Subsystem)?;
         if self.subsystems.set_ana(at, state, self.spread.all_members()) {
             self.raise_everywhere(at, Notice::AnaChanged);
         }
         Ok(())
     }
 
-    /// Says that a namespace's storage has another size, which `Storage::geometry` tells already. Hosts that asked for it are
-    /// told by an asynchronous event. To be called on the home core.
+    /// Adds a subsystem without namespaces. Hosts see it when all cores have taken it ([`ChangeEvent::Done`]), and those that asked the
+    /// discovery service for it are told by an asynchronous event. Who wants it seen with its namespaces only allows no host at first.
+    /// For the home core.
     ///
     /// # Errors
-    /// [`NamespaceError`].
-    pub fn tell_resized(&mut self, subsystem: &wire::Nqn, identifier: u32) -> Result<(), NamespaceError> {
-        let (at, _) = self.subsystems.namespace(subsystem, identifier)?;
-        self.controllers.namespace_changed(at, identifier);
-        self.raise_everywhere(at, Notice::NamespaceChanged);
+    /// [`ChangeError`].
+    pub fn add_subsystem(
+        &mut self,
+        name: Nqn,
+        hosts: AllowedHosts,
+        serial: SerialNumber,
+    ) -> Result<ChangeId, ChangeError> {
+        self.may_change()?;
+        self.subsystems.add(name, hosts, serial, (0, false))?;
+        Ok(self.begin(Order::AddSubsystem { name }))
+    }
+
+    /// This is the home core of a target that does not end.
+    pub(super) fn may_change_here(&self) -> Result<(), ChangeError> {
+        if self.spread.is_member() {
+            return Err(ChangeError::NotHome(self.options.core));
+        }
+        if self.ending.is_ending() { Err(ChangeError::Ending) } else { Ok(()) }
+    }
+
+    /// The same, and all cores have taken the last change.
+    pub(super) fn may_change(&self) -> Result<(), ChangeError> {
+        self.may_change_here()?;
+        self.pending.may_begin()
+    }
+
+    /// The index of a subsystem, and the place of the storage of a namespace that it has.
+    fn listed_namespace(&self, subsystem: &Nqn, identifier: u32) -> Result<(usize, usize), ChangeError> {
+        let at = self.subsystems.find(subsystem).ok_or(ChangeError::Subsystem)?;
+        let served = self.subsystems.get(at).ok_or(ChangeError::Subsystem)?;
+        Ok((at, served.namespaces().listed(identifier)?))
+    }
+
+    /// This core has the storage of a new namespace.
+    fn supply(
+        &mut self,
+        subsystem: &Nqn,
+        identifier: u32,
+        nguid: Option<[u8; 16]>,
+        storage: S,
+    ) -> Result<(), Refused<S>> {
+        let (at, nguid) = match self.check_new(subsystem, identifier, nguid, &storage) {
+            Ok(checked) => checked,
+            Err(error) => return Err(Refused { error, storage }),
+        };
+        let place = self.media.attach(storage, self.pool.buffers().memory())?;
+        if let Some(namespaces) = self.subsystems.namespaces_mut(at) {
+            namespaces.supply(identifier, place, nguid);
+        }
+        self.share_buffers();
         Ok(())
     }
 
-    /// Says who may use a subsystem from now on; controllers that there are stay. Hosts that asked the discovery service for
-    /// it are told by an asynchronous event where the subsystem appears or disappears for them. Where a target has several
-    /// cores, each of them has to be told, the home core last.
-    ///
-    /// # Errors
-    /// [`NamespaceError::Subsystem`].
-    pub fn set_allowed_hosts(&mut self, subsystem: &wire::Nqn, hosts: AllowedHosts) -> Result<(), NamespaceError> {
-        let at = self.subsystems.find(subsystem).ok_or(NamespaceError::Subsystem)?;
-        let Some(before) = self.subsystems.set_hosts(at, &hosts) else { return Ok(()) };
-        self.controllers.raise_discovery(|host| before.allows(host) != hosts.allows(host), &mut self.commands);
+    fn check_new(
+        &self,
+        subsystem: &Nqn,
+        identifier: u32,
+        nguid: Option<[u8; 16]>,
+        storage: &S,
+    ) -> Result<(usize, [u8; 16]), ChangeError> {
+        let at = self.subsystems.find(subsystem).ok_or(ChangeError::Subsystem)?;
+        let served = self.subsystems.get(at).ok_or(ChangeError::Subsystem)?;
+        let nguid = nguid.unwrap_or_else(|| served.usual_nguid(identifier));
+        served.namespaces().check_new(identifier, &nguid)?;
+        let (block_bytes, buffer_bytes) = (storage.geometry().block_bytes(), self.options.buffer_bytes);
+        if block_bytes > buffer_bytes {
+            return Err(ChangeError::BlockBytes { block_bytes, buffer_bytes });
+        }
+        let (places, features) = (served.namespaces().places(), storage.features());
+        let lacks = |needs: fn(&Features) -> bool| {
+            places.clone().next().is_some() && self.media.are_able(places.clone(), needs) && !needs(&features)
+        };
+        if lacks(|features| features.write_zeroes) {
+            return Err(ChangeError::Features("Write Zeroes"));
+        }
+        if lacks(|features| features.deallocate) {
+            return Err(ChangeError::Features("Deallocate"));
+        }
+        Ok((at, nguid))
+    }
+
+    /// A storage that no command can reach.
+    pub(super) fn detach(&mut self, place: usize) -> Option<S> {
+        let storage = self.media.detach(place);
+        self.share_buffers();
+        storage
+    }
+
+    /// Namespaces have come or gone.
+    pub(super) fn share_buffers(&mut self) {
+        let media = &self.media;
+        let is_done = self.pool.share(media.most(), |place| media.is_taken(place));
+        self.pending.buffers_are_shared(is_done);
+    }
+
+    fn begin(&mut self, order: Order) -> ChangeId {
+        let id = self.pending.next_id();
+        self.begin_as(id, order, false);
+        id
+    }
+
+    /// Tells all other cores. `undoes`: the change is not to be.
+    pub(super) fn begin_as(&mut self, id: ChangeId, order: Order, undoes: bool) {
+        if let Some(home) = self.spread.home_mut() {
+            home.order(order);
+        }
+        self.pending.open(Open::new(id, order, self.spread.all_members(), undoes));
+        self.finish_answered();
+    }
+
+    /// A member has answered.
+    pub(super) fn obeyed(&mut self, member: usize, taken: bool) {
+        self.pending.answered(1 << member, taken);
+        self.finish_answered();
+    }
+
+    fn finish_answered(&mut self) {
+        let Some(open) = self.pending.take_answered() else { return };
+        if open.undoes {
+            self.pending.tell(ChangeEvent::Undone { id: open.id });
+        } else if open.failed {
+            self.undo(&open);
+        } else {
+            self.finish(&open);
+            self.pending.tell(ChangeEvent::Done { id: open.id });
+        }
+    }
+
+    /// All other cores have taken a change: this one does.
+    fn finish(&mut self, open: &Open) {
+        match open.order {
+            Order::AddSubsystem { name } => {
+                let Some(at) = self.subsystems.find_any(&name) else { return };
+                self.subsystems.list(at);
+                self.tell_discovery(at);
+            }
+            Order::AddNamespace { subsystem, identifier } => {
+                let Some(at) = self.subsystems.find_any(&subsystem) else { return };
+                if self.obey(open.order) {
+                    self.subsystems.ana_group_changed(at);
+                    self.tell_changed(at, identifier);
+                }
+            }
+            Order::ResizeNamespace { subsystem, identifier, .. } => {
+                if self.obey(open.order)
+                    && let Some(at) = self.subsystems.find_any(&subsystem)
+                {
+                    self.tell_changed(at, identifier);
+                }
+            }
+            Order::RemoveSubsystem { .. } => drop(self.obey(open.order)),
+            Order::RemoveNamespace { .. } => {}
+        }
+    }
+
+    /// Some core could not.
+    #[cold]
+    fn undo(&mut self, open: &Open) {
+        let (id, within) = (open.id, Duration::ZERO);
+        let back = match open.order {
+            Order::AddSubsystem { name } => Order::RemoveSubsystem { name, id, within },
+            Order::AddNamespace { subsystem, identifier } => {
+                Order::RemoveNamespace { subsystem, identifier, id, within }
+            }
+            // That storages have more blocks than hosts know is no harm; who has fewer could not before.
+            _ => return self.pending.tell(ChangeEvent::Undone { id }),
+        };
+        self.obey(back);
+        self.begin_as(id, back, true);
+    }
+
+    /// Takes a change of the home core; false where this core was not given what it needs.
+    pub(super) fn obey(&mut self, order: Order) -> bool {
+        match order {
+            Order::AddSubsystem { name } => {
+                let serial = SerialNumber::of_subsystem(&name);
+                self.subsystems.add(name, AllowedHosts::Any, serial, (0, true)).is_ok()
+            }
+            Order::RemoveSubsystem { name, id, within } => {
+                if let Some(at) = self.subsystems.find_any(&name) {
+                    self.remove_all_here(at, id, within);
+                    self.subsystems.vacate(at);
+                }
+                true
+            }
+            Order::AddNamespace { subsystem, identifier } => {
+                let at = self.subsystems.find_any(&subsystem);
+                at.and_then(|at| self.subsystems.namespaces_mut(at)).is_some_and(|all| all.list(identifier))
+            }
+            Order::RemoveNamespace { subsystem, identifier, id, within } => {
+                if let Some(at) = self.subsystems.find_any(&subsystem) {
+                    self.remove_here(at, identifier, id, within);
+                }
+                true
+            }
+            Order::ResizeNamespace { subsystem, identifier, blocks, id, within } => {
+                let deadline = Deadline::new(id, self.clock.now(), within);
+                self.resize_here(subsystem, identifier, blocks, deadline)
+            }
+        }
+    }
+
+    /// New commands of a namespace are refused, and its storage is handed back when it has none.
+    fn remove_here(&mut self, subsystem: usize, identifier: u32, id: ChangeId, within: Duration) {
+        let place = self.subsystems.namespaces_mut(subsystem).and_then(|all| all.begin_removal(identifier));
+        let (Some(place), Some(served)) = (place, self.subsystems.get(subsystem)) else { return };
+        let (subsystem, deadline) = (*served.name(), Deadline::new(id, self.clock.now(), within));
+        self.pending.forget_shrinking(place);
+        self.pending.wait(Waiting { deadline, place, subsystem, identifier, until: Until::Gone });
+    }
+
+    fn remove_all_here(&mut self, subsystem: usize, id: ChangeId, within: Duration) {
+        let highest = self.subsystems.get(subsystem).map_or(0, |served| served.namespaces().highest());
+        for identifier in 1..=highest {
+            self.remove_here(subsystem, identifier, id, within);
+        }
+    }
+
+    fn resize_here(&mut self, subsystem: Nqn, identifier: u32, blocks: u64, deadline: Deadline) -> bool {
+        let Ok((_, place)) = self.listed_namespace(&subsystem, identifier) else { return false };
+        let Some(has) = self.media.storage_geometry(place).filter(|has| has.blocks() >= blocks) else { return false };
+        let Ok(geometry) = Geometry::new(blocks, has.block_bytes()) else { return false };
+        self.pending.forget_shrinking(place);
+        self.media.set_geometry(place, geometry);
+        if has.blocks() > blocks {
+            self.pending.wait(Waiting { deadline, place, subsystem, identifier, until: Until::Within { blocks } });
+        }
+        true
+    }
+
+    /// A namespace came, went, or has another size or state: hosts are told.
+    fn tell_changed(&mut self, subsystem: usize, identifier: u32) {
+        self.controllers.namespace_changed(subsystem, identifier);
+        self.raise_everywhere(subsystem, Notice::NamespaceChanged);
+    }
+
+    /// Those that see a subsystem in the discovery log, or saw it.
+    pub(super) fn tell_discovery(&mut self, subsystem: usize) {
+        let Some(served) = self.subsystems.get(subsystem) else { return };
+        self.controllers.raise_discovery(|host| served.allows(host), &mut self.commands);
         self.go_on();
-        Ok(())
     }
 
     /// A state of a subsystem changed, and its hosts are told; members first, so that they act by it.
-    fn raise_everywhere(&mut self, subsystem: usize, notice: Notice) {
+    pub(super) fn raise_everywhere(&mut self, subsystem: usize, notice: Notice) {
         self.spread.tell_members();
         self.controllers.raise(subsystem, notice, &mut self.commands);
         self.go_on();

@@ -107,6 +107,9 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     fn associate(&mut self, connection: ConnectionId, connect: Seating, data: &ConnectData) -> Result<u16, Refusal> {
         let purpose = self.purpose(data)?;
+        if purpose != Purpose::Discovery && self.pending.keeps_away(data.host) {
+            return Err(Refusal::Drains);
+        }
         let controller = match purpose {
             _ if connect.queue_id == ADMIN_QUEUE => self.make_controller(connection, connect, data, purpose)?,
             Purpose::Discovery => return Err(Refusal::DiscoveryQueue),
@@ -129,7 +132,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
         let index = self.subsystems.find(&data.subsystem).ok_or(Refusal::NoSubsystem)?;
         match self.subsystems.get(index) {
-            Some(subsystem) if subsystem.allows(data.host) => Ok(Purpose::Io(index)),
+            // A member asks the home core, which knows who is allowed.
+            Some(subsystem) if self.spread.is_member() || subsystem.allows(data.host) => Ok(Purpose::Io(index)),
             _ => Err(Refusal::NotAllowed { is_named: data.host.is_some() }),
         }
     }
@@ -153,6 +157,9 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// The controller that an I/O queue is for, if it may be one of it.
     pub(super) fn find_controller(&self, claim: &Claim) -> Result<usize, Refusal> {
+        if !self.subsystems.get(claim.subsystem).is_some_and(|subsystem| subsystem.allows(claim.host)) {
+            return Err(Refusal::NotAllowed { is_named: claim.host.is_some() });
+        }
         // One whose admin queue ends gets no queues any more: who waits for its end does not wait for those.
         let named = |controller: &Controller| {
             let ends = controller.admin().is_some_and(|admin| !self.engine.is_ready(admin));
@@ -170,6 +177,9 @@ impl<P: Port, S: Storage> Target<P, S> {
             && admin != peer
         {
             return Err(Refusal::OtherAddress { admin });
+        }
+        if controller.drains().is_some() {
+            return Err(Refusal::Drains);
         }
         if !controller.is_ready() {
             return Err(Refusal::NotEnabled);

@@ -47,7 +47,7 @@ pub struct SubsystemState {
     pub hosts: AllowedHosts,
     /// How its namespaces can be reached here.
     pub ana: AnaState,
-    /// Namespaces, listed or not.
+    /// Namespaces, listed or not; those that leave are none any more.
     pub namespaces: u32,
 }
 
@@ -183,26 +183,33 @@ impl<P: Port, S: Storage> Target<P, S> {
             serial: served.serial(),
             hosts: served.hosts().clone(),
             ana: served.ana().0,
-            namespaces: served.count(),
+            // At most MAX_NAMESPACES.
+            namespaces: served.namespaces().identifiers().count() as u32,
         };
-        (0..self.subsystems.count()).filter_map(|at| self.subsystems.get(at)).map(state).collect()
+        self.subsystems.all().map(|(_, served)| state(served)).collect()
+    }
+
+    /// The place of a subsystem among those that are shown.
+    fn shown(&self, subsystem: usize) -> Option<usize> {
+        self.subsystems.all().position(|(at, _)| at == subsystem)
     }
 
     fn namespace_states(&self) -> Vec<NamespaceState> {
         let mut states = Vec::with_capacity(self.media.len());
-        for subsystem in 0..self.subsystems.count() {
-            let namespaces = self.subsystems.get(subsystem).map(super::subsystem::Served::namespaces);
-            for (identifier, namespace) in (1..).zip(namespaces.unwrap_or_default()) {
-                let Some(storage) = self.media.storage(namespace) else { continue };
-                let (geometry, (bytes_read, bytes_written)) = (storage.geometry(), self.media.moved(namespace));
+        for (subsystem, (_, served)) in self.subsystems.all().enumerate() {
+            let namespaces = served.namespaces();
+            for identifier in namespaces.identifiers() {
+                let Ok(place) = namespaces.listed(identifier) else { continue };
+                let Some(medium) = self.media.get(place) else { continue };
+                let (geometry, (bytes_read, bytes_written)) = (medium.geometry(), self.media.moved(place));
                 states.push(NamespaceState {
                     subsystem,
                     identifier,
-                    active: self.subsystems.is_active(namespace),
+                    active: namespaces.is_active(identifier),
                     blocks: geometry.blocks(),
                     block_bytes: geometry.block_bytes(),
-                    features: storage.features(),
-                    storage: storage.statistics(),
+                    features: medium.features(),
+                    storage: medium.statistics(),
                     bytes_read,
                     bytes_written,
                 });
@@ -218,7 +225,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             at_home: controller.admin().is_some(),
             host: controller.host(),
             host_id: controller.host_id(),
-            subsystem: controller.subsystem(),
+            subsystem: controller.subsystem().and_then(|subsystem| self.shown(subsystem)),
             ready: controller.is_ready(),
             keep_alive: Duration::from_millis(controller.keep_alive_milliseconds()),
             silent: now.saturating_sub(controller.seen()),

@@ -120,6 +120,11 @@ impl Late {
         owned.find(|place| self.has_late_commands(*place, of))
     }
 
+    /// The name of the host whose controller has a place, or had it last; only the home core knows.
+    pub(super) fn host_of(&self, place: usize) -> Option<Nqn> {
+        self.places.get(place)?.owner?.host
+    }
+
     /// A host has a controller for this already, which may be a former one that it left.
     pub(super) fn comes_back(&self, data: &ConnectData, purpose: Purpose, controllers: &Controllers) -> bool {
         let mut owned = controllers.iter().filter_map(|(place, _)| self.places.get(place)?.owner);

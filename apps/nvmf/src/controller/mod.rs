@@ -1,6 +1,6 @@
 //! An NVMe-oF target, of one core or of several (see [`MAX_CORES`]): it listens, and serves namespaces to hosts over `frwr-engine`.
 //!
-//! Poll-style, with time as an argument: it never reads a clock, never blocks and never allocates once it was made. A
+//! Poll-style, with time as an argument: it never reads a clock, never blocks, and once it was made allocates for nothing but changes. A
 //! command that finds no place in the storage or no transfer slot waits in order, one that finds no data buffer in order with those
 //! of its namespace; nothing is dropped.
 
@@ -8,12 +8,14 @@ mod admission;
 mod advance;
 mod breach;
 mod carry;
+mod change;
 mod changes;
 mod clock;
 mod close;
 mod commands;
 mod connect;
 mod controllers;
+mod drain;
 mod ending;
 mod identifiers;
 mod incident;
@@ -23,6 +25,7 @@ mod lobby;
 mod media;
 mod opcodes;
 mod options;
+mod pending;
 #[cfg(feature = "reactor")]
 mod poller;
 mod receive;
@@ -35,19 +38,20 @@ mod subsystem;
 mod turn;
 mod work;
 
+pub use change::{ChangeError, ChangeEvent, ChangeId, HeldUp, MAX_DRAINS, NewNamespace, Refused};
 pub use incident::{Breach, Fault, Incident, MAX_INCIDENTS};
 pub use inventory::{ControllerState, Inventory, NamespaceState, QueuePhase, QueueState, SubsystemState, WaitingNow};
 pub use options::{
     ADMIN_QUEUE_ENTRIES, HOME_CORE, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_CORES, MAX_DATA_BLOCKS,
-    MAX_IN_CAPSULE_BYTES, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, MIN_BUFFER_BYTES, OptionError, TargetOptions,
-    UNPROVEN_CONNECTIONS,
+    MAX_IN_CAPSULE_BYTES, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, MAX_TOTAL_NAMESPACES, MIN_BUFFER_BYTES, OptionError,
+    TargetOptions, UNPROVEN_CONNECTIONS,
 };
 #[cfg(feature = "reactor")]
 pub use poller::{TargetContext, TargetPoller};
 pub use refusal::{Offered, Refusal, Rejection};
 pub use spread::{TargetMessage, place_queues};
 pub use statistics::{TargetListening, TargetStatistics};
-pub use subsystem::{AllowedHosts, MAX_NAMESPACES, MAX_SUBSYSTEMS, NamespaceError, Subsystem};
+pub use subsystem::{AllowedHosts, MAX_NAMESPACES, MAX_SUBSYSTEMS, Subsystem};
 
 use crate::storage::{AttachError, Storage};
 use clock::Clock;
@@ -60,6 +64,7 @@ use frwr_mempool::DeviceMemory;
 use late::Late;
 use lobby::Lobby;
 use media::{Buffers, Media, Pool};
+use pending::Pending;
 use session::Sessions;
 use spread::Spread;
 use subsystem::Subsystems;
@@ -106,6 +111,14 @@ pub enum TargetError {
         /// Why.
         source: AttachError,
     },
+    /// A subsystem.
+    #[error("subsystem {subsystem}: {source}")]
+    Subsystem {
+        /// Its number, from 0.
+        subsystem: usize,
+        /// Why.
+        source: ChangeError,
+    },
     /// The engine did not take the buffer memory.
     #[error(transparent)]
     Memory(#[from] AddMemoryError),
@@ -129,6 +142,8 @@ pub struct Target<P: Port, S: Storage> {
     media: Media<S>,
     /// What of all that other cores have.
     spread: Spread,
+    /// Changes that are not over.
+    pending: Pending<S>,
     ending: Ending,
 }
 
@@ -162,7 +177,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         options.remote_invalidation &= engine.capabilities().send_with_invalidate;
         let (subsystems, media) = serve(subsystems, &buffers, &options)?;
         let id = engine.add_memory(buffers.clone(), MemoryAccess::ReadWrite)?;
-        let buffers = Buffers::new(buffers, id, options.buffer_bytes, options.admin_buffers(), media.len());
+        let mut buffers = Buffers::new(buffers, id, options.buffer_bytes, options.admin_buffers(), media.most());
+        buffers.share(media.most(), |place| media.is_taken(place));
         let wanted = options.least_buffers();
         if buffers.available() < wanted as usize {
             return Err(TargetError::Buffers { got: buffers.available(), wanted });
@@ -178,6 +194,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             subsystems,
             commands: Commands::new(slots),
             pool: Pool::new(buffers, slots),
+            pending: Pending::new(media.most()),
             media,
             spread: Spread::new(&options),
             ending: Ending::new(),
@@ -212,7 +229,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.sessions.next_incident()
     }
 
-    /// What its namespaces keep their blocks in, in the order of subsystems and identifiers.
+    /// What its namespaces keep their blocks in: in the order of subsystems and identifiers, and where some have gone, those that came
+    /// next in their places.
     pub fn namespaces(&self) -> impl Iterator<Item = &S> {
         self.media.storages()
     }
@@ -239,22 +257,28 @@ fn serve<S: Storage>(
     if subsystems.is_empty() || subsystems.len() > MAX_SUBSYSTEMS {
         return Err(TargetError::Subsystems(subsystems.len()));
     }
-    let (mut served, mut media, buffer_bytes) =
-        (Subsystems::new(), Media::new(options.corrupt_reads), options.buffer_bytes);
-    for (at, Subsystem { name, hosts, serial, namespaces }) in subsystems.into_iter().enumerate() {
+    let all: usize = subsystems.iter().map(|subsystem| subsystem.namespaces.len()).sum();
+    let most = (options.namespaces as usize).max(all);
+    let mut served = Subsystems::new(options, subsystems.len());
+    let (mut media, buffer_bytes) = (Media::new(most, options.corrupt_reads), options.buffer_bytes);
+    for (number, Subsystem { name, hosts, serial, namespaces }) in subsystems.into_iter().enumerate() {
         if namespaces.is_empty() || namespaces.len() > MAX_NAMESPACES {
             return Err(TargetError::Namespaces(namespaces.len()));
         }
-        if !served.add(name, hosts, serial, namespaces.len()) {
-            return Err(TargetError::SubsystemName(at));
-        }
-        for (index, storage) in namespaces.into_iter().enumerate() {
-            let (namespace, block_bytes) = (index + 1, storage.geometry().block_bytes());
+        let at = served.add(name, hosts, serial, (namespaces.len(), true)).map_err(|source| match source {
+            ChangeError::SubsystemName => TargetError::SubsystemName(number),
+            source => TargetError::Subsystem { subsystem: number, source },
+        })?;
+        for (identifier, storage) in (1..).zip(namespaces) {
+            let (namespace, block_bytes) = (identifier as usize, storage.geometry().block_bytes());
             if block_bytes > buffer_bytes {
                 return Err(TargetError::BlockBytes { namespace, block_bytes, buffer_bytes });
             }
-            let attached = media.attach(storage, buffers.clone());
-            attached.map_err(|source| TargetError::Attach { namespace, source })?;
+            let place = media.attach(storage, buffers).map_err(|refused| match refused.error {
+                ChangeError::Attach(source) => TargetError::Attach { namespace, source },
+                source => TargetError::Subsystem { subsystem: number, source },
+            })?;
+            served.list_at_start(at, identifier, place);
         }
     }
     Ok((served, media))

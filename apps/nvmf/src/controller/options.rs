@@ -1,5 +1,6 @@
 //! What a target can be told, and the engine that it needs.
 
+use super::subsystem::{MAX_NAMESPACES, MAX_SUBSYSTEMS};
 use crate::wire::{COMMAND_CAPSULE_BYTES, Nqn, SGL_DESCRIPTOR_BYTES};
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -36,6 +37,11 @@ pub const MAX_BUFFER_BYTES: u32 = 8 << 20;
 /// Largest in-capsule data: half of the engine's largest message.
 pub const MAX_IN_CAPSULE_BYTES: u32 = 64 << 10;
 
+/// Namespaces of a target, of all subsystems: as many as all of those may have.
+pub const MAX_TOTAL_NAMESPACES: u32 = (MAX_SUBSYSTEMS * MAX_NAMESPACES) as u32;
+/// Hosts that may be allowed by name: a quarter of a megabyte of names.
+const DEFAULT_ALLOWED_HOSTS: u32 = 1024;
+
 /// Most data blocks of one command: what the engine moves as one transfer.
 pub const MAX_DATA_BLOCKS: u8 = frwr_engine::MAX_TRANSFER_OPERATIONS as u8;
 
@@ -65,6 +71,14 @@ frwr_mempool::options! {
         pub returning_controllers: u16,
         /// Discovery controllers at the same time: one for each host that asks, or stays to hear of changes.
         pub discovery_controllers: u16,
+        /// Subsystems that there may be at the same time, up to [`MAX_SUBSYSTEMS`]; those that the target is made with at least.
+        pub subsystems: u16,
+        /// Namespaces that there may be at the same time, of all subsystems; those that the target is made with at least. Each subsystem
+        /// has identifiers from 1 to this, at most [`MAX_NAMESPACES`], or to as many as it is made with. A namespace that was removed
+        /// counts until it is gone.
+        pub namespaces: u32,
+        /// Hosts that may be allowed by name, of each subsystem.
+        pub allowed_hosts: u32,
         /// I/O queues of one controller, 1 to [`MAX_IO_QUEUES`].
         pub io_queues: u16,
         /// Entries of the largest queue, [`ADMIN_QUEUE_ENTRIES`] to [`MAX_QUEUE_ENTRIES`].
@@ -109,6 +123,9 @@ impl TargetOptions {
             controllers: 2,
             returning_controllers: 0,
             discovery_controllers: 2,
+            subsystems: 0,
+            namespaces: 0,
+            allowed_hosts: DEFAULT_ALLOWED_HOSTS,
             io_queues: 1,
             queue_entries: 64,
             buffer_bytes: 128 << 10,
@@ -247,6 +264,9 @@ impl TargetOptions {
                 (0, u32::from(self.controllers.saturating_sub(1))),
             ),
             ("discovery_controllers", self.discovery_controllers.into(), (1, MAX_CONNECTIONS)),
+            // Few enough for 32 bits.
+            ("subsystems", self.subsystems.into(), (0, MAX_SUBSYSTEMS as u32)),
+            ("namespaces", self.namespaces, (0, MAX_TOTAL_NAMESPACES)),
             ("io_queues", u32::from(self.io_queues), (1, u32::from(MAX_IO_QUEUES))),
             ("controllers * (io_queues + 1) + discovery_controllers + 8", connections, (2, MAX_CONNECTIONS)),
             ("queue_entries", u32::from(self.queue_entries), entries),

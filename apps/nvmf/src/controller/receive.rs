@@ -182,8 +182,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         let subsystem = place.and_then(|place| self.controllers.get(place)?.subsystem());
         let subsystem = subsystem.and_then(|index| self.subsystems.get(index));
         let bytes_of = |range: &BlockRange| {
-            let (_, storage) = opcodes::usable(&self.subsystems, &self.media, subsystem, range.namespace).ok()?;
-            Some(u64::from(range.blocks) * u64::from(storage.geometry().block_bytes()))
+            let (_, medium) = opcodes::usable(&self.media, subsystem, range.namespace).ok()?;
+            Some(u64::from(range.blocks) * u64::from(medium.geometry().block_bytes()))
         };
         if let Some(breach) = refused.breach(&self.options, bytes_of) {
             self.sessions.note(connection, Fault::Refused { opcode: entry.opcode, status, breach });

@@ -177,6 +177,8 @@ pub enum Refusal {
         /// Those commands.
         commands: u32,
     },
+    /// The host is kept away for now ([`super::Target::drain`]), or the controller ends.
+    Drains,
     /// The target lost what it was to answer.
     Internal,
 }
@@ -199,7 +201,7 @@ impl Refusal {
                 (Status::CONNECT_INVALID_HOST.do_not_retry(), 0)
             }
             // Somebody may go.
-            Self::Hosts { .. } | Self::Discovery { .. } => (Status::CONNECT_CONTROLLER_BUSY, 0),
+            Self::Hosts { .. } | Self::Discovery { .. } | Self::Drains => (Status::CONNECT_CONTROLLER_BUSY, 0),
             Self::NotDynamic { .. } | Self::NoController { .. } => invalid(InvalidParameter::CONTROLLER_ID),
             // Too early; or as for a queue that exists already (Base 6.3): a host whose former connection still ends may try again.
             Self::NotEnabled | Self::QueueExists | Self::Orphans { .. } => (Status::COMMAND_SEQUENCE_ERROR, 0),
@@ -209,7 +211,7 @@ impl Refusal {
 
     /// An operator is told: it is a mistake, or lacks something that can be given. What is only too early is neither.
     pub(super) fn is_told(&self) -> bool {
-        !matches!(self, Self::NotEnabled | Self::QueueExists | Self::Internal)
+        !matches!(self, Self::NotEnabled | Self::QueueExists | Self::Drains | Self::Internal)
     }
 
     /// A number for each kind.
@@ -235,6 +237,7 @@ impl Refusal {
             Self::DiscoveryQueue => 18,
             Self::Orphans { .. } => 19,
             Self::Internal => 20,
+            Self::Drains => 21,
         }
     }
 
@@ -299,6 +302,7 @@ impl Refusal {
             Self::Orphans { commands } => {
                 write!(f, "commands left of ended connections {commands}, must be 0; a disk does not answer")
             }
+            Self::Drains => f.write_str("the host is kept away for now; resume it"),
             Self::Internal => f.write_str("an error of the target"),
         }
     }

@@ -61,6 +61,17 @@ impl Names {
     }
 }
 
+/// What becomes of commands that arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Intake {
+    /// They are taken.
+    Open,
+    /// They are not looked at: the queue ends when those that it has have ended. Its host sends them again elsewhere, or later.
+    Drains,
+    /// They are not looked at: the host broke the protocol, or made room, and the connection ends.
+    Doomed,
+}
+
 /// A connection, and the queue that it carries once Connect has succeeded.
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -83,8 +94,9 @@ pub(super) struct Queue {
     /// Of these, those that were not answered yet.
     outstanding: u16,
     in_use: IdentifiersInUse,
-    /// The host broke the protocol, and the connection ends: what still comes is not looked at.
-    doomed: bool,
+    intake: Intake,
+    /// It drains, and has had no commands since then.
+    empty_since: Option<Duration>,
     /// When the connect request was accepted, in watched time.
     since: Duration,
     /// The connection was ready: where it is not any more, it ends.
@@ -165,12 +177,12 @@ impl Queue {
     /// The host broke the protocol.
     #[inline]
     pub(super) fn is_doomed(&self) -> bool {
-        self.doomed
+        self.intake == Intake::Doomed
     }
 
     /// Its end is under way.
     pub(super) fn ends_by<P: Port>(&self, engine: &Engine<P>) -> bool {
-        self.doomed || self.established && !engine.is_ready(self.connection)
+        self.is_doomed() || self.established && !engine.is_ready(self.connection)
     }
 
     /// Entries: as Connect said, before that as the connect request did.
@@ -206,6 +218,12 @@ impl Queue {
             self.in_use.remove(command_id);
         }
         self.outstanding = self.outstanding.saturating_sub(u16::from(!mutant!(S10_target_outstanding)));
+    }
+
+    /// Since when it has had no commands but so many; `None` where it has.
+    fn empty_since(&mut self, beside: u16, now: Duration) -> Option<Duration> {
+        self.empty_since = (self.outstanding <= beside).then_some(self.empty_since.unwrap_or(now));
+        self.empty_since
     }
 
     /// It is no part of its controller any more.
@@ -330,7 +348,8 @@ impl Sessions {
             commands: 0,
             outstanding: 0,
             in_use,
-            doomed: false,
+            intake: Intake::Open,
+            empty_since: None,
             since: now,
             established: false,
             connect_by: Some(connect_by),
@@ -389,6 +408,44 @@ impl Sessions {
         }
     }
 
+    /// The I/O queues of a controller take no commands any more, and end with those that they have.
+    pub(super) fn drain_io_queues(&mut self, controller: usize) {
+        let all = self.queues.iter_mut().flatten();
+        for queue in all.filter(|queue| queue.intake == Intake::Open && !queue.is_admin() && queue.is_of(controller)) {
+            queue.intake = Intake::Drains;
+        }
+    }
+
+    /// So does an admin queue; since when it has had none but so many that wait for ever.
+    pub(super) fn drain_admin_queue(
+        &mut self,
+        connection: ConnectionId,
+        event_requests: u16,
+        now: Duration,
+    ) -> Option<Duration> {
+        let queue = self.find(connection).filter(|queue| !queue.is_doomed())?;
+        queue.intake = Intake::Drains;
+        queue.empty_since(event_requests, now)
+    }
+
+    /// An I/O queue that drains, and since when it has had no commands. `at`: below [`Sessions::places`].
+    pub(super) fn drained(&mut self, at: usize, now: Duration) -> Option<(ConnectionId, Duration)> {
+        let queue = self.queues.get_mut(at)?.as_mut()?;
+        let drains = queue.intake == Intake::Drains && !queue.is_admin() && queue.association.is_some();
+        let since = if drains { queue.empty_since(0, now) } else { None };
+        Some((queue.connection, since?))
+    }
+
+    /// Takes such a queue from its controller, and ends its connection.
+    pub(super) fn end_drained<P: Port>(&mut self, connection: ConnectionId, engine: &mut Engine<P>) {
+        if let Some(queue) = self.find(connection)
+            && let Some(Association { controller, .. }) = queue.association
+        {
+            queue.leave(controller);
+            engine.disconnect(connection);
+        }
+    }
+
     /// Takes a queue whose connection ends from its controller, as its last event will: that comes when the device has destroyed the
     /// queue pair, and a host may have connected again long before. `at`: below [`Sessions::places`]. Of an admin queue the
     /// place of its controller, whose I/O queues end with it.
@@ -410,7 +467,7 @@ impl Sessions {
     pub(super) fn end_unproven<P: Port>(&mut self, index: u16, now: Duration, engine: &mut Engine<P>) -> Option<usize> {
         let queue = self.queues.get_mut(usize::from(index))?.as_mut()?;
         queue.connect_by = None;
-        queue.doomed = true;
+        queue.intake = Intake::Doomed;
         let association = queue.association.take();
         let after = now.saturating_sub(queue.since);
         self.counted.made_room += 1;
@@ -428,7 +485,7 @@ impl Sessions {
         command_id: u16,
         forgets: impl FnOnce() -> bool,
     ) -> Result<Option<(bool, Option<Association>)>, Fault> {
-        let Some(queue) = self.find(connection).filter(|queue| !queue.doomed) else { return Ok(None) };
+        let Some(queue) = self.find(connection).filter(|queue| queue.intake == Intake::Open) else { return Ok(None) };
         let of = (queue.is_admin(), queue.association);
         // Mutant: two commands in flight may have one identifier.
         if !queue.in_use.insert(command_id) && !mutant!(target_identifier_twice) {
@@ -493,8 +550,8 @@ impl Sessions {
     #[cold]
     pub(super) fn protocol_error<P: Port>(&mut self, connection: ConnectionId, fault: Fault, engine: &mut Engine<P>) {
         // Of messages that came in one batch the first that is wrong decides.
-        let Some(queue) = self.find(connection).filter(|queue| !queue.doomed) else { return };
-        queue.doomed = true;
+        let Some(queue) = self.find(connection).filter(|queue| !queue.is_doomed()) else { return };
+        queue.intake = Intake::Doomed;
         self.counted.protocol_errors += 1;
         self.note(connection, fault);
         engine.disconnect(connection);

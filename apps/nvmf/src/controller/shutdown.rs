@@ -17,7 +17,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// [`TargetStatistics::failed_commits`]: super::TargetStatistics::failed_commits
     pub fn end(&mut self, now: Duration) {
         if !self.ending.is_ending() {
-            for subsystem in 0..self.subsystems.count() {
+            for (subsystem, _) in self.subsystems.listed() {
                 self.controllers.raise(subsystem, Notice::Shutdown, &mut self.commands);
             }
             self.go_on();

@@ -60,6 +60,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         if !self.lobby.is_empty() {
             self.serve_lobby();
         }
+        if self.pending.is_any() {
+            self.advance_changes();
+        }
         if self.ending.is_ending() {
             self.advance_end(work);
         }

@@ -150,6 +150,18 @@ impl Work {
         }
     }
 
+    /// It may reach beyond so many blocks. Of lists of ranges nothing is known.
+    pub(super) fn may_reach_beyond(&self, end: u64) -> bool {
+        match self {
+            Self::Read { lba, blocks, .. }
+            | Self::Write { lba, blocks, .. }
+            | Self::Compare { lba, blocks, .. }
+            | Self::WriteZeroes { lba, blocks, .. } => lba.saturating_add((*blocks).into()) > end,
+            Self::Deallocate { .. } => true,
+            _ => false,
+        }
+    }
+
     /// The first block, for the error log.
     pub(super) fn lba(&self) -> u64 {
         match self {
@@ -217,6 +229,20 @@ pub(super) enum Phase {
     Reply(Reply),
     /// Waits for the device to be done with the response.
     Replying,
+}
+
+impl Phase {
+    /// What a command in this phase waits for, for people.
+    pub(super) fn waits_for(&self) -> &'static str {
+        match self {
+            Self::TakeBuffer => "a data buffer",
+            Self::Fetch | Self::Fetching => "its data from the host",
+            Self::Execute | Self::Reply(_) | Self::Replying => "its answer",
+            Self::Submit => "a place in the storage",
+            Self::Storing => "the storage",
+            Self::Elsewhere => "another core",
+        }
+    }
 }
 
 /// A command that failed.

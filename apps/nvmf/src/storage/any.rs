@@ -1,8 +1,8 @@
 //! The storages of this crate behind one type: a target's namespaces have one.
 
 use super::{
-    AttachError, CompletionBatch, Cookie, Features, Geometry, MemoryStorage, Operation, QueueFull, RingStorage,
-    Storage, StorageStatistics, ThreadStorage,
+    AttachError, CompletionBatch, Cookie, Features, Geometry, MemoryStorage, Operation, QueueFull, ResizeError,
+    RingStorage, Storage, StorageStatistics, ThreadStorage,
 };
 use core::time::Duration;
 use frwr_mempool::DeviceMemory;
@@ -43,6 +43,10 @@ impl AnyStorage {
 impl Storage for AnyStorage {
     fn geometry(&self) -> Geometry {
         each!(self, inner => inner.geometry())
+    }
+
+    fn resize(&mut self, blocks: u64) -> Result<(), ResizeError> {
+        each!(self, inner => inner.resize(blocks))
     }
 
     fn features(&self) -> Features {

@@ -1,8 +1,8 @@
 //! A namespace in memory.
 
 use super::{
-    AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, GeometryError, Operation, QueueFull, Storage,
-    StorageError, StorageStatistics,
+    AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, GeometryError, Operation, QueueFull,
+    ResizeError, Storage, StorageError, StorageStatistics,
 };
 use core::time::Duration;
 use frwr_mempool::DeviceMemory;
@@ -86,6 +86,16 @@ impl Storage for MemoryStorage {
         self.geometry
     }
 
+    fn resize(&mut self, blocks: u64) -> Result<(), ResizeError> {
+        let geometry = Geometry::new(blocks, self.geometry.block_bytes())?;
+        let limit = self.medium.len() as u64 / u64::from(geometry.block_bytes());
+        if blocks > limit {
+            return Err(ResizeError::Medium { blocks, limit });
+        }
+        self.geometry = geometry;
+        Ok(())
+    }
+
     fn features(&self) -> Features {
         // There is nothing more durable behind it.
         Features { write_zeroes: true, deallocate: true, read_only: self.read_only, write_through: true }
@@ -96,6 +106,7 @@ impl Storage for MemoryStorage {
         Ok(())
     }
 
+    #[inline]
     fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
         if self.queue.len() >= self.depth {
             return Err(QueueFull);

@@ -267,6 +267,26 @@ pub enum AttachError {
     Twice,
 }
 
+/// A storage cannot have another size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResizeError {
+    /// Never.
+    #[error("the storage has one size for ever; remove the namespace, and add it over another storage")]
+    Fixed,
+    /// Its medium does not have so many blocks.
+    #[error("{blocks} blocks: the medium has {limit}; make it larger first, or choose fewer")]
+    Medium {
+        /// Blocks asked for.
+        blocks: u64,
+        /// Blocks that it has.
+        limit: u64,
+    },
+    /// No namespace can be of this size.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+}
+
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
@@ -279,8 +299,18 @@ pub struct Completion {
 /// One core's way to one namespace. Every submitted operation that is not taken back completes exactly once, in any order,
 /// and only from [`Storage::poll`]. No method blocks or allocates after [`Storage::attach`].
 pub trait Storage {
-    /// Size of the namespace; constant.
+    /// Size of the namespace; it changes by [`Storage::resize`] alone.
     fn geometry(&self) -> Geometry;
+
+    /// Has so many blocks from now on, of the same size ([`FileMedium::measure`] where they lie in a file). Called before hosts are told of more blocks, and when no operation reaches
+    /// beyond fewer, on the core that polls it: it may not block. Who has a storage of one size leaves it out.
+    ///
+    /// # Errors
+    /// [`ResizeError`]; nothing has changed then. A storage that takes the number that it has takes fewer.
+    fn resize(&mut self, blocks: u64) -> Result<(), ResizeError> {
+        let _ = blocks;
+        Err(ResizeError::Fixed)
+    }
 
     /// What it can do beside reading, writing and flushing. Nothing, unless it says otherwise.
     fn features(&self) -> Features {
@@ -321,6 +351,10 @@ pub trait Storage {
 impl<S: Storage + ?Sized> Storage for Box<S> {
     fn geometry(&self) -> Geometry {
         (**self).geometry()
+    }
+
+    fn resize(&mut self, blocks: u64) -> Result<(), ResizeError> {
+        (**self).resize(blocks)
     }
 
     fn features(&self) -> Features {

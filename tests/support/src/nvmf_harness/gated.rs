@@ -4,8 +4,8 @@ use super::memory;
 use core::time::Duration;
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::storage::{
-    AttachError, CompletionBatch, Cookie, Features, Geometry, MemoryStorage, Operation, QueueFull, Storage,
-    StorageStatistics,
+    AttachError, CompletionBatch, Cookie, Features, Geometry, MemoryStorage, Operation, QueueFull, ResizeError,
+    Storage, StorageStatistics,
 };
 use std::{cell::Cell, rc::Rc};
 
@@ -26,7 +26,7 @@ pub enum Gate {
 /// What the test holds.
 pub struct Switch {
     pub gate: Cell<Gate>,
-    /// Size of the namespace, at most that of its memory.
+    /// Size of the storage, at most that of its memory; a namespace's changes by [`Storage::resize`].
     pub blocks: Cell<u64>,
 }
 
@@ -44,14 +44,28 @@ impl Gated {
     /// Another one that does the same, such as another core's way to a disk.
     pub fn with_switch(blocks: u64, block_bytes: u32, depth: usize, switch: &Rc<Switch>) -> (Self, Rc<Switch>) {
         let medium = memory(blocks as usize * block_bytes as usize);
+        (Self::over(medium, block_bytes, depth, switch), Rc::clone(switch))
+    }
+
+    /// The same over memory that others have, too.
+    pub fn over(medium: DeviceMemory, block_bytes: u32, depth: usize, switch: &Rc<Switch>) -> Self {
         let inner = MemoryStorage::new(medium, block_bytes, depth).unwrap();
-        (Self { inner, switch: Rc::clone(switch) }, Rc::clone(switch))
+        Self { inner, switch: Rc::clone(switch) }
     }
 }
 
 impl Storage for Gated {
     fn geometry(&self) -> Geometry {
         Geometry::new(self.switch.blocks.get(), self.inner.geometry().block_bytes()).unwrap()
+    }
+
+    fn resize(&mut self, blocks: u64) -> Result<(), ResizeError> {
+        let limit = self.inner.geometry().blocks();
+        if blocks > limit {
+            return Err(ResizeError::Medium { blocks, limit });
+        }
+        self.switch.blocks.set(blocks);
+        Ok(())
     }
 
     fn features(&self) -> Features {

@@ -394,7 +394,7 @@ impl<S: Storage> Raw<S> {
         self.names.0.insert((connection.index, id), handle);
     }
 
-    /// Sends an entry under a new command identifier, and waits for its response.
+    /// Sends an entry under a new command identifier, and waits for its response. Responses that came before are forgotten.
     pub fn exchange(
         &mut self,
         connection: ConnectionId,
@@ -405,10 +405,11 @@ impl<S: Storage> Raw<S> {
         entry.command_id = self.next_id.into();
         self.responses.clear();
         self.send(connection, entry, data);
-        self.until("answered", |raw| !raw.responses.is_empty());
-        let response = self.responses.remove(0);
-        assert_eq!(response.command_id.get(), self.next_id);
-        response
+        // What else is answered meanwhile, as event requests are, is kept.
+        let at = |raw: &Self| raw.responses.iter().position(|response| response.command_id.get() == raw.next_id);
+        self.until("answered", |raw| at(raw).is_some());
+        let found = at(self).unwrap();
+        self.responses.remove(found)
     }
 
     pub fn command(

@@ -297,6 +297,25 @@ impl Commands {
         true
     }
 
+    /// A command of this namespace that was not answered, and of which `concerns` says so.
+    pub(super) fn unanswered_of(&self, place: usize, concerns: impl Fn(&Work) -> bool) -> Option<&Slot> {
+        let is_of = |slot: &&Slot| {
+            let work = slot.work();
+            work.namespace() == Some(place) && slot.is_unanswered() && concerns(&work)
+        };
+        self.slots.iter().find(is_of)
+    }
+
+    /// There are commands of a connection, or answers that the device has not reported as done.
+    pub(super) fn has_of(&self, connection: ConnectionId) -> bool {
+        self.slots.iter().any(|slot| slot.connection() == connection)
+    }
+
+    /// One of these that was not answered, whatever it is about.
+    pub(super) fn unanswered(&self, wanted: impl Fn(&Slot) -> bool) -> Option<&Slot> {
+        self.slots.iter().find(|slot| slot.is_unanswered() && wanted(slot))
+    }
+
     /// Some command's answer needed nothing but itself, and is on its way.
     pub(super) fn has_plain_answers(&self) -> bool {
         self.slots.iter().any(|slot| matches!(slot.work(), Work::Nothing))

@@ -1,5 +1,7 @@
 //! A controller: what Connect makes, and what properties and keep alive act on.
 
+use super::super::change::ChangeId;
+use super::super::pending::Deadline;
 use super::super::subsystem::MAX_NAMESPACES;
 use super::super::work::FailedCommand;
 use super::event::Events;
@@ -96,6 +98,10 @@ pub(in super::super) struct Controller {
     proven: bool,
     /// When a probe was sent that was not answered yet.
     probed: Option<Duration>,
+    /// It ends as soon as the commands of its queues have.
+    drain: Option<Deadline>,
+    /// Behind which time it is told what holds that up, from its begin on.
+    drain_within: Duration,
 }
 
 /// How CSTS.RDY follows CC.EN (Base 3.1.3.6).
@@ -152,6 +158,8 @@ impl Controller {
             expired: false,
             proven: false,
             probed: None,
+            drain: None,
+            drain_within: Duration::ZERO,
         }
     }
 
@@ -367,6 +375,27 @@ impl Controller {
     /// that the shutdown is complete, which is all that some hosts look at.
     pub(in super::super) fn shutdown_failed(&mut self) {
         (self.fatal, self.lost, self.commit) = (true, true, None);
+    }
+
+    /// Its queues take no commands any more, and end with those that they have. False where that is so already.
+    pub(in super::super) fn begin_drain(&mut self, id: ChangeId, now: Duration, within: Duration) -> bool {
+        let begins = self.drain.is_none();
+        if begins {
+            (self.drain, self.drain_within) = (Some(Deadline::new(id, now, within)), within);
+        }
+        begins
+    }
+
+    /// It ends as soon as its commands have: by which change, and how long that may take.
+    pub(in super::super) fn drains(&self) -> Option<(ChangeId, Duration)> {
+        self.drain.map(|drain| (drain.id, self.drain_within))
+    }
+
+    /// That takes longer than it may: by which change. Told once.
+    pub(in super::super) fn drains_for_long(&mut self, now: Duration) -> Option<ChangeId> {
+        let drain = self.drain.as_mut().filter(|drain| drain.is_over(now))?;
+        drain.is_told();
+        Some(drain.id)
     }
 
     /// A command arrived on any of its queues.

@@ -157,6 +157,11 @@ impl Controllers {
         found.is_some_and(|controller| controller.events().withdraw(command_id))
     }
 
+    /// Places of controllers that drain.
+    pub(super) fn draining(&self) -> impl Iterator<Item = usize> {
+        self.iter().filter(|(_, controller)| controller.drains().is_some()).map(|(place, _)| place)
+    }
+
     /// Something happened to a subsystem: its controllers tell their hosts, now or when they ask.
     pub(super) fn raise(&mut self, subsystem: usize, notice: Notice, commands: &mut Commands) {
         for place in 0..self.controllers.len() {
@@ -234,7 +239,7 @@ impl Controllers {
     pub(super) fn shut_down<S: Storage>(&mut self, place: usize, subsystems: &Subsystems, media: &mut Media<S>) {
         let Some(controller) = self.get_mut(place) else { return };
         let subsystem = controller.subsystem().and_then(|index| subsystems.get(index));
-        controller.await_commit(subsystem.and_then(|subsystem| media.commit(subsystem.namespaces())));
+        controller.await_commit(subsystem.and_then(|subsystem| media.commit(subsystem.namespaces().places())));
     }
 
     /// A flush is done that no command asked for: shutdowns that waited for it have failed, or may be complete.
@@ -243,7 +248,8 @@ impl Controllers {
         for controller in self.controllers.iter_mut().flatten() {
             let subsystem = controller.subsystem().and_then(|index| subsystems.get(index));
             let namespaces = subsystem.map(super::subsystem::Served::namespaces);
-            let Some(namespaces) = namespaces.filter(|all| all.contains(&commit.namespace)) else { continue };
+            let Some(namespaces) = namespaces else { continue };
+            let Some(identifier) = namespaces.identifier_at(commit.namespace) else { continue };
             let Some(number) = controller.awaited_commit() else { continue };
             if commit.failed && commit.served.contains(&number) {
                 controller.shutdown_failed();
@@ -252,10 +258,9 @@ impl Controllers {
                     command_id: u16::MAX,
                     status: Status::WRITE_FAULT.to_wire(),
                     lba: 0,
-                    // As hosts name it: from 1.
-                    namespace: (commit.namespace - namespaces.start) as u32 + 1,
+                    namespace: identifier,
                 });
-            } else if media.has_committed(namespaces, number) {
+            } else if media.has_committed(namespaces.places(), number) {
                 controller.shutdown_is_complete();
             }
         }

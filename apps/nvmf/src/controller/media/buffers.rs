@@ -1,7 +1,7 @@
 //! The fixed pool of data buffers of one core, and what of it each namespace has for itself.
 //!
 //! A disk that hangs keeps what it was given, and would have all buffers after a while. So a part of them is kept for the admin
-//! queues, and a part for each namespace; the rest is for whoever comes first.
+//! queues, and a part for each namespace that there is; the rest is for whoever comes first.
 
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_mempool::DeviceMemory;
@@ -65,19 +65,44 @@ pub(in super::super) struct Buffers {
 }
 
 impl Buffers {
-    /// As many buffers as fit, of which so many are kept for admin queues.
+    /// As many buffers as fit, of which so many are kept for admin queues. `namespaces`: places of those that there may be.
     pub(in super::super) fn new(memory: DeviceMemory, id: MemoryId, bytes: u32, admin: u32, namespaces: usize) -> Self {
         // An index times the size lies in the memory, so it fits; more than u32::MAX buffers are not used.
         let count = u32::try_from(memory.len() / bytes.max(1) as usize).unwrap_or(u32::MAX);
         let others = count.saturating_sub(admin);
-        // Few enough for 32 bits.
-        let parts = namespaces.min((others / MOST_KEPT_SHARE / LEAST_PART) as usize).max(1) as u32;
-        // One that has nobody beside it needs nothing for itself.
-        let kept = if parts > 1 { (others / KEPT_SHARE / parts).max(LEAST_PART) } else { 0 };
+        let parts = namespaces.min((others / MOST_KEPT_SHARE / LEAST_PART) as usize).max(1);
         let admin = Part { held: 0, kept: admin.min(count) };
-        let common = count.saturating_sub(admin.kept + kept * parts);
-        let parts = core::iter::once(admin).chain((0..parts).map(|_| Part { held: 0, kept })).collect();
+        let parts = core::iter::once(admin).chain((0..parts).map(|_| Part { held: 0, kept: 0 })).collect();
+        let common = count - admin.kept;
         Self { memory, id, bytes, count, free: (0..count).rev().collect(), parts, common }
+    }
+
+    /// Keeps parts for the namespaces that there are, by their places, of so many places. False where others hold some of what is to be
+    /// kept: that is theirs until they put it back, and this is to be called again.
+    pub(in super::super) fn share(&mut self, places: usize, is_taken: impl Fn(usize) -> bool) -> bool {
+        let kept_for_admin = self.parts.first().map_or(0, |admin| admin.kept);
+        let others = self.count.saturating_sub(kept_for_admin);
+        let parts = self.parts.len().saturating_sub(1);
+        let has_own = |part: usize| (part..places).step_by(parts.max(1)).any(&is_taken);
+        // Few enough for 32 bits.
+        let sharing = (0..parts).filter(|part| has_own(*part)).count() as u32;
+        // One that has nobody beside it needs nothing for itself.
+        let kept = if sharing > 1 { (others / KEPT_SHARE / sharing).max(LEAST_PART) } else { 0 };
+        let wanted = |part: usize| if has_own(part) { kept } else { 0 };
+        let mut namespaces = self.parts.iter_mut().skip(1).enumerate();
+        namespaces.by_ref().for_each(|(at, part)| part.kept = part.kept.min(wanted(at)));
+        let spoken_for: u32 = self.parts.iter().map(|part| part.kept.max(part.held)).sum();
+        self.common = self.count.saturating_sub(spoken_for);
+        let mut is_done = true;
+        for (at, part) in self.parts.iter_mut().skip(1).enumerate() {
+            // Those that it holds are kept for it at no cost.
+            let (wanted, at_no_cost) = (wanted(at), part.held.max(part.kept));
+            let more = wanted.saturating_sub(at_no_cost).min(self.common);
+            part.kept = wanted.min(at_no_cost + more);
+            self.common -= more;
+            is_done &= part.kept == wanted;
+        }
+        is_done
     }
 
     /// The part of a command that is about a namespace, or about none.
@@ -134,6 +159,11 @@ impl Buffers {
         }
     }
 
+    /// The memory of all.
+    pub(in super::super) fn memory(&self) -> &DeviceMemory {
+        &self.memory
+    }
+
     /// Where the buffer lies in the memory that storage knows.
     pub(in super::super) fn offset(&self, buffer: &Buffer) -> usize {
         buffer.index as usize * self.bytes as usize
@@ -184,7 +214,9 @@ mod tests {
         let bytes = count * 4096;
         let mut region = Region::map(&RegionOptions::new(bytes).pages(PagePolicy::Exactly(PageSize::Plain))).unwrap();
         let memory = region.carve(bytes, 4096).unwrap().into_device_memory();
-        Buffers::new(memory, MemoryId(0), 4096, admin, namespaces)
+        let mut buffers = Buffers::new(memory, MemoryId(0), 4096, admin, namespaces);
+        buffers.share(namespaces, |_| true);
+        buffers
     }
 
     /// All that a part gets, by commands that want so many each.
@@ -195,6 +227,30 @@ mod tests {
         }
         assert!(wanted > 1 || buffers.take(part).is_none());
         taken
+    }
+
+    /// A namespace comes while another one has all buffers: what is kept for it is its own as they come back, and nothing is lost when
+    /// it goes.
+    #[test]
+    fn what_is_kept_for_a_namespace_that_comes_is_given_back_by_the_others() {
+        let mut buffers = buffers(40, 3, 4);
+        assert!(buffers.share(4, |place| place == 0));
+        let (first, second) = (buffers.part(Some(0)), buffers.part(Some(1)));
+        let mut held = take_all(&mut buffers, first, 1);
+        assert_eq!(held.len(), 37, "nobody is beside it");
+        let both = |place: usize| place < 2;
+        assert!(!buffers.share(4, both));
+        assert!(buffers.take(second).is_none() && !buffers.has(second, 1) && buffers.take(first).is_none());
+        for count in 1..=4 {
+            buffers.put(held.pop().unwrap());
+            assert_eq!(buffers.share(4, both), count == 4);
+            assert!(buffers.take(first).is_none(), "they are the other's");
+        }
+        held.extend(take_all(&mut buffers, second, 1));
+        assert_eq!((held.len(), buffers.available()), (37, 3), "those of the admin queues are theirs");
+        assert!(buffers.share(4, |place| place == 0));
+        held.drain(..).for_each(|buffer| buffers.put(buffer));
+        assert_eq!((buffers.available(), take_all(&mut buffers, first, 1).len()), (40, 37));
     }
 
     #[test]

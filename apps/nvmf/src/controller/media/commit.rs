@@ -55,10 +55,11 @@ impl<S: Storage> Media<S> {
 
     /// Has all that was answered so far brought to the media of these namespaces; the number to wait for. `None` where none of
     /// them has a volatile cache that is written to.
-    pub(in super::super) fn commit(&mut self, namespaces: Range<usize>) -> Option<u64> {
+    pub(in super::super) fn commit(&mut self, places: impl Iterator<Item = usize>) -> Option<u64> {
         let number = self.commits.last + 1;
         let mut cached = false;
-        for medium in self.media.get_mut(namespaces).unwrap_or_default() {
+        for place in places {
+            let Some(Some(medium)) = self.media.get_mut(place) else { continue };
             if medium.storage.features().is_cached() {
                 cached = true;
                 self.commits.open += usize::from(!medium.commit.is_open());
@@ -88,6 +89,7 @@ impl<S: Storage> Media<S> {
             return;
         }
         for (at, medium) in self.media.iter_mut().enumerate() {
+            let Some(medium) = medium else { continue };
             let Commit { asked, begun, done } = medium.commit;
             // There are fewer namespaces than 32 bits can count.
             let cookie = Cookie((at as u64) << 32 | COMMIT);
@@ -106,7 +108,7 @@ impl<S: Storage> Media<S> {
         result: Result<(), StorageError>,
     ) -> Option<Committed> {
         let namespace = (cookie.0 >> 32) as usize;
-        let medium = self.media.get_mut(namespace).filter(|_| cookie.0 & COMMIT == COMMIT)?;
+        let medium = self.media.get_mut(namespace)?.as_mut().filter(|_| cookie.0 & COMMIT == COMMIT)?;
         let commit = &mut medium.commit;
         let served = commit.done + 1..commit.begun + 1;
         commit.done = commit.begun;
@@ -119,9 +121,14 @@ impl<S: Storage> Media<S> {
     }
 
     /// All that was answered before the commit of this number is on the media of these namespaces.
-    pub(in super::super) fn has_committed(&self, namespaces: Range<usize>, number: u64) -> bool {
-        let mut media = self.media.get(namespaces).unwrap_or_default().iter();
+    pub(in super::super) fn has_committed(&self, places: impl Iterator<Item = usize>, number: u64) -> bool {
+        let mut media = places.filter_map(|place| self.get(place));
         media.all(|medium| !medium.storage.features().is_cached() || medium.commit.done >= number)
+    }
+
+    /// No flush of this namespace is under way or wanted that no command asked for.
+    pub(in super::super) fn is_committing(&self, place: usize) -> bool {
+        self.get(place).is_some_and(|medium| medium.commit.is_open())
     }
 
     /// Nothing is left to be committed before the target may end.

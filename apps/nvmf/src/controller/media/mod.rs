@@ -5,27 +5,49 @@ mod commit;
 mod pool;
 mod waiting;
 
+use super::change::{ChangeError, Refused};
 use super::statistics::TargetStatistics;
 use super::work::Work;
-use crate::storage::{AttachError, Completion, CompletionBatch, Cookie, Features, Operation, QueueFull};
-use crate::storage::{Storage, StorageError};
+use crate::storage::{Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull};
+use crate::storage::{ResizeError, Storage, StorageError, StorageStatistics};
 pub(super) use buffers::{Buffer, Buffers};
 pub(super) use commit::Committed;
 use commit::{Commit, Commits};
 use core::num::NonZeroU64;
-use core::ops::{AddAssign, Range};
+use core::ops::AddAssign;
 use core::time::Duration;
 use frwr_mempool::DeviceMemory;
 pub(super) use pool::Pool;
 
 /// The storage of one namespace.
 #[derive(Debug)]
-struct Medium<S> {
+pub(super) struct Medium<S> {
     storage: S,
+    /// As hosts know it; a storage may have more blocks for a while.
+    geometry: Geometry,
     commit: Commit,
     /// What hosts read, and what they wrote.
     bytes_read: u64,
     bytes_written: u64,
+}
+
+impl<S: Storage> Medium<S> {
+    /// Its size, as hosts know it.
+    #[inline]
+    pub(super) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// What its storage has done.
+    pub(super) fn statistics(&self) -> StorageStatistics {
+        self.storage.statistics()
+    }
+
+    /// What it can do.
+    #[inline]
+    pub(super) fn features(&self) -> Features {
+        self.storage.features()
+    }
 }
 
 /// `--inject corrupt-data`: a byte of every n-th read is spoiled.
@@ -58,9 +80,11 @@ impl AddAssign for Counters {
     }
 }
 
-/// The storages of one core, of all its subsystems, one behind the other.
+/// The storages of one core, of all its subsystems. A place that one has left is the next one's.
 pub(super) struct Media<S> {
-    media: Vec<Medium<S>>,
+    media: Vec<Option<Medium<S>>>,
+    /// As many as there may be.
+    most: usize,
     commits: Commits,
     corruption: Option<Corruption>,
     /// What storages did and failed to do; the other fields are zero.
@@ -70,9 +94,11 @@ pub(super) struct Media<S> {
 }
 
 impl<S: Storage> Media<S> {
-    pub(super) fn new(corrupt_reads: Option<NonZeroU64>) -> Self {
+    /// So many at most.
+    pub(super) fn new(most: usize, corrupt_reads: Option<NonZeroU64>) -> Self {
         Self {
-            media: Vec::new(),
+            media: Vec::with_capacity(most),
+            most,
             commits: Commits::default(),
             corruption: corrupt_reads.map(|every| Corruption { every, left: every.get() }),
             counted: TargetStatistics::default(),
@@ -80,35 +106,88 @@ impl<S: Storage> Media<S> {
         }
     }
 
-    /// One more storage, whose operations have their data in these buffers.
-    pub(super) fn attach(&mut self, mut storage: S, buffers: DeviceMemory) -> Result<(), AttachError> {
-        storage.attach(buffers)?;
-        self.media.push(Medium { storage, commit: Commit::default(), bytes_read: 0, bytes_written: 0 });
-        Ok(())
+    /// One more storage, whose operations have their data in these buffers: its place. It comes back where it cannot be used.
+    pub(super) fn attach(&mut self, mut storage: S, buffers: &DeviceMemory) -> Result<usize, Refused<S>> {
+        let vacant = self.media.iter().position(Option::is_none);
+        let place = vacant.unwrap_or(self.media.len());
+        if place >= self.most {
+            return Err(Refused { error: ChangeError::Namespaces { limit: self.most }, storage });
+        }
+        if let Err(error) = storage.attach(buffers.clone()) {
+            return Err(Refused { error: error.into(), storage });
+        }
+        let (geometry, commit) = (storage.geometry(), Commit::default());
+        let medium = Some(Medium { storage, geometry, commit, bytes_read: 0, bytes_written: 0 });
+        match self.media.get_mut(place) {
+            Some(vacant) => *vacant = medium,
+            None => self.media.push(medium),
+        }
+        Ok(place)
     }
 
+    /// Takes a storage back that nobody has a command for. No poll looks at places behind the last one.
+    pub(super) fn detach(&mut self, place: usize) -> Option<S> {
+        let medium = self.media.get_mut(place)?.take();
+        let behind = self.media.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        self.media.truncate(behind);
+        medium.map(|medium| medium.storage)
+    }
+
+    /// Places that a poll looks at.
     pub(super) fn len(&self) -> usize {
         self.media.len()
     }
 
-    /// Of all namespaces, in the order of subsystems and identifiers.
+    /// As many as there may be.
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// There is one in this place.
+    pub(super) fn is_taken(&self, place: usize) -> bool {
+        self.get(place).is_some()
+    }
+
+    /// Of all namespaces, in the order of their places.
     pub(super) fn storages(&self) -> impl Iterator<Item = &S> {
-        self.media.iter().map(|medium| &medium.storage)
+        self.media.iter().flatten().map(|medium| &medium.storage)
     }
 
     #[inline]
-    pub(super) fn storage(&self, namespace: usize) -> Option<&S> {
-        self.media.get(namespace).map(|medium| &medium.storage)
+    pub(super) fn get(&self, place: usize) -> Option<&Medium<S>> {
+        self.media.get(place)?.as_ref()
+    }
+
+    #[inline]
+    fn get_mut(&mut self, place: usize) -> Option<&mut Medium<S>> {
+        self.media.get_mut(place)?.as_mut()
     }
 
     /// What it holds may be lost with the power: nothing flushes by itself.
-    pub(super) fn is_cached(&self, namespace: usize) -> bool {
-        self.storage(namespace).is_some_and(|storage| storage.features().is_cached())
+    pub(super) fn is_cached(&self, place: usize) -> bool {
+        self.get(place).is_some_and(|medium| medium.features().is_cached())
     }
 
     /// All of these namespaces are able to do this.
-    pub(super) fn are_able(&self, namespaces: Range<usize>, needs: fn(&Features) -> bool) -> bool {
-        self.media.get(namespaces).is_some_and(|all| all.iter().all(|medium| needs(&medium.storage.features())))
+    pub(super) fn are_able(&self, mut places: impl Iterator<Item = usize>, needs: fn(&Features) -> bool) -> bool {
+        places.all(|place| self.get(place).is_some_and(|medium| needs(&medium.features())))
+    }
+
+    /// A storage has so many blocks from now on, if there is one in this place.
+    pub(super) fn resize_storage(&mut self, place: usize, blocks: u64) -> Result<(), ResizeError> {
+        self.get_mut(place).map_or(Ok(()), |medium| medium.storage.resize(blocks))
+    }
+
+    /// The size that a storage has.
+    pub(super) fn storage_geometry(&self, place: usize) -> Option<Geometry> {
+        self.get(place).map(|medium| medium.storage.geometry())
+    }
+
+    /// Hosts know another size.
+    pub(super) fn set_geometry(&mut self, place: usize, geometry: Geometry) {
+        if let Some(medium) = self.get_mut(place) {
+            medium.geometry = geometry;
+        }
     }
 
     /// Gives a storage something to do; `None` where there is none.
@@ -119,17 +198,17 @@ impl<S: Storage> Media<S> {
         cookie: u64,
         operation: Operation,
     ) -> Option<Result<(), QueueFull>> {
-        Some(self.media.get_mut(namespace)?.storage.submit(Cookie(cookie), operation))
+        Some(self.get_mut(namespace)?.storage.submit(Cookie(cookie), operation))
     }
 
     /// Takes it back, where that can be done.
     pub(super) fn cancel(&mut self, namespace: usize, cookie: u64) -> bool {
-        self.media.get_mut(namespace).is_some_and(|medium| medium.storage.cancel(Cookie(cookie)))
+        self.get_mut(namespace).is_some_and(|medium| medium.storage.cancel(Cookie(cookie)))
     }
 
     /// Starts all that was submitted.
     pub(super) fn start(&mut self) {
-        for medium in &mut self.media {
+        for medium in self.media.iter_mut().flatten() {
             medium.storage.flush();
         }
     }
@@ -138,7 +217,7 @@ impl<S: Storage> Media<S> {
     #[inline]
     pub(super) fn poll(&mut self, namespace: usize, now: Duration) -> usize {
         self.completions.clear();
-        if let Some(medium) = self.media.get_mut(namespace) {
+        if let Some(Some(medium)) = self.media.get_mut(namespace) {
             medium.storage.poll(now, &mut self.completions);
         }
         self.completions.len()
@@ -157,14 +236,14 @@ impl<S: Storage> Media<S> {
             Work::Read { namespace, .. } => {
                 self.counted.reads += 1;
                 self.counted.bytes_read += bytes;
-                if let Some(medium) = self.media.get_mut(namespace) {
+                if let Some(medium) = self.get_mut(namespace) {
                     medium.bytes_read += bytes;
                 }
             }
             Work::Write { namespace, .. } => {
                 self.counted.writes += 1;
                 self.counted.bytes_written += bytes;
-                if let Some(medium) = self.media.get_mut(namespace) {
+                if let Some(medium) = self.get_mut(namespace) {
                     medium.bytes_written += bytes;
                 }
             }
@@ -178,7 +257,7 @@ impl<S: Storage> Media<S> {
 
     /// Bytes that hosts read from a namespace, and that they wrote to it.
     pub(super) fn moved(&self, namespace: usize) -> (u64, u64) {
-        self.media.get(namespace).map_or((0, 0), |medium| (medium.bytes_read, medium.bytes_written))
+        self.get(namespace).map_or((0, 0), |medium| (medium.bytes_read, medium.bytes_written))
     }
 
     /// Bytes that a command moves; where its data came in the capsule, that is gone by now.
@@ -189,8 +268,8 @@ impl<S: Storage> Media<S> {
         else {
             return 0;
         };
-        let geometry = self.storage(namespace).map(Storage::geometry);
-        u64::from(blocks) * u64::from(geometry.map_or(0, |geometry| geometry.block_bytes()))
+        let bytes = self.get(namespace).map_or(0, |medium| medium.geometry.block_bytes());
+        u64::from(blocks) * u64::from(bytes)
     }
 
     /// A Compare found equal blocks.

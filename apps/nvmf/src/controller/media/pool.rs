@@ -25,6 +25,11 @@ impl Pool {
         &self.buffers
     }
 
+    /// Namespaces have come or gone: buffers are kept for those that there are ([`Buffers::share`]).
+    pub(in super::super) fn share(&mut self, places: usize, is_taken: impl Fn(usize) -> bool) -> bool {
+        self.buffers.share(places, is_taken)
+    }
+
     /// All the buffers that a command needs: none, so that nobody holds one and waits for another, where not all are free.
     #[inline(always)]
     pub(in super::super) fn take(

@@ -1,5 +1,6 @@
 //! Commands of the NVM command set: their table, and what is checked in front of each (NVM 3).
 
+use super::super::media::Medium;
 use super::super::options::MIN_BUFFER_BYTES;
 use super::super::subsystem::Served;
 use super::super::work::{Reply, Work, refused};
@@ -54,12 +55,12 @@ fn blocks_are_deallocated(features: &Features) -> bool {
 impl<'a, P: Port, S: Storage> Checks<'a, P, S> {
     /// The namespace of a command that changes blocks: refused before any data moves where they cannot be changed.
     #[inline]
-    fn writable(&self, subsystem: Option<&Served>, identifier: u32) -> Result<(usize, &'a S), Reply> {
-        let (index, storage) = self.usable(subsystem, identifier)?;
-        if storage.features().read_only {
+    fn writable(&self, subsystem: Option<&Served>, identifier: u32) -> Result<(usize, &'a Medium<S>), Reply> {
+        let (place, medium) = self.usable(subsystem, identifier)?;
+        if medium.features().read_only {
             return Err(refused(Status::NAMESPACE_IS_WRITE_PROTECTED));
         }
-        Ok((index, storage))
+        Ok((place, medium))
     }
 
     /// The same, where all namespaces of the subsystem are able to do this.
@@ -68,9 +69,9 @@ impl<'a, P: Port, S: Storage> Checks<'a, P, S> {
         subsystem: Option<&Served>,
         identifier: u32,
         needs: fn(&Features) -> bool,
-    ) -> Result<(usize, &'a S), Reply> {
+    ) -> Result<(usize, &'a Medium<S>), Reply> {
         let found = self.writable(subsystem, identifier)?;
-        if !subsystem.is_some_and(|subsystem| self.media.are_able(subsystem.namespaces(), needs)) {
+        if !subsystem.is_some_and(|subsystem| self.media.are_able(subsystem.namespaces().places(), needs)) {
             return Err(refused(Status::INVALID_COMMAND_OPCODE));
         }
         Ok(found)
@@ -78,8 +79,8 @@ impl<'a, P: Port, S: Storage> Checks<'a, P, S> {
 
     /// Blocks lie in the namespace, and their data is as long as they are.
     #[inline]
-    fn check_blocks(&self, range: &BlockRange, storage: &S) -> Result<(), Reply> {
-        let extent = storage.geometry().extent(range.lba, range.blocks);
+    fn check_blocks(&self, range: &BlockRange, medium: &Medium<S>) -> Result<(), Reply> {
+        let extent = medium.geometry().extent(range.lba, range.blocks);
         let (_, bytes) = extent.map_err(|_| refused(Status::LBA_OUT_OF_RANGE))?;
         if bytes > u64::from(self.options.buffer_bytes) {
             // Above MDTS (Base figure 275).
@@ -95,24 +96,24 @@ impl<'a, P: Port, S: Storage> Checks<'a, P, S> {
 /// Read (NVM 3.2.4).
 fn read<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Arrival<'_>) -> Accepted {
     let (subsystem, range) = checks.ready_in(arrival, BlockRange::decode(arrival.entry))?;
-    let (namespace, storage) = checks.usable(subsystem, range.namespace)?;
-    checks.check_blocks(&range, storage)?;
+    let (namespace, medium) = checks.usable(subsystem, range.namespace)?;
+    checks.check_blocks(&range, medium)?;
     Ok((Work::Read { namespace, lba: range.lba, blocks: range.blocks }, range.data))
 }
 
 /// Write (NVM 3.2.6).
 fn write<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Arrival<'_>) -> Accepted {
     let (subsystem, range) = checks.ready_in(arrival, BlockRange::decode(arrival.entry))?;
-    let (namespace, storage) = checks.writable(subsystem, range.namespace)?;
-    checks.check_blocks(&range, storage)?;
+    let (namespace, medium) = checks.writable(subsystem, range.namespace)?;
+    checks.check_blocks(&range, medium)?;
     Ok((Work::Write { namespace, lba: range.lba, blocks: range.blocks }, range.data))
 }
 
 /// Compare (NVM 3.2.1).
 fn compare<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Arrival<'_>) -> Accepted {
     let (subsystem, range) = checks.ready_in(arrival, BlockRange::decode(arrival.entry))?;
-    let (namespace, storage) = checks.usable(subsystem, range.namespace)?;
-    checks.check_blocks(&range, storage)?;
+    let (namespace, medium) = checks.usable(subsystem, range.namespace)?;
+    checks.check_blocks(&range, medium)?;
     Ok((Work::Compare { namespace, lba: range.lba, blocks: range.blocks }, range.data))
 }
 
@@ -120,8 +121,8 @@ fn compare<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Arrival
 fn write_zeroes<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Arrival<'_>) -> Accepted {
     let (subsystem, zeroes) = checks.ready_in(arrival, WriteZeroes::decode(arrival.entry))?;
     let WriteZeroes { lba, blocks, deallocate, .. } = zeroes;
-    let (namespace, storage) = checks.writable_by(subsystem, zeroes.namespace, zeroes_are_written)?;
-    let extent = storage.geometry().extent(lba, blocks);
+    let (namespace, medium) = checks.writable_by(subsystem, zeroes.namespace, zeroes_are_written)?;
+    let extent = medium.geometry().extent(lba, blocks);
     let (_, bytes) = extent.map_err(|_| refused(Status::LBA_OUT_OF_RANGE))?;
     if bytes > MAX_WRITE_ZEROES_BYTES {
         // Above WZSL (NVM figure 102).
@@ -149,9 +150,9 @@ fn dataset_management<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arriva
 /// Flush (NVM 3.2.2).
 fn flush_namespace<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Arrival<'_>) -> Accepted {
     let (subsystem, named) = checks.ready_in(arrival, Ok(arrival.entry.namespace.get()))?;
-    // Flushing one of several namespaces stands for all of them only where there is one (VWC bits 2:1 say that the
+    // Flushing one of several namespaces stands for all of them only where there is one for ever (VWC bits 2:1 say that the
     // broadcast identifier is supported exactly then).
-    let only = subsystem.is_some_and(|subsystem| subsystem.count() == 1);
+    let only = subsystem.is_some_and(|subsystem| subsystem.namespaces().highest() == 1);
     let named = if named == BROADCAST_NAMESPACE && only { 1 } else { named };
     let (namespace, _) = checks.usable(subsystem, named)?;
     Ok((Work::Flush { namespace }, DataPointer::NONE))

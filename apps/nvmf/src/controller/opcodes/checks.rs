@@ -1,7 +1,7 @@
 //! What commands are checked against, and how an entry of their tables looks.
 
 use super::super::controllers::{Controller, Controllers};
-use super::super::media::Media;
+use super::super::media::{Media, Medium};
 use super::super::options::TargetOptions;
 use super::super::session::{Association, Sessions};
 use super::super::spread::Spread;
@@ -84,35 +84,39 @@ impl<'a, P: Port, S: Storage> Checks<'a, P, S> {
         Ok((subsystem.and_then(|index| subsystems.get(index)), decoded))
     }
 
-    /// The namespace that a command of an I/O queue names, by its index and its storage.
+    /// The namespace that a command of an I/O queue names, by its place and its storage.
     #[inline]
-    pub(super) fn usable(&self, subsystem: Option<&Served>, identifier: u32) -> Result<(usize, &'a S), Reply> {
-        usable(self.subsystems, self.media, subsystem, identifier)
+    pub(super) fn usable(&self, subsystem: Option<&Served>, identifier: u32) -> Result<(usize, &'a Medium<S>), Reply> {
+        usable(self.media, subsystem, identifier)
     }
 }
 
-/// The namespace of a subsystem, by its index and its storage, where commands can use it.
+/// The namespace of a subsystem, by its place and its storage, where commands can use it.
 #[inline]
 pub(in super::super) fn usable<'a, S: Storage>(
-    subsystems: &Subsystems,
     media: &'a Media<S>,
     subsystem: Option<&Served>,
     identifier: u32,
-) -> Result<(usize, &'a S), Reply> {
+) -> Result<(usize, &'a Medium<S>), Reply> {
     let subsystem = subsystem.ok_or(refused(Status::INVALID_NAMESPACE))?;
-    let index = subsystem.index(identifier).ok_or(refused(Status::INVALID_NAMESPACE))?;
-    let storage = media.storage(index).ok_or(refused(Status::INVALID_NAMESPACE))?;
-    // An inactive identifier (Base 3.2.1.4).
-    if !subsystems.is_active(index) {
-        return Err(refused(Status::INVALID_FIELD));
-    }
+    let place = subsystem.namespaces().usable(identifier);
+    let Some((place, medium)) = place.and_then(|place| Some((place, media.get(place)?))) else {
+        return Err(unusable(subsystem, identifier));
+    };
     // Hosts try again elsewhere, or later (Base 8.1.3).
     match subsystem.ana().0 {
-        AnaState::Optimized | AnaState::NonOptimized => Ok((index, storage)),
+        AnaState::Optimized | AnaState::NonOptimized => Ok((place, medium)),
         AnaState::Inaccessible => Err(Reply::of(Status::ANA_INACCESSIBLE)),
         AnaState::PersistentLoss => Err(Reply::of(Status::ANA_PERSISTENT_LOSS)),
         AnaState::Change => Err(Reply::of(Status::ANA_TRANSITION)),
     }
+}
+
+/// One that takes no commands for now has an inactive identifier (Base 3.2.1.4). There is none where it was removed, or never was.
+#[cold]
+fn unusable(subsystem: &Served, identifier: u32) -> Reply {
+    let is_inactive = subsystem.namespaces().is_inactive(identifier);
+    refused(if is_inactive { Status::INVALID_FIELD } else { Status::INVALID_NAMESPACE })
 }
 
 /// A command.

@@ -46,10 +46,12 @@ pub(super) fn identify<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arriv
         // A discovery controller has no namespaces (Base figure 273).
         (_, None) => return Err(refused(Status::INVALID_FIELD)),
         (cns::NAMESPACE | cns::DESCRIPTORS | cns::COMMAND_SET_NAMESPACE, Some(subsystem)) => {
-            let index = subsystem.index(namespace).ok_or(refused(Status::INVALID_NAMESPACE))?;
-            let is_active = checks.subsystems.is_active(index);
+            let namespaces = subsystem.namespaces();
+            if !namespaces.is_valid(namespace) {
+                return Err(refused(Status::INVALID_NAMESPACE));
+            }
             // The others say zeros of an inactive one; these have something to say of an active one only (Base 3.2.1.4).
-            if identify.structure == cns::DESCRIPTORS && !is_active {
+            if identify.structure == cns::DESCRIPTORS && !namespaces.is_active(namespace) {
                 return Err(refused(Status::INVALID_FIELD));
             }
         }
@@ -92,7 +94,8 @@ impl<S: Storage> Identified<'_, S> {
                 buffers.write(buffer, 0, self.active_namespaces(subsystem, namespace).as_bytes())
             }
             (cns::DESCRIPTORS, Some(subsystem)) => {
-                let structure = IdentifyDescriptors::new(subsystem.name().identifier(namespace.into()));
+                let nguid = subsystem.namespaces().nguid(namespace).unwrap_or_default();
+                let structure = IdentifyDescriptors::new(nguid);
                 buffers.write(buffer, 0, structure.as_bytes())
             }
             // No protection information and no metadata: all fields are 0 (NVM figure 100).
@@ -155,10 +158,12 @@ impl<S: Storage> Identified<'_, S> {
         (identify.ana_max_group, identify.ana_groups) = (1.into(), 1.into());
         identify.submission_entry_size = IdentifyController::SUBMISSION_ENTRY;
         identify.completion_entry_size = IdentifyController::COMPLETION_ENTRY;
-        (identify.namespaces, identify.max_namespaces) = (subsystem.count().into(), subsystem.count().into());
+        // As many as there may be, as hosts keep what they read once, and ask for log pages by it.
+        let highest = subsystem.namespaces().highest();
+        (identify.namespaces, identify.max_namespaces) = (highest.into(), highest.into());
         identify.optional_commands = self.optional_commands.into();
         // Bit 0: what was written may be lost before a flush. Bits 2:1: Flush takes the broadcast identifier (11b) or not.
-        identify.volatile_write_cache = if subsystem.count() == 1 { 0b111 } else { 0b101 };
+        identify.volatile_write_cache = if highest == 1 { 0b111 } else { 0b101 };
         identify.subsystem = subsystem.name().to_field();
         let capsule = COMMAND_CAPSULE_BYTES as u32 + self.options.in_capsule_bytes;
         identify.io_command_capsule = (capsule / CAPSULE_UNIT).into();
@@ -169,9 +174,11 @@ impl<S: Storage> Identified<'_, S> {
     /// An inactive namespace's structure is zeros (Base 5.17.2.1).
     fn identify_namespace(&self, subsystem: &Served, identifier: u32) -> IdentifyNamespace {
         let mut identify = IdentifyNamespace::new_zeroed();
-        let index = subsystem.index(identifier).filter(|index| self.subsystems.is_active(*index));
-        let Some(storage) = index.and_then(|index| self.media.storage(index)) else { return identify };
-        let geometry = storage.geometry();
+        let namespaces = subsystem.namespaces();
+        let Some(medium) = namespaces.usable(identifier).and_then(|place| self.media.get(place)) else {
+            return identify;
+        };
+        let geometry = medium.geometry();
         identify.size = geometry.blocks().into();
         identify.capacity = geometry.blocks().into();
         identify.utilization = geometry.blocks().into();
@@ -179,18 +186,18 @@ impl<S: Storage> Identified<'_, S> {
         identify.lba_formats[0].block_shift = geometry.block_bytes().ilog2() as u8;
         identify.sharing = IdentifyNamespace::SHARED;
         identify.ana_group = 1.into();
-        let features = storage.features();
+        let features = medium.features();
         identify.deallocate_features = if features.write_zeroes { IdentifyNamespace::ZEROES_DEALLOCATE } else { 0 };
         identify.attributes = if features.read_only { IdentifyNamespace::WRITE_PROTECTED } else { 0 };
-        identify.nguid = subsystem.name().identifier(identifier.into());
+        identify.nguid = namespaces.nguid(identifier).unwrap_or_default();
         identify
     }
 
     fn active_namespaces(&self, subsystem: &Served, behind: u32) -> IdentifyActiveNamespaces {
         let mut list = IdentifyActiveNamespaces::new_zeroed();
-        let is_active =
-            |identifier: &u32| subsystem.index(*identifier).is_some_and(|index| self.subsystems.is_active(index));
-        let active = (behind.saturating_add(1)..=subsystem.count()).filter(is_active);
+        let namespaces = subsystem.namespaces();
+        let is_active = |identifier: &u32| namespaces.is_active(*identifier);
+        let active = (behind.saturating_add(1)..=namespaces.highest()).filter(is_active);
         for (place, identifier) in list.namespaces.iter_mut().zip(active) {
             *place = identifier.into();
         }

@@ -105,7 +105,7 @@ fn page_bytes(controller: &Controller, subsystems: &Subsystems, page: u8, specif
         (log_page::CHANGED_NAMESPACES, Some(_)) => CHANGED_BYTES,
         (log_page::EFFECTS, Some(_)) => size_of::<EffectsLog>(),
         (log_page::ANA, Some(subsystem)) => {
-            let listed = if specific & GROUPS_ONLY != 0 { 0 } else { subsystem.count() as usize };
+            let listed = if specific & GROUPS_ONLY != 0 { 0 } else { subsystem.namespaces().identifiers().count() };
             size_of::<AnaLogHeader>() + size_of::<AnaGroup>() + listed * size_of::<U32>()
         }
         _ => return None,
@@ -208,14 +208,16 @@ impl Pages<'_> {
         let (state, changes) = subsystem.ana();
         (header.change_count, header.groups) = (changes.into(), 1.into());
         let mut group = AnaGroup::new_zeroed();
-        let listed = if get.specific & GROUPS_ONLY != 0 { 0 } else { subsystem.count() };
-        (group.group, group.namespaces) = (1.into(), listed.into());
+        let namespaces = subsystem.namespaces();
+        // At most MAX_NAMESPACES.
+        let listed = if get.specific & GROUPS_ONLY != 0 { 0 } else { namespaces.identifiers().count() };
+        (group.group, group.namespaces) = (1.into(), (listed as u32).into());
         (group.change_count, group.state) = (changes.into(), state as u8);
         window.put(0, header.as_bytes());
         let mut at = size_of::<AnaLogHeader>();
         window.put(at, group.as_bytes());
         at += size_of::<AnaGroup>();
-        for identifier in 1..=listed {
+        for identifier in namespaces.identifiers().take(listed) {
             window.put(at, U32::new(identifier).as_bytes());
             at += size_of::<U32>();
         }

@@ -99,5 +99,5 @@ fn has<P: Port, S: Storage>(
 ) -> bool {
     let Some(Optional { needs, .. }) = entry.optional else { return true };
     let subsystem = controller.subsystem().and_then(|index| subsystems.get(index));
-    subsystem.is_some_and(|subsystem| media.are_able(subsystem.namespaces(), needs))
+    subsystem.is_some_and(|subsystem| media.are_able(subsystem.namespaces().places(), needs))
 }

@@ -6,7 +6,7 @@ use super::super::options::TargetOptions;
 use super::super::refusal::Refusal;
 use super::super::subsystem::Subsystems;
 use super::super::work::MAX_ABORTS;
-use super::{ControllerName, Settings, ToMember};
+use super::{ControllerName, Order, Settings, ToMember};
 use crate::wire::Abort;
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 struct Peer {
     /// Answers, ends and Aborts in order. Bounded: each of the member's connections waits for at most one answer, each end
-    /// follows an answer or is the first of its place, and Aborts are limited.
+    /// follows an answer or is the first of its place, Aborts are limited, and there is one change at a time.
     outbox: VecDeque<ToMember>,
     /// I/O queues by the member's connections.
     guests: Vec<Option<Guest>>,
@@ -43,6 +43,8 @@ struct Place {
     told: u32,
     applied: u32,
     aborts: u8,
+    /// It was told that the controller drains.
+    drains: bool,
 }
 
 impl Place {
@@ -61,7 +63,7 @@ impl Peer {
     /// `member`: the options of that core.
     fn new(member: &TargetOptions) -> Self {
         let (seats, places) = (usize::from(member.connections()), usize::from(member.places()));
-        let bound = 2 * seats + (1 + usize::from(MAX_ABORTS)) * places;
+        let bound = 2 * seats + (1 + usize::from(MAX_ABORTS)) * places + 1;
         Self {
             outbox: VecDeque::with_capacity(bound),
             guests: vec![None; seats],
@@ -80,6 +82,10 @@ impl Peer {
         for (place, controller) in controllers.iter() {
             let Some(known) = self.places.get_mut(place) else { continue };
             let (version, write_cache) = (controller.settings_version(), controller.features().has_write_cache());
+            if let Some((id, within)) = controller.drains().filter(|_| known.admitted && !known.drains) {
+                known.drains = true;
+                return Some(ToMember::Drain { name: ControllerName::new(place, controller.id()), id, within });
+            }
             if known.admitted && known.told != version {
                 known.told = version;
                 let name = ControllerName::new(place, controller.id());
@@ -191,7 +197,7 @@ impl Home {
         let known = peer.places.get_mut(guest.place).ok_or(Refusal::Internal)?;
         // Queues that it has already go by what they were told, until its answer to that comes.
         if !known.admitted {
-            (known.admitted, known.told, known.applied) = (true, version, version);
+            (known.admitted, known.told, known.applied, known.drains) = (true, version, version, false);
         }
         let name = ControllerName::new(guest.place, controller.id());
         peer.outbox.push_back(ToMember::Admitted { seat, name, settings: Settings { write_cache, version } });
@@ -234,6 +240,13 @@ impl Home {
     pub(in super::super) fn queues_ended(&mut self, member: usize, place: usize, count: u32) {
         if let Some(known) = self.place_mut(member, place) {
             known.ends_owed = known.ends_owed.saturating_sub(count);
+        }
+    }
+
+    /// Tells all members of a change.
+    pub(in super::super) fn order(&mut self, order: Order) {
+        for peer in &mut self.peers {
+            peer.outbox.push_back(ToMember::Order(order));
         }
     }
 

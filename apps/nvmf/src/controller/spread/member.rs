@@ -18,7 +18,8 @@ const HEARD_PERIOD: Duration = Duration::from_millis(100);
 /// What a member knows.
 #[derive(Debug)]
 pub(in super::super) struct Member {
-    /// Bounded: a connection has the end of its former queue and one question in it, and Aborts are limited.
+    /// Bounded: a connection has the end of its former queue and one question in it, Aborts are limited, and
+    /// there is one change at a time.
     outbox: VecDeque<ToHome>,
     /// By connection index.
     seats: Vec<Seat>,
@@ -67,7 +68,7 @@ impl Member {
     pub(super) fn new(options: &TargetOptions) -> Self {
         let (seats, places) = (usize::from(options.connections()), usize::from(options.places()));
         Self {
-            outbox: VecDeque::with_capacity(2 * seats + usize::from(MAX_ABORTS) * places),
+            outbox: VecDeque::with_capacity(2 * seats + usize::from(MAX_ABORTS) * places + 1),
             seats: vec![Seat::Free; seats],
             places: vec![Place::default(); places],
             untold: false,
@@ -212,6 +213,11 @@ impl Member {
     /// The answer to an Abort.
     pub(in super::super) fn aborted(&mut self, cookie: u64, place: u16, aborted: bool) {
         self.outbox.push_back(ToHome::Aborted { cookie, place, aborted });
+    }
+
+    /// The answer to a change.
+    pub(in super::super) fn obeyed(&mut self, taken: bool) {
+        self.outbox.push_back(ToHome::Obeyed { taken });
     }
 
     /// A command of a controller failed.

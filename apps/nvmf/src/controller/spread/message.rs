@@ -1,10 +1,12 @@
 //! What targets of several cores tell each other.
 
+use super::super::change::ChangeId;
 use super::super::media::Counters;
 use super::super::refusal::Refusal;
 use super::super::subsystem::Untold;
 use super::super::work::FailedCommand;
 use crate::wire::{ConnectData, Nqn};
+use core::time::Duration;
 use std::net::IpAddr;
 
 /// A message from one core's target to another's, to be carried as it is: in order, and each once.
@@ -61,6 +63,21 @@ pub(in super::super) struct Settings {
     pub(in super::super) version: u32,
 }
 
+/// What the home core changes everywhere. Subsystems go by their names here: which place one has is each core's.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) enum Order {
+    /// There is another subsystem, as yet without namespaces.
+    AddSubsystem { name: Nqn },
+    /// It is gone: no controller of it is left.
+    RemoveSubsystem { name: Nqn, id: ChangeId, within: Duration },
+    /// The namespace whose storage this core was given takes commands.
+    AddNamespace { subsystem: Nqn, identifier: u32 },
+    /// It takes none any more.
+    RemoveNamespace { subsystem: Nqn, identifier: u32, id: ChangeId, within: Duration },
+    /// It has so many blocks.
+    ResizeNamespace { subsystem: Nqn, identifier: u32, blocks: u64, id: ChangeId, within: Duration },
+}
+
 /// From a member to the home core. A seat is the number of a member's connection.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::large_enum_variant, reason = "messages are copied, and a Connect is no hot path")]
@@ -82,10 +99,13 @@ pub(in super::super) enum ToHome {
     QueuesEnded { place: u16, count: u32 },
     /// The answer to `Abort`.
     Aborted { cookie: u64, place: u16, aborted: bool },
+    /// The answer to `Order`: false where this core had not been given what it needs for that.
+    Obeyed { taken: bool },
 }
 
 /// From the home core to a member.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::large_enum_variant, reason = "messages are copied, and orders are no hot path")]
 pub(in super::super) enum ToMember {
     /// The connection is a queue of that controller now.
     Admitted { seat: u16, name: ControllerName, settings: Settings },
@@ -99,4 +119,8 @@ pub(in super::super) enum ToMember {
     Abort { cookie: u64, place: u16, queue_id: u16, command_id: u16 },
     /// Of a subsystem or a namespace.
     State(Untold),
+    /// Answered by `Obeyed`; until then there is no other one.
+    Order(Order),
+    /// Queues of the controller get no commands any more, and end when they have none. What holds that up is told behind this time.
+    Drain { name: ControllerName, id: ChangeId, within: Duration },
 }

@@ -7,7 +7,7 @@
 //! ([`Target::next_message`], [`Target::deliver`]), in order and without loss.
 //!
 //! Nothing that waits to be carried can grow without bound. A connection has one Connect at a time, which is answered before the
-//! next one is asked for, and Aborts are limited: these wait in line, in room that was made at the start. Everything else is a
+//! next one is asked for, Aborts are limited, and changes come one at a time: these wait in line, in room that was made at the start. Everything else is a
 //! state that is told when the line is empty, in its newest form. Here is what a core knows of the others; what it does with
 //! their messages is in [`carry`](super::carry).
 //!
@@ -29,7 +29,7 @@ use super::work::FailedCommand;
 use frwr_engine::ConnectionId;
 pub(super) use home::{Guest, Home};
 pub(super) use member::Member;
-pub(super) use message::{Claim, ControllerName, Direction, Settings, ToHome, ToMember};
+pub(super) use message::{Claim, ControllerName, Direction, Order, Settings, ToHome, ToMember};
 
 /// A core's part.
 #[derive(Debug)]

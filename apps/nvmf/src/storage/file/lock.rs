@@ -9,6 +9,7 @@ use std::{
     fs::File,
     io::{self, Seek as _, SeekFrom},
     ops::Deref,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 /// Who else may have the file open and locked.
@@ -28,6 +29,8 @@ pub(super) enum Sharing {
 pub(super) struct LockedFile {
     file: File,
     health: Health,
+    /// Bytes that the medium had when that was measured last: what namespaces may have.
+    measured: AtomicU64,
 }
 
 /// The file is locked by somebody else.
@@ -35,8 +38,8 @@ pub(super) struct LockedFile {
 pub(super) struct Taken;
 
 impl LockedFile {
-    /// Locks an open file. Where its file system has no locks, the error comes beside it.
-    pub(super) fn new(file: File, sharing: Sharing) -> Result<(Self, Option<io::Error>), Taken> {
+    /// Locks an open file of so many bytes. Where its file system has no locks, the error comes beside it.
+    pub(super) fn new(file: File, bytes: u64, sharing: Sharing) -> Result<(Self, Option<io::Error>), Taken> {
         let locked = match sharing {
             Sharing::Exclusive => flock(&file, FlockOperation::NonBlockingLockExclusive),
             Sharing::Readers => flock(&file, FlockOperation::NonBlockingLockShared),
@@ -47,7 +50,7 @@ impl LockedFile {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(Taken),
             Err(error) => Some(error.into()),
         };
-        Ok((Self { file, health: Health::default() }, error))
+        Ok((Self { file, health: Health::default(), measured: AtomicU64::new(bytes) }, error))
     }
 
     /// Whether it is, or ever was found, shorter than its namespace. One system call, which asks no server and waits for no disk.
@@ -59,6 +62,19 @@ impl LockedFile {
             self.health.note_cut(found);
         }
         self.health.is_cut()
+    }
+
+    /// Bytes that the medium had when that was measured last.
+    pub(super) fn measured(&self) -> u64 {
+        self.measured.load(Relaxed)
+    }
+
+    /// Measures it again. A system call.
+    pub(super) fn measure(&self) -> io::Result<u64> {
+        // Whoever may be asked for longer answers here.
+        let bytes = (&self.file).seek(SeekFrom::End(0))?;
+        self.measured.store(bytes, Relaxed);
+        Ok(bytes)
     }
 
     /// What is wrong with it for good.

@@ -282,7 +282,9 @@ impl FileMedium {
         let kind = if found.is_block_device() { Kind::Device } else { Kind::File };
         let granule = if kind == Kind::Device { logical_block_bytes(&file).unwrap_or(SMALLEST_SECTOR) } else { 1 };
         let coarse_granule = coarse_granule(&file).max(granule);
-        let Ok((file, unlocked)) = LockedFile::new(file, sharing) else { return Err(FileError::Locked { path }) };
+        let Ok((file, unlocked)) = LockedFile::new(file, bytes, sharing) else {
+            return Err(FileError::Locked { path });
+        };
         Ok(Self {
             file: Arc::new(file),
             path,
@@ -316,6 +318,24 @@ impl FileMedium {
     pub fn look(&self) -> Option<MediumFault> {
         self.file.is_too_short(&self.layout);
         self.fault()
+    }
+
+    /// Measures it again, once somebody has made it longer, or has cut what no namespace has any more. Its storages can have as many
+    /// blocks from then on ([`Storage::resize`](super::super::Storage::resize)). A system call, and nothing for a reactor.
+    ///
+    /// # Errors
+    /// [`FileError::Read`], [`FileError::Geometry`].
+    pub fn measure(&mut self) -> Result<Geometry, FileError> {
+        let bytes = self.file.measure().map_err(|source| FileError::Read { path: self.path.clone(), source })?;
+        let block_bytes = self.layout.geometry.block_bytes();
+        let blocks = bytes / u64::from(block_bytes);
+        self.layout.geometry = Geometry::new(blocks, block_bytes).map_err(|source| FileError::Geometry {
+            path: self.path.clone(),
+            bytes,
+            block_bytes,
+            source,
+        })?;
+        Ok(self.layout.geometry)
     }
 
     /// One core's way to it, of `depth` operations at a time; and what was made out otherwise than asked for. To be made by a

@@ -1,8 +1,8 @@
 //! A medium by io_uring.
 
 use super::super::{
-    AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, Storage, StorageError,
-    StorageStatistics,
+    AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, ResizeError, Storage,
+    StorageError, StorageStatistics,
 };
 use super::{
     health::Answered,
@@ -253,6 +253,11 @@ impl Drop for RingStorage {
 impl Storage for RingStorage {
     fn geometry(&self) -> Geometry {
         self.layout.geometry
+    }
+
+    fn resize(&mut self, blocks: u64) -> Result<(), ResizeError> {
+        self.layout = self.layout.resized(blocks, self.ring.file())?;
+        Ok(())
     }
 
     fn features(&self) -> Features {

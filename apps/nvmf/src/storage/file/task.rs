@@ -1,6 +1,6 @@
 //! An operation as steps of a file: what to ask of the kernel next, and what its answer means. The same for both ways.
 
-use super::super::{AttachError, Cookie, Features, Geometry, Operation, StorageError};
+use super::super::{AttachError, Cookie, Features, Geometry, Operation, ResizeError, StorageError};
 use super::{health::Flushing, lock::LockedFile, sys::ZERO_BYTES};
 use frwr_mempool::DeviceMemory;
 
@@ -71,6 +71,16 @@ impl Layout {
     pub(super) fn bytes(&self) -> u64 {
         // They fit into 64 bits (`Geometry::new`).
         self.geometry.blocks() * u64::from(self.geometry.block_bytes())
+    }
+
+    /// The same with so many blocks, of a medium that was measured.
+    pub(super) fn resized(&self, blocks: u64, file: &LockedFile) -> Result<Self, ResizeError> {
+        let block_bytes = self.geometry.block_bytes();
+        let (geometry, limit) = (Geometry::new(blocks, block_bytes)?, file.measured() / u64::from(block_bytes));
+        if blocks > limit {
+            return Err(ResizeError::Medium { blocks, limit });
+        }
+        Ok(Self { geometry, ..*self })
     }
 
     /// Whether transfers go through the page cache: O_DIRECT asks for some alignment.
@@ -365,7 +375,7 @@ mod tests {
     fn file() -> LockedFile {
         let file = tempfile::tempfile().unwrap();
         file.set_len(64 * 512).unwrap();
-        LockedFile::new(file, Sharing::Unlocked).unwrap().0
+        LockedFile::new(file, 0, Sharing::Unlocked).unwrap().0
     }
 
     /// What the kernel says of flushes in a row, and what each comes to.

@@ -1,8 +1,8 @@
 //! A medium by a worker thread, for where io_uring is refused.
 
 use super::super::{
-    AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, Storage, StorageError,
-    StorageStatistics,
+    AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, ResizeError, Storage,
+    StorageError, StorageStatistics,
 };
 use super::{
     health::Flushing,
@@ -34,6 +34,8 @@ use std::{
 pub struct ThreadStorage {
     file: Arc<LockedFile>,
     layout: Layout,
+    /// Its blocks, which the worker finds here.
+    blocks: Arc<AtomicU64>,
     depth: usize,
     worker: Worker,
     /// The memory of the buffers, which the worker finds here.
@@ -67,11 +69,13 @@ impl ThreadStorage {
     /// Why there is no thread.
     pub(super) fn new(file: Arc<LockedFile>, layout: Layout, depth: usize) -> io::Result<Self> {
         let (buffers, restarts) = (Arc::default(), Arc::default());
+        let blocks = Arc::new(AtomicU64::new(layout.geometry.blocks()));
         let (orders, orders_out) = lane::bounded(depth);
         let (results_in, results) = lane::bounded(depth);
         let far = FarEnd {
             file: Arc::clone(&file),
             layout,
+            blocks: Arc::clone(&blocks),
             ways: Ways::default(),
             buffers: Arc::clone(&buffers),
             orders: orders_out,
@@ -82,6 +86,7 @@ impl ThreadStorage {
         Ok(Self {
             file,
             layout,
+            blocks,
             depth,
             worker: Worker { orders: Some(orders), results, thread: Some(thread) },
             buffers,
@@ -96,6 +101,13 @@ impl ThreadStorage {
 impl Storage for ThreadStorage {
     fn geometry(&self) -> Geometry {
         self.layout.geometry
+    }
+
+    fn resize(&mut self, blocks: u64) -> Result<(), ResizeError> {
+        self.layout = self.layout.resized(blocks, &self.file)?;
+        // The lane brings it to the worker with the next order.
+        self.blocks.store(blocks, Relaxed);
+        Ok(())
     }
 
     fn features(&self) -> Features {
@@ -169,6 +181,7 @@ impl Drop for Worker {
 struct FarEnd {
     file: Arc<LockedFile>,
     layout: Layout,
+    blocks: Arc<AtomicU64>,
     ways: Ways,
     buffers: Arc<OnceLock<DeviceMemory>>,
     orders: Receiver<(Cookie, Operation)>,
@@ -185,7 +198,18 @@ impl FarEnd {
         }
     }
 
+    /// The namespace may have another size.
+    fn follow(&mut self) {
+        let (blocks, before) = (self.blocks.load(Relaxed), self.layout.geometry);
+        if blocks != before.blocks()
+            && let Ok(geometry) = Geometry::new(blocks, before.block_bytes())
+        {
+            self.layout.geometry = geometry;
+        }
+    }
+
     fn execute(&mut self, cookie: Cookie, operation: Operation) -> Result<(), StorageError> {
+        self.follow();
         let Self { file, layout, .. } = self;
         layout.check(operation, self.buffers.get())?;
         if file.health().is_cut() {

@@ -93,7 +93,7 @@ impl Slot {
         pool: &Pool,
         media: &Media<S>,
     ) -> Result<(), Status> {
-        let geometry = media.storage(namespace).map(Storage::geometry).ok_or(Status::INTERNAL_ERROR)?;
+        let geometry = media.get(namespace).ok_or(Status::INTERNAL_ERROR)?.geometry();
         for at in 0..ranges {
             let range = self.range(pool, at).ok_or(Status::INTERNAL_ERROR)?;
             let extent = geometry.extent(range.lba.get(), range.blocks.get());
