@@ -64,6 +64,11 @@ impl Clock {
         }
     }
 
+    /// Whether somebody moves it by hand.
+    pub(crate) fn is_virtual(&self) -> bool {
+        matches!(self.0, Kind::Virtual(_))
+    }
+
     /// Time since the start. A counter that reads before the start is the start.
     #[inline]
     #[must_use]

@@ -63,14 +63,49 @@ pub(crate) fn pin_thread(thread: ThreadId, cpu: usize) -> bool {
     sched_setaffinity(Some(thread.0), &mask).is_ok()
 }
 
+/// What the kernel counts of a thread, or of its process, since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ThreadUsage {
+    /// Those that memory answered and those that waited for a disk.
+    pub(crate) page_faults: u64,
+    /// How often the kernel gave its processor to another one.
+    pub(crate) involuntary: u64,
+    /// How often it waited for something in the kernel.
+    pub(crate) voluntary: u64,
+}
+
+impl ThreadUsage {
+    /// What was counted since an earlier reading.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            page_faults: self.page_faults.saturating_sub(before.page_faults),
+            involuntary: self.involuntary.saturating_sub(before.involuntary),
+            voluntary: self.voluntary.saturating_sub(before.voluntary),
+        }
+    }
+}
+
+/// Of the calling thread, in one system call; `None` where the kernel does not say.
+pub(crate) fn thread_usage() -> Option<ThreadUsage> {
+    usage(libc::RUSAGE_THREAD)
+}
+
 /// Page faults so far of the calling thread, or of the whole process; `None` where the kernel does not say.
 pub(crate) fn page_faults(whole_process: bool) -> Option<u64> {
     let who = if whole_process { libc::RUSAGE_SELF } else { libc::RUSAGE_THREAD };
+    Some(usage(who)?.page_faults)
+}
+
+fn usage(who: i32) -> Option<ThreadUsage> {
     let mut usage = core::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: getrusage writes one rusage at most; all zeroes are a valid one, since it has numbers only.
     let usage = unsafe { (libc::getrusage(who, usage.as_mut_ptr()) == 0).then(|| usage.assume_init()) }?;
-    let counts = [usage.ru_minflt, usage.ru_majflt].map(|count| u64::try_from(count).unwrap_or(0));
-    Some(counts.iter().sum())
+    let count = |count| u64::try_from(count).unwrap_or(0);
+    Some(ThreadUsage {
+        page_faults: count(usage.ru_minflt) + count(usage.ru_majflt),
+        involuntary: count(usage.ru_nivcsw),
+        voluntary: count(usage.ru_nvcsw),
+    })
 }
 
 /// clock_gettime(CLOCK_MONOTONIC) in nanoseconds.

@@ -6,8 +6,13 @@ use std::sync::{Arc, OnceLock};
 use crossbeam_utils::CachePadded;
 
 use crate::clock::nanoseconds;
-use crate::primitive::{AtomicBool, AtomicU64, Ordering, Thread, current, fence};
+use crate::primitive::{AtomicBool, AtomicU8, AtomicU64, Ordering, Thread, current, fence};
 use crate::turn::TurnCell;
+
+/// Something has changed that rarely does.
+const CHANGES: u8 = 1;
+/// Somebody wants to know whether the reactor goes on.
+const PROBE: u8 = 2;
 
 /// No shutdown was asked for.
 const RUNNING: u64 = u64::MAX;
@@ -15,9 +20,9 @@ const RUNNING: u64 = u64::MAX;
 /// Each field has a cache line of its own: they have different writers.
 #[derive(Debug, Default)]
 pub(crate) struct Member {
-    /// Something is to be looked at that rarely changes: pollers that were added, what their handles wish, the wish to shut
-    /// down. Written by whoever changes that, cleared by the reactor before it looks.
-    attention: CachePadded<AtomicBool>,
+    /// Why the reactor shall look: [`CHANGES`] of what rarely changes (pollers that were added, what their handles wish, the wish
+    /// to shut down), or a [`PROBE`], which is answered by looking. Written by whoever wants it, cleared by the reactor before it looks.
+    attention: CachePadded<AtomicU8>,
     /// Written by the reactor alone, before and after it sleeps.
     sleeping: CachePadded<AtomicBool>,
     /// Written by the reactor alone, while it shuts down.
@@ -31,10 +36,10 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Whether something is to be looked at. The reactor's own look in each iteration.
+    /// Whether somebody wants the reactor to look. Its own look in each iteration.
     #[inline]
     pub(crate) fn wants_attention(&self) -> bool {
-        self.attention.load(Ordering::Relaxed)
+        self.attention.load(Ordering::Relaxed) != 0
     }
 
     /// Whose turn it is.
@@ -46,12 +51,23 @@ impl Member {
     /// Asks for the reactor's attention, at its next iteration. Release: what was changed before is seen then. Not a store: that
     /// would hide what another one changed who asked just before.
     pub(crate) fn ask_attention(&self) {
-        self.attention.swap(true, Ordering::Release);
+        self.attention.fetch_or(CHANGES, Ordering::Release);
     }
 
-    /// Clears the wish, to be called before the reactor looks: what is changed later asks again.
-    pub(crate) fn take_attention(&self) {
-        self.attention.swap(false, Ordering::Acquire);
+    /// Clears the wish, to be called before the reactor looks: what is changed later asks again. Says whether something has changed;
+    /// else there was a probe.
+    pub(crate) fn take_attention(&self) -> bool {
+        self.attention.swap(0, Ordering::Acquire) & CHANGES != 0
+    }
+
+    /// Asks for a sign of life: [`Self::is_probed`] until the next iteration.
+    pub(crate) fn probe(&self) {
+        self.attention.fetch_or(PROBE, Ordering::Relaxed);
+    }
+
+    /// A probe was not answered yet.
+    pub(crate) fn is_probed(&self) -> bool {
+        self.attention.load(Ordering::Relaxed) & PROBE != 0
     }
 }
 

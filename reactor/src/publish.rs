@@ -10,27 +10,29 @@ use crossbeam_utils::CachePadded;
 use crate::clock::nanoseconds;
 use crate::core_set::CpuId;
 use crate::inbox::CoreIndex;
+use crate::long::LongCells;
 use crate::poller::MAX_POLLERS;
 use crate::primitive::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, fence, spin_loop, yield_now};
+use crate::stall::StallCell;
 use crate::statistics::{Longest, LoopCounters, PollerStatistics, Statistics};
 
 /// A reader that meets a writer this often takes what it has: a writer may be preempted in the middle.
 const READ_TRIES: usize = 1000;
 
-const LOOP_WORDS: usize = 12;
+const LOOP_WORDS: usize = 11;
 /// Which of them counts iterations.
 const ITERATIONS: usize = 1;
-const POLLER_WORDS: usize = 8;
+const POLLER_WORDS: usize = 9;
 
-type Words<const N: usize> = [AtomicU64; N];
+pub(crate) type Words<const N: usize> = [AtomicU64; N];
 
 /// Tells whether words that are loaded one by one were stored together: odd while they are being stored.
 #[derive(Default)]
-struct Sequence(CachePadded<AtomicUsize>);
+pub(crate) struct Sequence(CachePadded<AtomicUsize>);
 
 impl Sequence {
     /// By one thread at a time; `store` stores relaxed.
-    fn write(&self, store: impl FnOnce()) {
+    pub(crate) fn write(&self, store: impl FnOnce()) {
         let before = self.0.load(Ordering::Relaxed);
         self.0.store(before.wrapping_add(1), Ordering::Relaxed);
         // Whoever loads one of the words that follow sees the odd number, too.
@@ -40,7 +42,7 @@ impl Sequence {
     }
 
     /// What `load` loads, relaxed, and nobody stored meanwhile.
-    fn read<T>(&self, mut load: impl FnMut() -> T) -> T {
+    pub(crate) fn read<T>(&self, mut load: impl FnMut() -> T) -> T {
         let mut tries = 1;
         loop {
             let before = self.0.load(Ordering::Acquire);
@@ -64,6 +66,9 @@ pub(crate) struct Published {
     sequence: Sequence,
     whole: Words<LOOP_WORDS>,
     pollers: Box<[Words<POLLER_WORDS>]>,
+    /// Written where they change.
+    long: LongCells,
+    stall: StallCell,
     /// Names of the pollers, in the order of `pollers`.
     names: Mutex<Vec<&'static str>>,
 }
@@ -77,6 +82,8 @@ impl Published {
             sequence: Sequence::default(),
             whole: array::from_fn(|_| AtomicU64::new(0)),
             pollers: (0..MAX_POLLERS).map(|_| zeros()).collect(),
+            long: LongCells::default(),
+            stall: StallCell::default(),
             names: Mutex::new(Vec::with_capacity(MAX_POLLERS)),
         }
     }
@@ -114,6 +121,16 @@ impl Published {
         self.sequence.read(|| self.copy(names))
     }
 
+    /// Long iterations.
+    pub(crate) fn long(&self) -> &LongCells {
+        &self.long
+    }
+
+    /// The last one beyond the threshold.
+    pub(crate) fn stall(&self) -> &StallCell {
+        &self.stall
+    }
+
     /// Iterations as of the last copy. Any thread.
     pub(crate) fn iterations(&self) -> u64 {
         self.whole.get(ITERATIONS).map_or(0, |word| word.load(Ordering::Relaxed))
@@ -126,7 +143,7 @@ impl Published {
 
     fn copy(&self, names: &[&'static str]) -> Statistics {
         let pollers = names.iter().zip(&self.pollers).map(|(name, words)| poller_from(name, load(words))).collect();
-        loop_from(load(&self.whole)).with(self.core, self.cpu, pollers)
+        loop_from(load(&self.whole)).with(self.core, self.cpu, pollers, self.long.read())
     }
 
     fn try_names(&self) -> Option<MutexGuard<'_, Vec<&'static str>>> {
@@ -142,13 +159,13 @@ impl Published {
     }
 }
 
-fn store<const N: usize>(words: &Words<N>, values: [u64; N]) {
+pub(crate) fn store<const N: usize>(words: &Words<N>, values: [u64; N]) {
     for (word, value) in words.iter().zip(values) {
         word.store(value, Ordering::Relaxed);
     }
 }
 
-fn load<const N: usize>(words: &Words<N>) -> [u64; N] {
+pub(crate) fn load<const N: usize>(words: &Words<N>) -> [u64; N] {
     array::from_fn(|index| words.get(index).map_or(0, |word| word.load(Ordering::Relaxed)))
 }
 
@@ -165,12 +182,11 @@ fn loop_words(counters: &LoopCounters) -> [u64; LOOP_WORDS] {
         counters.would_blocks,
         counters.longest,
         counters.longest_at,
-        counters.long,
     ]
 }
 
 fn loop_from(words: [u64; LOOP_WORDS]) -> LoopCounters {
-    let [at, iterations, busy_iterations, busy, idle, asleep, work, messages, would_blocks, longest, longest_at, long] =
+    let [at, iterations, busy_iterations, busy, idle, asleep, work, messages, would_blocks, longest, longest_at] =
         words;
     LoopCounters {
         at,
@@ -184,7 +200,6 @@ fn loop_from(words: [u64; LOOP_WORDS]) -> LoopCounters {
         would_blocks,
         longest,
         longest_at,
-        long,
     }
 }
 
@@ -198,17 +213,19 @@ fn poller_words(poller: &PollerStatistics) -> [u64; POLLER_WORDS] {
         nanoseconds(poller.time),
         nanoseconds(poller.longest_poll.duration),
         nanoseconds(poller.longest_poll.at),
+        poller.long_iterations,
     ]
 }
 
 fn poller_from(name: &'static str, words: [u64; POLLER_WORDS]) -> PollerStatistics {
-    let [polls, empty_polls, work, iteration, iteration_at, time, poll, poll_at] = words;
+    let [polls, empty_polls, work, iteration, iteration_at, time, poll, poll_at, long_iterations] = words;
     PollerStatistics {
         name,
         polls,
         empty_polls,
         work,
         longest_iteration: longest_from(iteration, iteration_at),
+        long_iterations,
         time: Duration::from_nanos(time),
         longest_poll: longest_from(poll, poll_at),
     }

@@ -22,6 +22,7 @@ use crate::core_set::CpuId;
 use crate::cpu;
 use crate::group::{Group, Member};
 use crate::inbox::{CoreIndex, Inbox, Source};
+use crate::long::{Inquiry, cause};
 use crate::poller::{
     Additions, Intake, MAX_POLLERS, NewPoller, Poller, PollerAdder, PollerError, PollerHandle, Schedule, Sleep,
     WishCell,
@@ -33,6 +34,7 @@ use crate::seat::{Idle, Options, Seat};
 use crate::shutdown::{Life, Report, ShutdownHandle};
 use crate::slot::Slot;
 use crate::slots::Slots;
+use crate::stall::StallRecord;
 use crate::statistics::{LONG_ITERATION, LoopCounters, PollerStatistics, Statistics};
 use crate::turn::TurnCell;
 
@@ -47,6 +49,10 @@ pub const INBOX_BUDGET: usize = 1;
 pub const TIMED_BUDGET: usize = 8;
 /// How often the statistics are copied out for other threads: a line per second is right to one percent. Nanoseconds.
 const PUBLISH_PERIOD: u64 = 10_000_000;
+
+/// Of iterations that found something the longer ones are worth a system call that says what else took their time: it is less than half
+/// a percent of them. Nanoseconds.
+const WORTH_ASKING: u64 = 100_000;
 
 /// So many nanoseconds of the time between two iterations count against the grace of a shutdown: a reactor that was stopped could drain
 /// nothing meanwhile, nor could whom its pollers wait for, if that was stopped with it.
@@ -103,6 +109,10 @@ pub struct Reactor<C: Context> {
     plain_below: u64,
     /// [`LONG_ITERATION`] in ticks.
     long: u64,
+    /// [`Options::stall_threshold`] in nanoseconds.
+    stall: u64,
+    /// Why iterations took long.
+    inquiry: Inquiry,
     /// When the next timed poller is due, or the next copy of the statistics; in ticks.
     alarm: u64,
     inbox: Inbox<C::Message>,
@@ -151,6 +161,8 @@ impl<C: Context> Reactor<C> {
             now,
             plain_below: 0,
             long: ticks_of(LONG_ITERATION, &now),
+            stall: nanoseconds(seat.options.stall_threshold),
+            inquiry: Inquiry::default(),
             alarm: 0,
             inbox: seat.inbox,
             inbox_left: false,
@@ -226,7 +238,8 @@ impl<C: Context> Reactor<C> {
     /// The figures up to the last iteration that ended. Allocates.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        self.final_counters().with(self.core, self.cpu, self.figures().collect())
+        let long = self.published.long().read();
+        self.final_counters().with(self.core, self.cpu, self.figures().collect(), long)
     }
 
     /// One iteration. With a [`crate::VirtualClock`] it depends on nothing but its inputs. A panic of a poller passes
@@ -260,7 +273,7 @@ impl<C: Context> Reactor<C> {
             return Step::Stopped;
         }
         self.begin(self.ticker.read(counter));
-        let changed = self.member.wants_attention();
+        let changed = self.member.wants_attention() && self.member.take_attention();
         let others_were_drained = changed && self.look_at_changes();
         // What a full budget left is no news.
         if self.inbox_left || self.inbox.has_news() {
@@ -298,7 +311,6 @@ impl<C: Context> Reactor<C> {
     /// Looks at what rarely changes. Says whether all reactors of the wiring were drained when this iteration began.
     #[cold]
     fn look_at_changes(&mut self) -> bool {
-        self.member.take_attention();
         self.take_additions();
         self.follow_wishes();
         self.watch_shutdown()
@@ -348,6 +360,9 @@ impl<C: Context> Reactor<C> {
     /// unpinned reactor offers its core to other threads after each empty iteration.
     pub fn run(&mut self) {
         self.group.enter(self.core.index());
+        if !self.clock.is_virtual() {
+            self.inquiry.begin();
+        }
         let mut empty: u32 = 0;
         // Else no iteration is a plain one, and nothing asks the processor's counter.
         let counts_ticks = self.ticker.counts_ticks();
@@ -397,9 +412,25 @@ impl<C: Context> Reactor<C> {
         if duration > self.counters.longest {
             (self.counters.longest, self.counters.longest_at) = (duration, began);
         }
-        self.counters.long += u64::from(duration > self.long);
+        if duration > self.long {
+            self.account_long(began, duration);
+        }
         if self.found {
             self.account(began, duration);
+        }
+    }
+
+    /// Accounts for an iteration that took long and is over now: how long, and why.
+    #[cold]
+    fn account_long(&mut self, began: u64, ticks: u64) {
+        let duration = self.now.span(ticks);
+        let usage = self.inquiry.ask(!self.found || duration >= WORTH_ASKING.min(self.stall));
+        let cause = cause(usage, self.found);
+        self.published.long().count(cause, duration);
+        let poller = if self.found { self.slots.charge_long() } else { None };
+        if duration > self.stall {
+            let began = self.now.with_ticks(began).nanoseconds();
+            self.published.stall().write(StallRecord { began, duration, cause, poller, usage });
         }
     }
 

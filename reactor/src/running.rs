@@ -10,6 +10,7 @@ use crate::cpu::ThreadId;
 use crate::inbox::{CoreIndex, ForeignOutbox};
 use crate::publish::Published;
 use crate::shutdown::{Report, ShutdownHandle};
+use crate::stall::Stall;
 use crate::statistics::Statistics;
 use crate::turn::Turn;
 
@@ -40,6 +41,8 @@ pub struct Pulse {
     pub iterations: u64,
     /// Whose turn it is now.
     pub turn: Turn,
+    /// A [`Running::probe`] is not answered: no iteration has begun since.
+    pub probed: bool,
     /// Its thread has ended.
     pub ended: bool,
 }
@@ -126,16 +129,34 @@ impl<M, C> Running<M, C> {
         let of_members = self.threads.iter().zip(&self.members).zip((0..).map(CoreIndex));
         of_members.map(|((running, member), core)| {
             let &ReactorThread { cpu, thread, ref published } = member;
-            let turn = self.shutdown.0.member(core.index()).map(|member| member.turn());
+            let shared = self.shutdown.0.member(core.index());
+            let turn = shared.map(|member| member.turn());
             Pulse {
                 core,
                 cpu,
                 thread: thread.get(),
                 iterations: published.iterations(),
                 turn: turn.map_or(Turn::Loop, |turn| turn.get(|poller| published.name(poller))),
+                probed: shared.is_some_and(|member| member.is_probed()),
                 ended: running.is_finished(),
             }
         })
+    }
+
+    /// Asks a reactor for a sign: [`Pulse::probed`] holds until it begins an iteration, which sees within itself that nothing else was
+    /// asked of it. So whoever looks finds a core that stands still while it does, and an iteration that nobody asks about costs nothing.
+    /// One that sleeps is not woken by it.
+    pub fn probe(&self, core: CoreIndex) {
+        if let Some(member) = self.shutdown.0.member(core.index()) {
+            member.probe();
+        }
+    }
+
+    /// The last iteration of a reactor beyond [`crate::Options::stall_threshold`] that is over; cheap. `None` if there was none.
+    #[must_use]
+    pub fn last_stall(&self, core: CoreIndex) -> Option<Stall> {
+        let published = &self.members.get(core.index())?.published;
+        published.stall().read(|poller| published.name(poller))
     }
 
     /// An outbox for one thread that is no reactor; as many as [`crate::Reactors::foreign`] asked for.

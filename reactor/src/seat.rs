@@ -14,6 +14,8 @@ use crate::publish::Published;
 use crate::reactor::{Context, Reactor};
 use crate::shutdown::ShutdownHandle;
 
+/// What [`Options::stall_threshold`] is by default: a thousand times what makes an iteration a long one, and less than any host waits for.
+pub const STALL_THRESHOLD: Duration = Duration::from_millis(5);
 /// Reactors of one wiring. Lanes grow with the square of their number: 64 reactors already need 4096.
 pub const MAX_REACTORS: usize = 64;
 /// Foreign threads of one wiring. Each has a lane to every reactor, which looks into all its lanes in every iteration: as
@@ -46,6 +48,8 @@ frwr_mempool::options! {
         pub idle: Idle,
         /// Charge time to each poller: two clock reads around each poll. Off by default.
         pub time_pollers: bool,
+        /// An iteration that takes longer is told as a [`crate::Stall`]; `Duration::MAX` is none.
+        pub stall_threshold: Duration,
         /// How long the other reactors may drain after one panicked.
         pub panic_grace: Duration,
     }
@@ -57,6 +61,7 @@ impl Default for Options {
             lane_capacity: LANE_CAPACITY,
             idle: Idle::default(),
             time_pollers: false,
+            stall_threshold: STALL_THRESHOLD,
             panic_grace: Duration::from_secs(1),
         }
     }

@@ -155,6 +155,12 @@ impl<C> Slot<C> {
         self.counters.longest_poll.observe(time, began);
     }
 
+    /// Charges it with a long iteration, if it found work in it, and says whether it did.
+    pub(crate) fn charge_long(&mut self) -> bool {
+        self.counters.long_iterations += u64::from(self.worked);
+        self.worked
+    }
+
     /// Ends an iteration that took so long, in ticks.
     #[inline]
     pub(crate) fn end_iteration(&mut self, duration: u64, began: u64) {

@@ -82,6 +82,17 @@ impl<C> Slots<C> {
         self.busy.iter_mut().chain(&mut self.others).for_each(each);
     }
 
+    /// Charges those that found work with a long iteration that is over. Returns the one that it was, where it was one alone.
+    pub(crate) fn charge_long(&mut self) -> Option<usize> {
+        let (mut worked, mut last) = (0, None);
+        self.for_each_mut(|slot| {
+            if slot.charge_long() {
+                (worked, last) = (worked + 1, Some(slot.number));
+            }
+        });
+        last.filter(|_| worked == 1)
+    }
+
     /// Adds one behind all others.
     pub(crate) fn push(&mut self, mut slot: Slot<C>) {
         slot.number = self.len();

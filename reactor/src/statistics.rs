@@ -5,6 +5,7 @@ use core::time::Duration;
 use crate::clock::Now;
 use crate::core_set::CpuId;
 use crate::inbox::CoreIndex;
+use crate::long::LongIterations;
 
 /// The longest of its kind, and when it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +69,8 @@ pub struct Statistics {
     pub longest_iteration: Longest,
     /// Iterations that took longer than [`LONG_ITERATION`], whoever took the time: pollers, or what the core did meanwhile.
     pub long_iterations: u64,
+    /// The same by cause and length.
+    pub long: LongIterations,
     /// Per poller, in the order of registration.
     pub pollers: Vec<PollerStatistics>,
 }
@@ -95,6 +98,8 @@ pub struct PollerStatistics {
     pub work: u64,
     /// The longest iteration in which it found work; other pollers may have had their share.
     pub longest_iteration: Longest,
+    /// Iterations longer than [`LONG_ITERATION`] in which it found work, whatever else took their time.
+    pub long_iterations: u64,
     /// Time spent in it; zero unless [`crate::Options::time_pollers`] is on.
     pub time: Duration,
     /// Its longest poll; zero unless [`crate::Options::time_pollers`] is on.
@@ -115,7 +120,6 @@ pub(crate) struct LoopCounters {
     pub(crate) would_blocks: u64,
     pub(crate) longest: u64,
     pub(crate) longest_at: u64,
-    pub(crate) long: u64,
 }
 
 impl LoopCounters {
@@ -132,7 +136,13 @@ impl LoopCounters {
         }
     }
 
-    pub(crate) fn with(self, core: CoreIndex, cpu: Option<CpuId>, pollers: Vec<PollerStatistics>) -> Statistics {
+    pub(crate) fn with(
+        self,
+        core: CoreIndex,
+        cpu: Option<CpuId>,
+        pollers: Vec<PollerStatistics>,
+        long: LongIterations,
+    ) -> Statistics {
         let (duration, at) = (Duration::from_nanos(self.longest), Duration::from_nanos(self.longest_at));
         Statistics {
             core,
@@ -147,7 +157,8 @@ impl LoopCounters {
             messages: self.messages,
             would_blocks: self.would_blocks,
             longest_iteration: Longest { duration, at },
-            long_iterations: self.long,
+            long_iterations: long.total(),
+            long,
             pollers,
         }
     }

@@ -1,7 +1,7 @@
 //! What the feature `serde` makes of statistics: their fields by their names.
 
 use core::time::Duration;
-use frwr_reactor::{CoreIndex, Longest, PageFaults, PollerStatistics, Statistics};
+use frwr_reactor::{CoreIndex, LongIterations, Longest, PageFaults, PollerStatistics, Statistics};
 use serde_json::{json, to_value};
 
 #[test]
@@ -22,12 +22,16 @@ fn a_reactors_statistics_have_their_fields_by_name() {
         would_blocks: 0,
         longest_iteration: longest,
         long_iterations: 0,
+        long: LongIterations::default(),
         pollers: vec![poller],
     };
     let told = to_value(&statistics).unwrap();
     assert_eq!((&told["core"], &told["cpu"], &told["iterations"]), (&json!(1), &json!(null), &json!(11)));
     let longest = json!({"duration": {"secs": 1, "nanos": 500_000_002}, "at": {"secs": 3, "nanos": 0}});
     assert_eq!(told["longest_iteration"], longest);
+    let causes = ["page_fault", "switch", "unknown", "wait", "work"];
+    assert!(told["long"].as_object().unwrap().keys().eq(causes), "{told}");
+    assert_eq!(told["long"]["wait"], json!(vec![0; frwr_reactor::LENGTHS]));
     let poller = &told["pollers"][0];
     assert_eq!((&poller["name"], &poller["polls"], &poller["longest_poll"]), (&json!("a poller"), &json!(9), &longest));
     assert_eq!(to_value(PageFaults { thread: 1, process: 2 }).unwrap(), json!({"thread": 1, "process": 2}));

@@ -4,7 +4,8 @@ mod common;
 
 use common::{Journal, Scribe, alone, ns, take_log};
 use frwr_reactor::{
-    LONG_ITERATION, MAX_POLLERS, Now, Options, PollerError, PollerHandle, Schedule, Step, TIMED_BUDGET, poll_fn,
+    Cause, LENGTHS, LONG_ITERATION, MAX_POLLERS, Now, Options, PollerError, PollerHandle, Schedule, Step, TIMED_BUDGET,
+    poll_fn,
 };
 
 #[test]
@@ -212,7 +213,27 @@ fn iterations_above_the_limit_are_counted() {
         clock.set(time);
         reactor.step();
     }
-    assert_eq!(reactor.statistics().long_iterations, 2);
+    let figures = reactor.statistics();
+    assert_eq!((figures.long_iterations, figures.pollers[0].long_iterations), (2, 0), "it found nothing in them");
+}
+
+#[test]
+fn long_iterations_are_told_by_cause_and_length_and_charged_to_who_found_work() {
+    let (clock, mut reactor) = alone(Options::default());
+    reactor.add("worker", Schedule::Busy, Scribe::with_work("worker", vec![3, 0, 1, 0])).unwrap();
+    reactor.add("other", Schedule::Busy, Scribe::with_work("other", vec![0, 0, 1, 0])).unwrap();
+    for long in [1, 3, 9, 0] {
+        reactor.step();
+        clock.advance(LONG_ITERATION * long + ns(1));
+    }
+    reactor.step();
+    let figures = reactor.statistics();
+    let told = |cause| figures.long.of(cause).counts().map(|(_, count)| count).collect::<Vec<_>>();
+    assert_eq!((figures.long_iterations, figures.long.total()), (3, 3));
+    assert_eq!(told(Cause::Work)[..4], [1, 0, 0, 1], "up to 10 us, and up to 80");
+    assert_eq!(told(Cause::Unknown)[..4], [0, 1, 0, 0]);
+    assert!([Cause::Switch, Cause::PageFault, Cause::Wait].into_iter().all(|cause| told(cause) == [0; LENGTHS]));
+    assert_eq!(figures.pollers.iter().map(|poller| poller.long_iterations).collect::<Vec<_>>(), [2, 1]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::{
     error::FAILED,
     output::{Output, success},
 };
-use frwr_reactor::Statistics;
+use frwr_reactor::{LONG_ITERATION, LongIterations, Statistics};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -53,6 +53,10 @@ pub(crate) struct ReactorFigures {
     core: Option<usize>,
     pub(crate) busy_share: f64,
     iterations: u64,
+    long_iterations: u64,
+    /// From when on one is long.
+    long_iteration_us: f64,
+    long_iterations_by_cause: LongIterations,
     pub(crate) longest_iteration_us: f64,
 }
 
@@ -62,6 +66,9 @@ impl ReactorFigures {
             core: reactor.cpu.map(|cpu| cpu.get()),
             busy_share: reactor.busy_share(),
             iterations: reactor.iterations,
+            long_iterations: reactor.long_iterations,
+            long_iteration_us: LONG_ITERATION.as_secs_f64() * 1e6,
+            long_iterations_by_cause: reactor.long,
             longest_iteration_us: reactor.longest_iteration.duration.as_secs_f64() * 1e6,
         }
     }

@@ -86,7 +86,15 @@ mod tests {
     use frwr_reactor::{CoreIndex, Pulse, Turn};
 
     fn pulse(core: u16, iterations: u64) -> Pulse {
-        Pulse { core: CoreIndex(core), cpu: None, thread: 0, iterations, turn: Turn::Poller("target"), ended: false }
+        Pulse {
+            core: CoreIndex(core),
+            cpu: None,
+            thread: 0,
+            iterations,
+            turn: Turn::Poller("target"),
+            probed: false,
+            ended: false,
+        }
     }
 
     /// Whether it is told that all goes on, at these seconds, of a watchdog of three.

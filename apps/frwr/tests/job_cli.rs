@@ -523,7 +523,12 @@ fn wrong_files_name_path_and_remedy() {
         (&["/dev/null"], 2, "not_a_file", &["/dev/null", "device", "name a file"]),
         (&[empty.text()], 2, "file_size", &["0 bytes", "1 to", "name another file"]),
         (&[file.text(), "--trace", "/nonexistent/trace"], 1, "trace_file", &["/nonexistent/trace", "name a file"]),
-        (&[file.text(), "--trace", "/dev/full", "--runtime", "0"], 1, "trace_file", &["/dev/full", "name a file"]),
+        (
+            &[file.text(), "--trace", "/dev/full", "--runtime", "0", "--stall-threshold", "0"],
+            1,
+            "trace_file",
+            &["/dev/full", "name a file"],
+        ),
     ];
     refusals.iter().for_each(|refusal| refused(*refusal));
 }
@@ -555,7 +560,7 @@ fn signals_end_it_cleanly_with_what_there_is_so_far() {
     let file = Temporary::data("signals");
     for signal in ["INT", "TERM"] {
         let mut child = Command::new(FRWR)
-            .args([file.text(), "--json", "--runtime", "3600", "--cores", "unpinned"])
+            .args([file.text(), "--json", "--runtime", "3600", "--cores", "unpinned", "--stall-threshold", "0"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -603,7 +608,9 @@ fn help_and_version_are_results() {
 fn what_is_said_goes_by_levels() {
     let file = Temporary::data("levels");
     let run = |levels: &str, more: &[&str]| {
-        let arguments = [&[file.text(), "--json", "--cores", "unpinned", "--runtime", "0"], more].concat();
+        // Cores that share a processor stall.
+        let job = [file.text(), "--json", "--cores", "unpinned", "--runtime", "0", "--stall-threshold", "0"];
+        let arguments = [&job[..], more].concat();
         let output = Command::new(FRWR).env("RUST_LOG", levels).args(arguments).output().unwrap();
         (output.status.code(), one_line(&output), texts(&output).1)
     };

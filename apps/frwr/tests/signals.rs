@@ -115,7 +115,8 @@ fn a_signal_with_another_meaning_ends_nothing() {
 /// nohup(1) ignores it for what it starts, and a terminal that is closed then ends nothing.
 #[test]
 fn a_signal_that_was_ignored_at_the_start_stays_so() {
-    let script = format!("trap '' HUP; exec {} {FILE} --json --runtime 3600 --cores unpinned", JOB[0]);
+    let script =
+        format!("trap '' HUP; exec {} {FILE} --json --runtime 3600 --cores unpinned --stall-threshold 0", JOB[0]);
     let mut run = Program::start(Command::new("sh").args(["-c", &script]));
     run.signal(libc::SIGHUP);
     let mut lines = run.standard_error().lines();

@@ -160,7 +160,11 @@ fn is_named(line: &str, reactor: usize, poller: &str) {
 
 #[test]
 fn a_core_that_never_polls_again_is_named_and_keeps_no_program_that_was_told_to_end() {
-    let Some(mut run) = Stopped::start(JOB, &[FILE], 1) else { return };
+    // A threshold that no other processor's work reaches five times in a minute.
+    let Some(mut run) = Stopped::start(JOB, &[FILE, "--stall-threshold", "400"], 1) else { return };
+    // As a stall first, with what its thread does.
+    let stalls = run.told("reactor 1 (unpinned) stalls: no iteration for ");
+    assert!(stalls.contains(" ms so far, in poller host; its thread "), "{stalls}");
     is_named(&run.named(), 1, "host");
     run.signal(libc::SIGTERM);
     let (code, out) = run.ended();

@@ -264,8 +264,6 @@ impl LatencyReport {
             "requests": core.requests(),
             "requests_per_second": core.rate(),
             "latency_us": self.latency_json(&core.measured.histogram),
-            "long_iterations": core.reactor.long_iterations,
-            "long_iteration_us": LONG_ITERATION.as_secs_f64() * 1e6,
             "page_faults": core.measured.page_faults.map(|faults| faults.thread),
             "memory": core.measured.memory.kind.to_string(),
         });

@@ -1,6 +1,6 @@
 //! What the main job and `load` move, and how.
 
-use super::{BlockArguments, InvalidationArguments, Limit, MemoryArguments, OutputArguments};
+use super::{BlockArguments, CoreArguments, InvalidationArguments, Limit, MemoryArguments, OutputArguments};
 use crate::Error;
 use clap::Args;
 use std::path::PathBuf;
@@ -23,6 +23,9 @@ pub struct JobArguments {
     /// Its memory.
     #[command(flatten)]
     pub memory: MemoryArguments,
+    /// Its cores.
+    #[command(flatten)]
+    pub core: CoreArguments,
     /// Its blocks.
     #[command(flatten)]
     pub block: BlockArguments,
@@ -56,6 +59,7 @@ impl JobArguments {
     pub(crate) fn check(&self, most: u32) -> Result<(), Error> {
         QUEUE_DEPTH.check(self.queue_depth)?;
         RUNTIME.check(self.runtime)?;
+        self.core.check()?;
         READ_SHARE.check_said(self.read_share)?;
         BlockArguments::check(self.block.block_size, most)
     }

@@ -2,10 +2,12 @@
 //! may say the same also their TOML and their JSON. A group has its defaults and limits beside it, and checks them.
 
 mod control;
+mod core;
 mod device;
 mod groups;
 mod job;
 
+pub use self::core::CoreArguments;
 pub use control::{ControlArguments, ControlSocket};
 pub use device::{DeviceArguments, RegistrationKind};
 pub(crate) use device::{core_list, cores_of};

@@ -7,8 +7,8 @@ use super::{
 use crate::{
     Error,
     options::{
-        BlockArguments, ControlArguments, DeviceArguments, InvalidationArguments, Limit, MemoryArguments, address,
-        bytes_with_unit, names,
+        BlockArguments, ControlArguments, CoreArguments, DeviceArguments, InvalidationArguments, Limit,
+        MemoryArguments, address, bytes_with_unit, names,
     },
 };
 use frwr_nvmf::{
@@ -43,7 +43,7 @@ struct Tables {
 fn keys() -> Vec<String> {
     // A target opens no memory to its hosts.
     let device = names::<DeviceArguments>().filter(|name| name.as_str() != "registration");
-    let target = device.chain(names::<TargetArguments>());
+    let target = device.chain(names::<TargetArguments>()).chain(names::<CoreArguments>());
     let all = target.chain(names::<MemoryArguments>()).chain(names::<InvalidationArguments>());
     let all = all.chain(names::<ControlArguments>());
     all.map(|name| name.to_string()).chain(["subsystem".to_owned()]).collect()
@@ -145,6 +145,7 @@ fn parse(path: &Path, text: &str, arguments: ServeArguments) -> Result<ServeConf
     let arguments = ServeArguments {
         device: source.group()?,
         target: TargetArguments { runtime: arguments.target.runtime.or(target.runtime), ..target },
+        core: source.group()?,
         memory: source.group()?,
         invalidation: source.group()?,
         control: arguments.control.clone().beside(control),

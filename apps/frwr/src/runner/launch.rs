@@ -11,6 +11,7 @@ use super::{
     plan,
     progress::Progress,
     report::{Compared, Injected, RunReport, Subject},
+    stalls::StallWatch,
     start::{Beginning, Sides, for_both, launch, open, reactors},
     trace::{self, OF_KEYS, OF_PORT, RING_RECORDS, Trace, check_path},
 };
@@ -100,7 +101,8 @@ impl Move<'_> {
         let progress = Progress::new(1);
         let sides = Sides { targets: vec![target], hosts: vec![vec![host]] };
         let mut lookout = Lookout::begin(&topology);
-        let threads = match launch(topology, placement, sides, &progress, asked, say) {
+        let threads = match launch(topology, placement, config.job.core.reactor_options(), sides, &progress, asked, say)
+        {
             Ok(threads) => threads,
             Err(error) => return Err(leave(error, (target_control, host_control))),
         };
@@ -116,6 +118,7 @@ impl Move<'_> {
             operator: None,
             media: MediaWatch::default(),
             lookout: &mut lookout,
+            stalls: StallWatch::new(config.job.core.stall_threshold()),
             traces: &mut traces,
             listening: None,
             stop_at: None,

@@ -85,7 +85,7 @@ mod tests {
     use super::{Doing, IoCounters, LiveLine, Reading};
     use crate::job::Phase;
     use core::time::Duration;
-    use frwr_reactor::{CoreIndex, Longest, Statistics};
+    use frwr_reactor::{CoreIndex, LongIterations, Longest, Statistics};
 
     /// Figures of a core that has been busy and idle for so long.
     fn core_figures(busy: u64, idle: u64) -> Statistics {
@@ -103,6 +103,7 @@ mod tests {
             would_blocks: 0,
             longest_iteration: Longest::default(),
             long_iterations: 0,
+            long: LongIterations::default(),
             pollers: Vec::new(),
         }
     }

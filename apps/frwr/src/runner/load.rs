@@ -13,6 +13,7 @@ use super::{
     plan,
     progress::Progress,
     report::{Compared, RunReport, Subject},
+    stalls::StallWatch,
     start::{Beginning, Sides, for_host, launch, open, reactors},
     trace::{self, OF_KEYS, OF_PORT, RING_RECORDS, Trace, check_path},
 };
@@ -116,7 +117,7 @@ where
     let progress = Progress::new(cores * nsid.len());
     let sides = Sides::<D::Port, _> { targets: Vec::new(), hosts };
     let mut lookout = Lookout::begin(&topology);
-    let threads = match launch(topology, placement, sides, &progress, asked, say) {
+    let threads = match launch(topology, placement, job.core.reactor_options(), sides, &progress, asked, say) {
         Ok(threads) => threads,
         Err(error) => return Err(leave(error, control)),
     };
@@ -132,6 +133,7 @@ where
         operator: None,
         media: MediaWatch::default(),
         lookout: &mut lookout,
+        stalls: StallWatch::new(job.core.stall_threshold()),
         traces: &mut traces,
         listening: None,
         stop_at: None,

@@ -8,6 +8,7 @@ use super::{
     media_watch::MediaWatch,
     operator::{Operator, Surroundings},
     progress::{Doing, IoCounters, Progress},
+    stalls::{Seen, StallWatch},
     trace::Trace,
     watchdog::{Verdict, Watchdog, left_standing},
 };
@@ -134,6 +135,8 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
     pub(super) media: MediaWatch,
     /// What happens to its cores.
     pub(super) lookout: &'a mut Lookout,
+    /// What tells of those that stall.
+    pub(super) stalls: StallWatch,
     /// What is written of cores that are traced.
     pub(super) traces: &'a mut [Trace],
     /// What looks at the intervals of a load.
@@ -205,6 +208,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             if let Some(service) = &mut self.service {
                 service.look(elapsed, self.threads.pulses());
             }
+            self.stalls.look(&Seen { threads: self.threads, clock: &clock }, say);
             if watchdog.is_due(elapsed) {
                 match watchdog.look(elapsed, self.threads.pulses(), say) {
                     Verdict::Alone(cores) if ending => {
@@ -274,7 +278,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             }
             if work == 0 {
                 let attended = self.operator.as_ref().is_some_and(Operator::is_attended);
-                let longest = if attended { LONGEST_PAUSE } else { LONGEST_WAIT };
+                let longest = if attended { LONGEST_PAUSE } else { LONGEST_WAIT }.min(self.stalls.period());
                 let rest = |pause| match &self.operator {
                     Some(operator) => operator.wait(pause),
                     None => sleep(pause),
@@ -286,6 +290,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         }
         self.tell_incidents(&mut log, clock.now().saturating_sub(began), say);
         log.finish(say);
+        self.stalls.finish(say);
         self.media.tell(clock.now().saturating_sub(began), say);
         trouble.map_or(Ok(()), Err)
     }
@@ -403,7 +408,7 @@ impl Idle {
             }
             _ if traced => rest(PAUSE),
             _ => {
-                rest(self.pause);
+                rest(self.pause.min(longest));
                 self.pause = (self.pause * 2).min(LONGEST_PAUSE);
             }
         }

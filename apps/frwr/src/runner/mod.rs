@@ -37,11 +37,13 @@ mod report;
 mod serve;
 mod serve_command;
 mod serve_report;
+mod stalls;
 mod start;
 mod start_watch;
 mod steady_state;
 mod survey;
 mod target_side;
+mod thread_facts;
 mod trace;
 mod watchdog;
 

@@ -14,6 +14,7 @@ use super::{
     remedy::cannot_listen,
     serve_command::{ServeArguments, ServeConfig, TargetArguments},
     serve_report::{ServeReport, ServedTarget},
+    stalls::StallWatch,
     start::{Beginning, Sides, for_target, launch, open, reactors},
     target_side::TargetSide,
     trace::{self, OF_KEYS, Trace, check_path},
@@ -67,7 +68,7 @@ fn serve_on<D: Device>(
 where
     D::Port: Send + 'static,
 {
-    let ServeArguments { device: of_device, target, output, .. } = &config.arguments;
+    let ServeArguments { device: of_device, target, core, output, .. } = &config.arguments;
     check_trace(config)?;
     let mut keys = output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     let topology = with_neighbours(Topology::of_machine());
@@ -102,11 +103,18 @@ where
     }
     let doors = doors(&config.arguments.control, say)?;
     let mut lookout = Lookout::begin(&topology);
-    let threads =
-        match launch(topology, placement, Sides::<_, D::Port> { targets, hosts: Vec::new() }, &progress, asked, say) {
-            Ok(threads) => threads,
-            Err(error) => return Err(leave(error, control)),
-        };
+    let threads = match launch(
+        topology,
+        placement,
+        core.reactor_options(),
+        Sides::<_, D::Port> { targets, hosts: Vec::new() },
+        &progress,
+        asked,
+        say,
+    ) {
+        Ok(threads) => threads,
+        Err(error) => return Err(leave(error, control)),
+    };
     lookout.placed(threads.cpus(), say);
     let mut traces: Vec<_> = keys.into_iter().collect();
     traces.iter_mut().for_each(|trace| trace.started(&threads.cpus().collect::<Vec<_>>()));
@@ -131,6 +139,7 @@ where
         operator: Some(Operator::new(facts, orders, doors, output.json)),
         media,
         lookout: &mut lookout,
+        stalls: StallWatch::new(core.stall_threshold()),
         traces: &mut traces,
         listening: Some(format!("listening on {listen}, {all}; {size}{asked_at}")),
         stop_at: target.runtime.map(Duration::from_secs),

@@ -10,9 +10,9 @@ use crate::{
     Error,
     address::Purpose,
     options::{
-        BlockArguments, ControlArguments, DeviceArguments, InvalidationArguments, Limit, MemoryArguments,
-        OutputArguments, QUEUE_DEPTH, RUNTIME, RegistrationKind, address, check_address, cores_of, few_bytes_with_unit,
-        names,
+        BlockArguments, ControlArguments, CoreArguments, DeviceArguments, InvalidationArguments, Limit,
+        MemoryArguments, OutputArguments, QUEUE_DEPTH, RUNTIME, RegistrationKind, address, check_address, cores_of,
+        few_bytes_with_unit, names,
     },
 };
 use clap::{Args, Id};
@@ -50,7 +50,7 @@ fn instead_of_a_file() -> impl Iterator<Item = Id> {
     let others = names::<SubsystemArguments>().chain(names::<BlockArguments>()).chain(names::<MemoryArguments>());
     // No target registers anything, whether a file says the rest or not: that is told, and not that a file says it.
     let device = names::<DeviceArguments>().filter(|name| name.as_str() != "registration");
-    target.chain(device).chain(others).chain(names::<InvalidationArguments>())
+    target.chain(names::<CoreArguments>()).chain(device).chain(others).chain(names::<InvalidationArguments>())
 }
 
 /// The target's half of the job.
@@ -76,6 +76,9 @@ pub struct ServeArguments {
     /// What it offers.
     #[command(flatten)]
     pub subsystem: SubsystemArguments,
+    /// Its cores.
+    #[command(flatten)]
+    pub core: CoreArguments,
     /// Its memory.
     #[command(flatten)]
     pub memory: MemoryArguments,
@@ -349,8 +352,9 @@ impl ServeConfig {
 
     /// The same of what a file says.
     pub(super) fn checked(mut arguments: ServeArguments, subsystems: Vec<SubsystemConfig>) -> Result<Self, Error> {
-        let ServeArguments { device, target, .. } = &arguments;
+        let ServeArguments { device, target, core, .. } = &arguments;
         target.check()?;
+        core.check()?;
         let placement = device.placement(MAX_CORES.into())?;
         target.check_shared_receives(placement.as_ref())?;
         device.check()?;
@@ -382,6 +386,8 @@ impl ServeConfig {
             #[serde(flatten)]
             target: &'a TargetArguments,
             #[serde(flatten)]
+            core: &'a CoreArguments,
+            #[serde(flatten)]
             memory: &'a MemoryArguments,
             #[serde(flatten)]
             invalidation: &'a InvalidationArguments,
@@ -389,10 +395,10 @@ impl ServeConfig {
             control: &'a ControlArguments,
             subsystem: Vec<Value>,
         }
-        let ServeArguments { device, target, memory, invalidation, control, .. } = &self.arguments;
+        let ServeArguments { device, target, core, memory, invalidation, control, .. } = &self.arguments;
         let subsystem = self.subsystems.iter().map(subsystem_json).collect();
         // Names and numbers: there is nothing that JSON has not.
-        serde_json::to_value(Understood { device, target, memory, invalidation, control, subsystem })
+        serde_json::to_value(Understood { device, target, core, memory, invalidation, control, subsystem })
             .unwrap_or_default()
     }
 }

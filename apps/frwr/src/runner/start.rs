@@ -17,7 +17,9 @@ use frwr_engine::{
 };
 use frwr_mempool::lane;
 use frwr_nvmf::controller::TargetPoller;
-use frwr_reactor::{CoreIndex, CpuId, Outbox, Placement, PollerError, Reactor, Reactors, Schedule, Seat, Topology};
+use frwr_reactor::{
+    CoreIndex, CpuId, Options, Outbox, Placement, PollerError, Reactor, Reactors, Schedule, Seat, Topology,
+};
 
 /// One side's port and what its core needs to begin with it.
 pub(super) struct Beginning<P, Plan> {
@@ -52,6 +54,7 @@ pub(crate) fn open<D: Device>(
 pub(super) fn launch<T, H>(
     topology: Topology,
     placement: Placement,
+    options: Options,
     sides: Sides<T, H>,
     progress: &Progress,
     asked: &dyn Asked,
@@ -75,7 +78,7 @@ where
         });
         of_core.collect::<Vec<_>>()
     });
-    let reactors = Reactors::<Message>::new(placement).topology(topology).allow_siblings(false);
+    let reactors = Reactors::<Message>::new(placement).topology(topology).options(options).allow_siblings(false);
     let prepare = move |core: CoreIndex| {
         let target = targets.next();
         let hosts = if core.index() < first_host { None } else { hosts.next() };

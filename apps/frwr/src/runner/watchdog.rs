@@ -1,9 +1,9 @@
 //! Whether the cores go on: what the main thread says of one that stands still, and when it waits for such a core no longer.
 
+use super::thread_facts::{state, thread_state};
 use crate::Error;
 use core::{fmt, time::Duration};
 use frwr_reactor::{CoreIndex, CpuId, Pulse, Turn};
-use std::fs;
 
 /// Between two looks: far more than the time after which a core that goes on has counted its iterations for others.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
@@ -48,7 +48,7 @@ pub(crate) fn left_standing(cores: &[Standing]) -> Error {
 }
 
 /// Where a reactor is, for people.
-struct Place(CoreIndex, Option<CpuId>);
+pub(super) struct Place(pub(super) CoreIndex, pub(super) Option<CpuId>);
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -178,28 +178,9 @@ impl Standing {
     }
 }
 
-/// What the kernel says of a thread of this process (proc_pid_stat(5)), where it can be read: its number and the letter of its state.
-fn thread_state(thread: i32) -> Option<(i32, char)> {
-    let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
-    // The name before it may hold anything.
-    let (_, behind_name) = stat.rsplit_once(')')?;
-    Some((thread, behind_name.trim_start().chars().next()?))
-}
-
-fn state(letter: char) -> Option<&'static str> {
-    match letter {
-        'R' => Some("runs, or waits for the processor"),
-        'S' => Some("waits in the kernel"),
-        'D' => Some("waits in the kernel for a device"),
-        't' => Some("is stopped by a debugger"),
-        'T' => Some("is stopped"),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{GIVEN_UP_AFTER, LONGEST_GAP, Verdict, Watchdog, state};
+    use super::{GIVEN_UP_AFTER, LONGEST_GAP, Verdict, Watchdog};
     use core::time::Duration;
     use frwr_reactor::{CoreIndex, CpuId, Pulse, Turn};
 
@@ -208,7 +189,15 @@ mod tests {
 
     fn pulse(core: u16, iterations: u64) -> Pulse {
         let cpu = CpuId::new(usize::from(core) + 4).ok();
-        Pulse { core: CoreIndex(core), cpu, thread: 0, iterations, turn: Turn::Poller("host"), ended: false }
+        Pulse {
+            core: CoreIndex(core),
+            cpu,
+            thread: 0,
+            iterations,
+            turn: Turn::Poller("host"),
+            probed: false,
+            ended: false,
+        }
     }
 
     /// What is said, and decided last, where pulses are as told at these milliseconds.
@@ -276,11 +265,5 @@ mod tests {
         assert!(left.starts_with("core 5 (reactor 1) did not end: no iteration for 10."), "{left}");
         assert!(left.ends_with(" s, in poller host"), "{left}");
         assert_eq!(with(pulse(0, 0), 25_000).0.len(), 3, "told at 1 s, 11 s and 21 s");
-    }
-
-    #[test]
-    fn what_a_thread_does_is_told_in_words() {
-        assert_eq!(state('t'), Some("is stopped by a debugger"));
-        assert_eq!((state('R').is_some(), state('?')), (true, None));
     }
 }

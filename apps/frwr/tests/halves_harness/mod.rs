@@ -21,7 +21,8 @@ const FILE_BYTES: usize = 100_001;
 
 /// A half's task by its arguments.
 pub(crate) fn task(half: &str, arguments: &[&str]) -> Task {
-    let fixed = ["frwr", half, "--device", "test", "--cores", "unpinned", "--pages", "plain"];
+    // Cores that share a processor stall, and lines are counted here.
+    let fixed = ["frwr", half, "--device", "test", "--cores", "unpinned", "--pages", "plain", "--stall-threshold", "0"];
     let line = CommandLine::try_parse_from([&fixed[..], arguments].concat());
     line.unwrap_or_else(|error| panic!("{error}")).task.unwrap()
 }

@@ -54,7 +54,8 @@ impl Temporary {
 }
 
 pub(crate) fn task(half: &str, arguments: &[&str]) -> Task {
-    let fixed = ["frwr", half, "--device", "test", "--pages", "plain"];
+    // Cores that share a processor stall, and lines are counted here.
+    let fixed = ["frwr", half, "--device", "test", "--pages", "plain", "--stall-threshold", "0"];
     let cores: &[&str] = if arguments.contains(&"--cores") { &[] } else { &["--cores", "unpinned"] };
     let line = CommandLine::try_parse_from([&fixed[..], cores, arguments].concat());
     line.unwrap_or_else(|error| panic!("{error}")).task.unwrap()
