@@ -51,6 +51,7 @@ compile_error!("frwr runs on Linux only: pinned cores, hugepages and RDMA device
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("frwr needs 64-bit addresses: work requests carry them, and regions are larger than 4 GiB.");
 
+pub mod bell;
 #[allow(unsafe_code, reason = "copies to and from memory that a device may change at any time")]
 pub mod device_memory;
 pub mod freelist;
@@ -68,6 +69,7 @@ pub mod region;
 pub mod slab;
 pub mod statistics;
 
+pub use bell::Bell;
 pub use device_memory::DeviceMemory;
 pub use freelist::Freelist;
 pub use full::Full;

@@ -2,11 +2,13 @@
 
 use core::time::Duration;
 use std::sync::{Arc, OnceLock};
+use std::task::Wake;
 
 use crossbeam_utils::CachePadded;
 
 use crate::clock::nanoseconds;
-use crate::primitive::{AtomicBool, AtomicU8, AtomicU64, Ordering, Thread, current, fence};
+use crate::primitive::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use crate::sleeper::Wakeup;
 use crate::turn::TurnCell;
 
 /// Something has changed that rarely does.
@@ -32,7 +34,7 @@ pub(crate) struct Member {
     /// Whose turn it is. Written by the reactor alone.
     turn: CachePadded<TurnCell>,
     /// Set once, when the reactor's thread starts to run it.
-    thread: OnceLock<Thread>,
+    wakeup: OnceLock<Wakeup>,
 }
 
 impl Member {
@@ -139,10 +141,10 @@ impl Group {
         self.members.get(core).map_or(0, |member| member.would_blocks.load(Ordering::Relaxed))
     }
 
-    /// Makes the calling thread the one that is woken.
-    pub(crate) fn enter(&self, core: usize) {
+    /// Says how the reactor is woken.
+    pub(crate) fn enter(&self, core: usize, wakeup: Wakeup) {
         if let Some(member) = self.members.get(core) {
-            let _ = member.thread.set(current());
+            let _ = member.wakeup.set(wakeup);
         }
     }
 
@@ -172,9 +174,25 @@ impl Group {
         fence(Ordering::SeqCst);
         let Some(member) = self.members.get(core) else { return };
         if member.sleeping.load(Ordering::Relaxed)
-            && let Some(thread) = member.thread.get()
+            && let Some(wakeup) = member.wakeup.get()
         {
-            thread.unpark();
+            wakeup.wake();
         }
+    }
+}
+
+/// A reactor, for who wakes it and knows nothing of reactors.
+pub(crate) struct Sleeper {
+    pub(crate) group: Arc<Group>,
+    pub(crate) core: usize,
+}
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.group.wake(self.core);
     }
 }

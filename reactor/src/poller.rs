@@ -42,9 +42,18 @@ pub trait Poller<C> {
     }
 
     /// Whether the reactor may sleep, as far as this poller knows. Asked of busy pollers only: a timed poller's period
-    /// is its answer. A poller whose work arrives unannounced (a completion queue) has to answer [`Sleep::Busy`] while
-    /// anything is outstanding.
+    /// is its answer. A poller whose work arrives unannounced has to answer [`Sleep::Busy`] while any may; one whose work wakes (see
+    /// [`Poller::arm`]) need not.
     fn sleep_until(&self, context: &C) -> Sleep;
+
+    /// All have agreed to sleep: what brings this poller work from now on has to wake the reactor, by [`crate::Seat::waker`], or because a
+    /// descriptor becomes readable ([`crate::Reactor::wake_by`]). Everybody is polled once more behind this, so that what came before is
+    /// found, and asked again until when to sleep. False: something cannot wake, or is there already; the reactor goes on. Asked of busy
+    /// pollers only, and of who just sleeps until a message or a time there is nothing to do.
+    fn arm(&mut self, context: &mut C) -> bool {
+        let _ = context;
+        true
+    }
 
     /// Shutdown has begun: start nothing new. Called once, of paused pollers too.
     fn begin_shutdown(&mut self, context: &mut C, now: &Now) {

@@ -27,11 +27,12 @@ use crate::poller::{
     Additions, Intake, MAX_POLLERS, NewPoller, Poller, PollerAdder, PollerError, PollerHandle, Schedule, Sleep,
     WishCell,
 };
-use crate::primitive::{park, park_timeout, yield_now};
+use crate::primitive::yield_now;
 use crate::publish::Published;
 use crate::running::Finished;
 use crate::seat::{Idle, Options, Seat};
 use crate::shutdown::{Life, Report, ShutdownHandle};
+use crate::sleeper::Bed;
 use crate::slot::Slot;
 use crate::slots::Slots;
 use crate::stall::StallRecord;
@@ -145,6 +146,7 @@ pub struct Reactor<C: Context> {
     group: Arc<Group>,
     published: Arc<Published>,
     additions: Intake<C>,
+    bed: Bed,
 }
 
 impl<C: Context> Reactor<C> {
@@ -186,6 +188,7 @@ impl<C: Context> Reactor<C> {
             group: seat.group,
             published: seat.published,
             additions: Intake(Arc::new(Additions::new())),
+            bed: Bed::default(),
         }
     }
 
@@ -209,6 +212,17 @@ impl<C: Context> Reactor<C> {
     pub fn adder(&self) -> PollerAdder<C> {
         let (additions, group) = (Arc::clone(&self.additions), Arc::clone(&self.group));
         PollerAdder { additions, group, core: self.core.index() }
+    }
+
+    /// Wakes this reactor where a descriptor becomes readable while it sleeps, which costs it an epoll instance, and waking it a system
+    /// call more. Before it runs. Whoever arms what makes it readable ([`Poller::arm`]) also reads it, if that is needed: the reactor
+    /// does not, and is woken by what comes newly. A descriptor that is closed wakes no more.
+    ///
+    /// # Errors
+    /// The system has no descriptor left, or this is none that can be waited for.
+    #[cfg(not(loom))]
+    pub fn wake_by(&mut self, descriptor: impl std::os::fd::AsFd) -> std::io::Result<()> {
+        self.bed.add(descriptor)
     }
 
     /// Shuts this reactor and its wiring down.
@@ -359,28 +373,33 @@ impl<C: Context> Reactor<C> {
     /// Steps until the reactor has shut down. While there is nothing to do it spins or sleeps as [`Idle`] says; an
     /// unpinned reactor offers its core to other threads after each empty iteration.
     pub fn run(&mut self) {
-        self.group.enter(self.core.index());
+        self.group.enter(self.core.index(), self.bed.wakeup());
         if !self.clock.is_virtual() {
             self.inquiry.begin();
         }
-        let mut empty: u32 = 0;
+        let (mut spun_since, mut found) = (self.now.ticks, true);
+        let spins = match self.options.idle {
+            Idle::Spin => None,
+            Idle::SleepAfter(time) => Some(ticks_of(time, &self.now)),
+        };
         // Else no iteration is a plain one, and nothing asks the processor's counter.
         let counts_ticks = self.ticker.counts_ticks();
         loop {
             let step = if counts_ticks { self.step() } else { self.step_fully(0) };
             match step {
                 Step::Stopped => return,
-                Step::Worked(_) => empty = 0,
-                Step::Idle => empty = empty.saturating_add(1),
-            }
-            let rested = match self.options.idle {
-                Idle::SleepAfter(limit) if empty > limit => self.sleep(),
-                _ => None,
-            };
-            match rested {
-                Some(Step::Worked(_)) => empty = 0,
-                None if empty > 0 && self.cpu.is_none() => yield_now(),
-                _ => {}
+                Step::Worked(_) => found = true,
+                Step::Idle => {
+                    if core::mem::take(&mut found) {
+                        spun_since = self.now.ticks;
+                    }
+                    let rests = spins.is_some_and(|spins| self.now.ticks.wrapping_sub(spun_since) >= spins);
+                    // Who may not sleep now, or just has, spins as long again.
+                    found = rests;
+                    if (!rests || !self.sleep()) && self.cpu.is_none() {
+                        yield_now();
+                    }
+                }
             }
         }
     }
@@ -687,33 +706,50 @@ impl<C: Context> Reactor<C> {
         (limit > self.now.nanoseconds()).then_some(limit)
     }
 
-    /// Sleeps if nobody objects. Between announcing and sleeping there is one more full iteration, so whatever was sent
-    /// before the sender could see the announcement is found by that iteration; whatever comes later unparks. Returns what
-    /// that iteration found; `None` if somebody objected before it.
+    /// Sleeps if nobody objects, and says whether nobody did. Between announcing and sleeping there is one more full iteration, so
+    /// whatever was sent before the sender could see the announcement, or came before it was armed, is found by that iteration; whatever
+    /// comes later wakes.
     #[cold]
-    fn sleep(&mut self) -> Option<Step> {
-        self.sleep_limit()?;
+    fn sleep(&mut self) -> bool {
+        if self.sleep_limit().is_none() {
+            return false;
+        }
         self.group.announce_sleep(self.core.index());
-        let step = self.step();
-        if step == Step::Idle
-            && let Some(limit) = self.sleep_limit()
-        {
-            self.publish();
-            self.begin(self.ticker.read(cpu::ticks()));
-            self.end_idleness();
-            self.member.turn().set_asleep();
-            match limit {
-                u64::MAX => park(),
-                _ => park_timeout(Duration::from_nanos(limit.saturating_sub(self.now.nanoseconds()))),
-            }
-            self.end_turn();
-            let began = self.now.ticks;
-            self.now.ticks = self.ticker.read(cpu::ticks()).max(began);
-            self.idle_since = self.now.ticks;
-            self.counters.asleep = self.counters.asleep.saturating_add(self.now.ticks - began);
+        let armed = self.arm();
+        let agreed = armed && self.step() == Step::Idle;
+        if agreed && let Some(limit) = self.sleep_limit() {
+            self.rest(limit);
         }
         self.group.end_sleep(self.core.index());
-        Some(step)
+        agreed
+    }
+
+    /// Whatever brings any of the pollers work wakes from now on.
+    fn arm(&mut self) -> bool {
+        let mut armed = true;
+        for number in 0..self.slots.len() {
+            if let Some(slot) = self.slots.get_mut(number) {
+                self.member.turn().set_poller(number);
+                armed &= slot.arm(&mut self.context);
+            }
+        }
+        self.end_turn();
+        armed
+    }
+
+    /// Sleeps until then, `u64::MAX` until it is woken.
+    fn rest(&mut self, limit: u64) {
+        self.publish();
+        self.begin(self.ticker.read(cpu::ticks()));
+        self.end_idleness();
+        self.member.turn().set_asleep();
+        let time = Duration::from_nanos(limit.saturating_sub(self.now.nanoseconds()));
+        self.bed.sleep((limit != u64::MAX).then_some(time));
+        self.end_turn();
+        let began = self.now.ticks;
+        self.now.ticks = self.ticker.read(cpu::ticks()).max(began);
+        self.idle_since = self.now.ticks;
+        self.counters.asleep = self.counters.asleep.saturating_add(self.now.ticks - began);
     }
 
     /// The poller that a panic passed through.

@@ -3,12 +3,13 @@
 use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
+use std::task::Waker;
 
 use frwr_mempool::lane::{self, Sender};
 
 use crate::clock::Clock;
 use crate::core_set::CpuId;
-use crate::group::{Group, Member};
+use crate::group::{Group, Member, Sleeper};
 use crate::inbox::{CoreIndex, ForeignOutbox, Inbox, LANE_CAPACITY, Outbox, Source};
 use crate::publish::Published;
 use crate::reactor::{Context, Reactor};
@@ -33,9 +34,9 @@ pub enum Idle {
     /// Polls on: lowest latency, the whole core.
     #[default]
     Spin,
-    /// Sleeps after more than this many empty iterations in a row, as long as all pollers allow; messages, changes of pollers and
-    /// shutdown wake it. Each send costs a fence then.
-    SleepAfter(u32),
+    /// Sleeps where nothing was found for so long, as long as all pollers allow; messages, changes of pollers and shutdown wake it, and
+    /// what pollers arm. Each send costs a fence then.
+    SleepAfter(Duration),
 }
 
 frwr_mempool::options! {
@@ -242,6 +243,13 @@ impl<M> Seat<M> {
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// Wakes its reactor, from any thread, if it sleeps: for what pollers of it look at and others write ([`frwr_mempool::Bell`]). To be
+    /// called behind the write that it shall see. It costs a fence; where reactors never sleep, nothing.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        Waker::from(Arc::new(Sleeper { group: Arc::clone(&self.group), core: self.core.index() }))
     }
 
     /// Shuts all reactors down; for a context that knows when the work is done.

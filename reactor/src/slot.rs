@@ -117,6 +117,11 @@ impl<C> Slot<C> {
             .map_or_else(|| self.poller.sleep_until(context), |timer| Sleep::Until(Duration::from_nanos(timer.due)))
     }
 
+    /// Arranges for what wakes it. A timed poller is woken by its time.
+    pub(crate) fn arm(&mut self, context: &mut C) -> bool {
+        !self.busy || self.poller.arm(context)
+    }
+
     /// How often it was polled before the iteration of this number.
     fn polls_before(&self, iteration: u64) -> u64 {
         if self.busy { self.polls + iteration.saturating_sub(self.busy_from) } else { self.polls }

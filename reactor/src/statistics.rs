@@ -79,8 +79,18 @@ impl Statistics {
     /// Busy share of the time, 0 to 1; 0 before the first iteration ended. Time asleep counts as not busy.
     #[must_use]
     pub fn busy_share(&self) -> f64 {
+        self.share(self.busy)
+    }
+
+    /// Share of the time that it slept, 0 to 1; 0 before the first iteration ended.
+    #[must_use]
+    pub fn asleep_share(&self) -> f64 {
+        self.share(self.asleep)
+    }
+
+    fn share(&self, part: Duration) -> f64 {
         let all = (self.busy + self.idle + self.asleep).as_secs_f64();
-        if all > 0.0 { self.busy.as_secs_f64() / all } else { 0.0 }
+        if all > 0.0 { part.as_secs_f64() / all } else { 0.0 }
     }
 }
 

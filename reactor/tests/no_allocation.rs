@@ -28,7 +28,7 @@ impl Context for Echo {
 
 #[test]
 fn steady_state_does_not_allocate() {
-    for (idle, time_pollers) in [(Idle::Spin, false), (Idle::SleepAfter(0), true)] {
+    for (idle, time_pollers) in [(Idle::Spin, false), (Idle::SleepAfter(Duration::ZERO), true)] {
         let options = Options::default().idle(idle).time_pollers(time_pollers).lane_capacity(16);
         let clock = Clock::system();
         let wiring = Wiring::new(1, 0, &clock, options).unwrap();

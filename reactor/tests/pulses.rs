@@ -191,7 +191,7 @@ fn a_reactor_that_sleeps_does_not_stand_still() {
             Ok::<_, Infallible>(reactor)
         }
     };
-    let options = Options::default().idle(Idle::SleepAfter(1));
+    let options = Options::default().idle(Idle::SleepAfter(Duration::ZERO));
     let reactors = Reactors::new(Placement::Unpinned { reactors: 1 }).options(options);
     let running = reactors.launch(init).unwrap();
     wait_for(&running, 0, |pulse| pulse.turn == Turn::Asleep);

@@ -110,7 +110,8 @@ fn messages_left_are_counted() {
 
 #[test]
 fn a_sleepy_poller_does_not_delay_draining() {
-    let (_clock, mut reactor) = alone(Options::default().idle(frwr_reactor::Idle::SleepAfter(0)));
+    let (_clock, mut reactor) =
+        alone(Options::default().idle(frwr_reactor::Idle::SleepAfter(std::time::Duration::ZERO)));
     reactor.add("sleepy", Schedule::Busy, Scribe { sleep: Sleep::Forever, ..Scribe::new("sleepy") }).unwrap();
     reactor.shutdown_handle().request(ns(1_000));
     reactor.run();

@@ -238,7 +238,7 @@ fn panic_of_a_poller_is_its_own_whatever_it_was_asked() {
                 Ok::<_, Infallible>(reactor)
             }
         };
-        let options = Options::default().idle(Idle::SleepAfter(0));
+        let options = Options::default().idle(Idle::SleepAfter(Duration::ZERO));
         let running = unpinned(1).options(options).launch(init).unwrap();
         // Who panics for being asked to sleep ends by itself.
         let mut ended = if shy == Shy::Sleeps { running.join() } else { running.shutdown(GRACE) };
@@ -282,7 +282,7 @@ fn panic_of_a_poller_that_is_dropped_at_the_end_says_what_it_says() {
 
 #[test]
 fn sleeping_reactors_are_woken_by_messages() {
-    let options = Options::default().idle(Idle::SleepAfter(0));
+    let options = Options::default().idle(Idle::SleepAfter(Duration::ZERO));
     let init = |_| {
         |seat, outbox| {
             let mut reactor = relay(seat, outbox)?;
@@ -298,7 +298,7 @@ fn sleeping_reactors_are_woken_by_messages() {
 
 #[test]
 fn sleeping_reactors_are_woken_by_pollers_and_shutdown() {
-    let options = Options::default().idle(Idle::SleepAfter(0));
+    let options = Options::default().idle(Idle::SleepAfter(Duration::ZERO));
     let (send, adders) = std::sync::mpsc::channel();
     let init = |_| {
         let send = send.clone();
@@ -411,8 +411,9 @@ fn a_change_of_pollers_keeps_the_published_figures() {
     assert_eq!(figures(|figures| figures.pollers.len() > 1).would_blocks, 1);
 }
 
-/// Objects to sleep when asked for the second time, and ends the reactor then.
+/// Objects to sleep when asked for the second time, and ends the reactor then. Each poll takes a nanosecond.
 struct Asked {
+    clock: VirtualClock,
     polls: u32,
     asked_at: std::sync::mpsc::Sender<u32>,
     asked: std::cell::Cell<u32>,
@@ -421,6 +422,7 @@ struct Asked {
 impl Poller<Relay> for Asked {
     fn poll(&mut self, _: &mut Relay, _: &Now) -> u32 {
         self.polls += 1;
+        self.clock.advance(Duration::from_nanos(1));
         u32::from(self.polls == 5)
     }
 
@@ -437,9 +439,10 @@ impl Poller<Relay> for Asked {
 #[test]
 fn work_found_on_the_way_to_sleep_starts_the_count_again() {
     let (asked_at, asked) = std::sync::mpsc::channel();
-    let options = Options::default().idle(Idle::SleepAfter(3));
-    let running = unpinned(1).options(options).launch(|_| {
-        let poller = Asked { polls: 0, asked_at: asked_at.clone(), asked: Default::default() };
+    let options = Options::default().idle(Idle::SleepAfter(Duration::from_nanos(3)));
+    let clock = VirtualClock::new();
+    let running = unpinned(1).options(options).clock(Clock::from(&clock)).launch(|_| {
+        let poller = Asked { clock: clock.clone(), polls: 0, asked_at: asked_at.clone(), asked: Default::default() };
         move |seat, outbox| {
             let mut reactor = relay(seat, outbox)?;
             reactor.add("asked", Schedule::Busy, poller).unwrap();
@@ -448,6 +451,6 @@ fn work_found_on_the_way_to_sleep_starts_the_count_again() {
     });
     drop(running.unwrap().join());
     drop(asked_at);
-    // Four empty iterations each; the fifth, which was to be the last before sleep, found work.
+    // Three nanoseconds are over in the fourth empty iteration; the fifth, which was to be the last before sleep, found work.
     assert_eq!(asked.iter().collect::<Vec<_>>(), [4, 9]);
 }

@@ -54,7 +54,7 @@ impl Poller<Core> for Asks {
 
 fn two() -> [(Seat<u32>, Outbox<u32>); 2] {
     // Threads that sleep as soon as they may.
-    let options = Options::default().idle(Idle::SleepAfter(0)).lane_capacity(2);
+    let options = Options::default().idle(Idle::SleepAfter(Duration::ZERO)).lane_capacity(2);
     let wiring = Wiring::new(2, 0, &Clock::from(&VirtualClock::new()), options).unwrap();
     wiring.seats.try_into().unwrap()
 }

@@ -1,0 +1,111 @@
+//! Where a reactor's thread sleeps, and how it is woken: parked, or, where it has descriptors to wait for, in epoll_wait(2).
+
+use core::time::Duration;
+#[cfg(not(loom))]
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+
+use crate::primitive::{Thread, current, park, park_timeout};
+
+/// How others wake it.
+#[derive(Debug)]
+pub(crate) enum Wakeup {
+    Thread(Thread),
+    #[cfg(not(loom))]
+    Event(Arc<OwnedFd>),
+}
+
+impl Wakeup {
+    /// One that comes before the reactor sleeps keeps it from that.
+    pub(crate) fn wake(&self) {
+        match self {
+            Self::Thread(thread) => thread.unpark(),
+            #[cfg(not(loom))]
+            // Fails where the counter is full: then it is readable.
+            Self::Event(event) => drop(rustix::io::write(event, &1_u64.to_ne_bytes())),
+        }
+    }
+}
+
+/// Where it sleeps. Owned by the reactor.
+#[derive(Debug, Default)]
+pub(crate) struct Bed {
+    #[cfg(not(loom))]
+    descriptors: Option<Descriptors>,
+}
+
+/// What it waits for beside others' wish to wake it. Edge-triggered, so that nobody has to read what only wakes: what became ready while
+/// nobody waited is told by the next wait.
+#[cfg(not(loom))]
+#[derive(Debug)]
+struct Descriptors {
+    epoll: OwnedFd,
+    event: Arc<OwnedFd>,
+}
+
+#[cfg(not(loom))]
+impl Descriptors {
+    fn new() -> io::Result<Self> {
+        use rustix::event::{EventfdFlags, epoll, eventfd};
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let all = Self { epoll, event: Arc::new(event) };
+        all.add(&all.event)?;
+        Ok(all)
+    }
+
+    fn add(&self, descriptor: impl AsFd) -> io::Result<()> {
+        use rustix::event::epoll;
+        // Nobody asks which of them it was: pollers look at what they have.
+        let (data, flags) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::ET);
+        Ok(epoll::add(&self.epoll, descriptor, data, flags)?)
+    }
+
+    fn sleep(&self, limit: Option<Duration>) {
+        use core::mem::MaybeUninit;
+        use rustix::event::{Timespec, epoll};
+        /// Descriptors that are told of at a time; what is ready beside them is told by the next wait.
+        const TOLD: usize = 8;
+        let mut told = [const { MaybeUninit::<epoll::Event>::uninit() }; TOLD];
+        // A time beyond what the kernel counts is none.
+        let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+        // A signal may end it before: whoever sleeps looks and sleeps again.
+        let _ = epoll::wait(&self.epoll, &mut told, limit.as_ref());
+    }
+}
+
+impl Bed {
+    /// Wakes the reactor too where this descriptor becomes readable.
+    #[cfg(not(loom))]
+    pub(crate) fn add(&mut self, descriptor: impl AsFd) -> io::Result<()> {
+        let descriptors = match &mut self.descriptors {
+            Some(descriptors) => descriptors,
+            none => none.insert(Descriptors::new()?),
+        };
+        descriptors.add(descriptor)
+    }
+
+    /// How the calling thread is woken, which sleeps here.
+    pub(crate) fn wakeup(&self) -> Wakeup {
+        #[cfg(not(loom))]
+        if let Some(descriptors) = &self.descriptors {
+            return Wakeup::Event(Arc::clone(&descriptors.event));
+        }
+        Wakeup::Thread(current())
+    }
+
+    /// Sleeps until it is woken, or the time is over; or for no reason.
+    pub(crate) fn sleep(&self, limit: Option<Duration>) {
+        #[cfg(not(loom))]
+        if let Some(descriptors) = &self.descriptors {
+            return descriptors.sleep(limit);
+        }
+        match limit {
+            None => park(),
+            Some(limit) => park_timeout(limit),
+        }
+    }
+}

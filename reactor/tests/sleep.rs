@@ -1,0 +1,161 @@
+//! A reactor that sleeps: what wakes it, and what keeps it from sleeping.
+
+use std::convert::Infallible;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Waker;
+use std::time::Duration;
+
+use frwr_mempool::Bell;
+use frwr_reactor::{
+    Context, CoreIndex, Idle, Now, Options, Outbox, Placement, Poller, Reactors, Running, Schedule, Seat, Sleep,
+    Source, Turn,
+};
+
+struct Nothing;
+
+impl Context for Nothing {
+    type Message = ();
+
+    fn message(&mut self, _: Source, _: (), _: &Now) {}
+}
+
+/// What others write, and a poller looks at.
+#[derive(Default)]
+struct Device {
+    written: AtomicU32,
+    seen: AtomicU32,
+    bell: Bell,
+}
+
+struct Looks {
+    device: Arc<Device>,
+    /// It can be woken.
+    arms: bool,
+}
+
+impl Poller<Nothing> for Looks {
+    fn poll(&mut self, _: &mut Nothing, _: &Now) -> u32 {
+        let written = self.device.written.swap(0, Ordering::Acquire);
+        self.device.seen.fetch_add(written, Ordering::Release);
+        written
+    }
+
+    fn sleep_until(&self, _: &Nothing) -> Sleep {
+        Sleep::Forever
+    }
+
+    fn arm(&mut self, _: &mut Nothing) -> bool {
+        self.device.bell.arm();
+        self.arms
+    }
+}
+
+type Prepare = fn(&Seat<()>, &Arc<Device>);
+
+/// One reactor over a device; `descriptor` wakes it where there is one.
+fn run(
+    device: &Arc<Device>,
+    arms: bool,
+    descriptor: Option<std::io::PipeReader>,
+    prepare: Prepare,
+) -> Running<(), Nothing> {
+    let (device, mut descriptor) = (Arc::clone(device), descriptor);
+    let init = |_: CoreIndex| {
+        let (device, descriptor) = (Arc::clone(&device), descriptor.take());
+        move |seat: Seat<()>, _: Outbox<()>| {
+            prepare(&seat, &device);
+            let mut reactor = seat.reactor(Nothing);
+            if let Some(descriptor) = &descriptor {
+                reactor.wake_by(descriptor.as_fd()).unwrap();
+            }
+            // It lives as long as who looks at it.
+            let looks = (Looks { device, arms }, descriptor);
+            reactor.add("looks", Schedule::Busy, Holds(looks.0, looks.1)).unwrap();
+            Ok::<_, Infallible>(reactor)
+        }
+    };
+    let options = Options::default().idle(Idle::SleepAfter(Duration::ZERO));
+    Reactors::new(Placement::Unpinned { reactors: 1 }).options(options).launch(init).unwrap()
+}
+
+/// A poller with what it holds.
+struct Holds(Looks, #[expect(dead_code, reason = "it is closed with the poller")] Option<std::io::PipeReader>);
+
+impl Poller<Nothing> for Holds {
+    fn poll(&mut self, core: &mut Nothing, now: &Now) -> u32 {
+        self.0.poll(core, now)
+    }
+
+    fn sleep_until(&self, core: &Nothing) -> Sleep {
+        self.0.sleep_until(core)
+    }
+
+    fn arm(&mut self, core: &mut Nothing) -> bool {
+        self.0.arm(core)
+    }
+}
+
+fn until(mut done: impl FnMut() -> bool) {
+    while !done() {
+        std::thread::yield_now();
+    }
+}
+
+fn is_asleep(running: &Running<(), Nothing>) -> bool {
+    running.pulses().all(|pulse| pulse.turn == Turn::Asleep)
+}
+
+fn end(running: Running<(), Nothing>) {
+    let ended = running.shutdown(Duration::from_secs(60));
+    assert!(ended.into_iter().all(|ended| ended.unwrap().report.undrained.is_empty()));
+}
+
+/// By a waker, whether it parks or waits for descriptors too.
+#[test]
+fn a_bell_wakes_a_reactor_that_sleeps() {
+    for with_descriptor in [false, true] {
+        let device = Arc::<Device>::default();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let running =
+            run(&device, true, with_descriptor.then_some(reader), |seat, device| device.bell.wakes(&seat.waker()));
+        for round in 1..=20 {
+            until(|| is_asleep(&running));
+            device.written.fetch_add(1, Ordering::Release);
+            device.bell.ring();
+            until(|| device.seen.load(Ordering::Acquire) == round);
+        }
+        end(running);
+        drop(writer);
+    }
+}
+
+#[test]
+fn a_descriptor_that_becomes_readable_wakes_a_reactor_and_need_not_be_read() {
+    use std::io::Write as _;
+    let device = Arc::<Device>::default();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let running = run(&device, true, Some(reader), |_, _| ());
+    for round in 1..=20 {
+        until(|| is_asleep(&running));
+        device.written.fetch_add(1, Ordering::Release);
+        writer.write_all(b"x").unwrap();
+        until(|| device.seen.load(Ordering::Acquire) == round);
+    }
+    until(|| is_asleep(&running));
+    end(running);
+}
+
+#[test]
+fn who_cannot_be_woken_is_polled_on() {
+    let device = Arc::<Device>::default();
+    let running = run(&device, false, None, |_, device| device.bell.wakes(Waker::noop()));
+    for round in 1..=20 {
+        device.written.fetch_add(1, Ordering::Release);
+        until(|| device.seen.load(Ordering::Acquire) == round);
+    }
+    let figures = running.statistics();
+    end(running);
+    assert!(figures.iter().all(|figures| figures.asleep == Duration::ZERO), "{figures:?}");
+}
