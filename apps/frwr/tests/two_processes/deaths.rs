@@ -44,6 +44,24 @@ fn a_target_that_is_killed_is_waited_for_and_nothing_is_lost() {
     passed(target.stop());
 }
 
+/// Its sockets are full by then, and its host goes on with everything else.
+#[test]
+fn a_target_that_is_stopped_for_a_while_is_waited_for() {
+    let machine = Machine::new();
+    let file = machine.file("file");
+    let target = machine.serve(&["--namespace", &file]);
+    let host = machine.load(&["--runtime", "3600", "--reconnects", "100"]);
+    host.says("mixed load");
+    target.signal("STOP");
+    // A line each second: of a core that stood still there would be others.
+    host.says("mixed load");
+    host.says("mixed load");
+    target.signal("CONT");
+    target.says("serving");
+    verified(host.stop());
+    passed(target.stop());
+}
+
 #[test]
 fn a_target_that_is_killed_and_does_not_return_ends_the_run() {
     let machine = Machine::new();

@@ -108,9 +108,14 @@ impl Program {
 
     /// Asks it to end, and waits for that.
     pub(crate) fn stop(self) -> (Option<i32>, Value) {
-        let script = format!("kill -TERM {}", self.child.id());
-        assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
+        self.signal("TERM");
         self.ended()
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        // A builtin of every shell; programs of that name are not everywhere.
+        let script = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
     }
 
     /// Its exit code and its report.
