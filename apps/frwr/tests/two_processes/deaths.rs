@@ -36,8 +36,8 @@ fn a_target_that_is_killed_is_waited_for_and_nothing_is_lost() {
         target.kill();
         assert!(!machine.left().is_empty(), "a killed process deletes nothing");
         target = machine.serve(&namespace);
-        host.says("mixed load");
-        host.says("mixed load");
+        // It tells of seconds in which something moved: the host has come.
+        target.says("serving");
     }
     let report = verified(host.stop());
     assert!(report["reconnects"].as_u64().unwrap() >= 3, "{report}");
