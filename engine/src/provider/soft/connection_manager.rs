@@ -96,7 +96,9 @@ impl SoftDevice {
         let record = self.unconnected(queue_pair)?;
         let port = record.port;
         let Incoming { from, parameters: theirs, .. } = self.incoming.remove(&incoming).ok_or(CommandError::Unknown)?;
-        let (ours, peers) = wire(self.options.wire_packets);
+        let said = self.options.wire_packets;
+        let packets = self.gateway.as_ref().map_or(said, |gateway| gateway.wire_packets(from.device, said));
+        let (ours, peers) = wire(packets);
         let limit = self.options.capabilities.attributes.max_rdma_reads;
         let here = negotiate(&parameters, &theirs, limit);
         let there = negotiate(&theirs, &parameters, limit);

@@ -21,6 +21,9 @@ use std::os::fd::{AsFd, OwnedFd};
 const MAX_SILENT: usize = 64;
 /// Connections taken in one look at one address.
 const ACCEPTS_PER_LOOK: usize = 64;
+/// Packets that a lane holds at most whose other end is a bridge: two messages of the largest packets, of which a bridge moves one
+/// per poll. More would wait here and not in the sockets, at 4 KiB each.
+const BRIDGED_PACKETS: u32 = 32;
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// How far a conversation is.
@@ -60,6 +63,12 @@ pub(in super::super) struct Gateway {
 impl Gateway {
     pub(in super::super) const fn new(rendezvous: Rendezvous) -> Self {
         Self { rendezvous, listening: BTreeMap::new(), conversations: Vec::new() }
+    }
+
+    /// Packets that each lane of a connection with this device holds, of so many that the options say.
+    pub(in super::super) fn wire_packets(&self, device: DeviceNumber, said: u32) -> u32 {
+        let is_far = self.conversations.iter().any(|conversation| conversation.number == device);
+        if is_far { said.min(BRIDGED_PACKETS) } else { said }
     }
 
     /// Takes an address among all processes of the user.
@@ -228,7 +237,7 @@ impl Conversation {
             }
             (Message::Accept { queue_pair: theirs, negotiated, private_data }, Phase::Asking(queue_pair)) => {
                 let (queue_pair, Ok(sockets)) = (*queue_pair, sockets.into_inner()) else { return false };
-                let (ours, far) = wire(device.options.wire_packets);
+                let (ours, far) = wire(device.options.wire_packets.min(BRIDGED_PACKETS));
                 device.add_bridge(Bridge::new(queue_pair, far, sockets));
                 self.phase = Phase::Open { queue_pair, awaits_ready: false };
                 let peer = Remote { device: self.number, queue_pair: theirs };
