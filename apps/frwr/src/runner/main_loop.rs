@@ -323,13 +323,14 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
     /// Who asks is answered. Returns the work done.
     fn operate(&mut self, elapsed: Duration, say: &mut dyn FnMut(&str)) -> u32 {
         let Some(operator) = &mut self.operator else { return 0 };
-        let (threads, controls) = (self.threads, &self.controls);
-        let surroundings = Surroundings {
+        let (threads, controls, media) = (self.threads, &self.controls, &mut self.media);
+        let mut surroundings = Surroundings {
             now: elapsed,
             reactors: &|| threads.statistics(),
             control: &|| controls.first().map(|control| control.statistics()).unwrap_or_default(),
+            forget: &mut |name| media.forget(name),
         };
-        operator.turn(&surroundings, say)
+        operator.turn(&mut surroundings, say)
     }
 
     /// What somebody is told who asks between.

@@ -28,6 +28,13 @@ impl MediaWatch {
         self.media.push(Watched { name, medium, told: None });
     }
 
+    /// No namespace lives in that one any more.
+    pub(super) fn forget(&mut self, name: &str) {
+        if let Some(at) = self.media.iter().position(|watched| watched.name == name) {
+            self.media.remove(at);
+        }
+    }
+
     /// Says what is news; `elapsed` is time since an epoch of the caller's.
     pub(super) fn tell(&mut self, elapsed: Duration, say: &mut dyn FnMut(&str)) {
         let looks = elapsed >= self.next_look;
@@ -88,5 +95,21 @@ mod tests {
         file.as_file().set_len(1 << 20).unwrap();
         assert!(said(5000).is_empty());
         assert!(watch.media[0].medium.fault().is_some());
+    }
+
+    #[test]
+    fn a_medium_that_no_namespace_lives_in_any_more_is_watched_no_longer_and_may_be_opened_again() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 20).unwrap();
+        let open = || FileMedium::open(&FileOptions::new(file.path()));
+        let mut watch = MediaWatch::default();
+        watch.add("one".to_owned(), open().unwrap());
+        watch.forget("another");
+        assert_eq!(watch.media.len(), 1);
+        watch.forget("one");
+        file.as_file().set_len(1000).unwrap();
+        watch.tell(Duration::from_secs(2), &mut |line| panic!("{line}"));
+        file.as_file().set_len(1 << 20).unwrap();
+        assert!(open().is_ok());
     }
 }

@@ -87,6 +87,11 @@ pub enum MediumConfig {
 }
 
 impl SubsystemConfig {
+    /// What its namespaces are called.
+    pub(super) fn identities(&self) -> impl Iterator<Item = (Nqn, u32)> {
+        (1..).zip(&self.namespaces).map(|(identifier, _)| (self.nqn, identifier))
+    }
+
     /// The files and block devices of its namespaces.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
         self.namespaces.iter().filter_map(|namespace| match &namespace.medium {

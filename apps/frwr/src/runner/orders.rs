@@ -5,6 +5,10 @@
 use super::{change::Change, present::TargetSnapshot, progress::Progress};
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use frwr_mempool::lane;
+use frwr_nvmf::{
+    controller::{ChangeEvent, ChangeId},
+    storage::AnyStorage,
+};
 use std::sync::Arc;
 
 /// Orders on their way to a core, and answers on their way back: a report, a change, and what is taken back, each once more where the
@@ -26,13 +30,23 @@ pub(super) enum Order {
         change: Box<Change>,
         ticket: Ticket,
     },
+    /// Say what became of changes.
+    Outcome,
 }
 
 /// What a core says to it.
 #[derive(Debug)]
 pub(super) enum Answer {
-    Report { round: u64, snapshot: Box<TargetSnapshot> },
-    Changed { number: u64, result: Result<(), String> },
+    Report {
+        round: u64,
+        snapshot: Box<TargetSnapshot>,
+    },
+    Changed {
+        number: u64,
+        result: Result<Option<ChangeId>, String>,
+    },
+    /// What became of a change that takes its time.
+    Became(Box<ChangeEvent<AnyStorage>>),
 }
 
 /// Decides between the core that takes an order and the main thread that takes it back: one of them is first.
@@ -66,6 +80,11 @@ impl Desk {
     /// The next order. To be called behind a look at the word that tells of it.
     pub(super) fn next(&mut self) -> Option<Order> {
         self.orders.pop()
+    }
+
+    /// Another answer has room.
+    pub(super) fn has_room(&self) -> bool {
+        self.answers.len() < self.answers.capacity()
     }
 
     /// What has no room came too late, and nobody waits for it.

@@ -12,6 +12,7 @@ use frwr_engine::{Statistics as EngineStatistics, control::ControlStatistics};
 use frwr_nvmf::{
     controller::{Inventory, TargetStatistics},
     storage::StorageStatistics,
+    wire::Nqn,
 };
 use frwr_reactor::Statistics as ReactorStatistics;
 use serde_json::json;
@@ -28,9 +29,15 @@ pub(super) struct TargetSnapshot {
 }
 
 impl TargetSnapshot {
-    /// What the namespaces have done on this core.
-    fn storages(&self) -> Vec<StorageStatistics> {
-        self.inventory.namespaces.iter().map(|namespace| namespace.storage).collect()
+    /// What each of these namespaces has done on this core; nothing where it is gone.
+    fn storages(&self, identities: &[(Nqn, u32)]) -> Vec<StorageStatistics> {
+        let all = || self.inventory.namespaces.iter();
+        let name = |at: usize| self.inventory.subsystems.get(at).map(|subsystem| subsystem.name);
+        let of = |(subsystem, identifier): &(Nqn, u32)| {
+            let found = all().find(|one| one.identifier == *identifier && name(one.subsystem) == Some(*subsystem));
+            found.map(|one| one.storage).unwrap_or_default()
+        };
+        identities.iter().map(of).collect()
     }
 }
 
@@ -44,7 +51,7 @@ impl ServedTarget {
     ) -> ServeReport {
         let targets: Vec<_> = snapshots.iter().map(|core| core.target).collect();
         let engine = snapshots.iter().map(|core| core.engine).reduce(Add::add).unwrap_or_default();
-        let storages = snapshots.iter().map(TargetSnapshot::storages).reduce(sum).unwrap_or_default();
+        let storages = snapshots.iter().map(|core| core.storages(&self.identities)).reduce(sum).unwrap_or_default();
         let of_core = |(TargetSnapshot { role, memory, io, .. }, reactor)| CoreReport {
             role,
             memory,

@@ -126,6 +126,7 @@ where
         effective_queue_depth: depth.map_or(target.queue_depth, |depth| depth.effective),
         listen,
         namespaces: reports,
+        identities: config.subsystems.iter().flat_map(SubsystemConfig::identities).collect(),
         shared_receives: target.shared_receives.0,
     };
     let facts = Facts::new(served.clone(), config.describe(), progress.clone());

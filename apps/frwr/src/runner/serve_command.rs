@@ -21,7 +21,7 @@ use frwr_engine::ReceiveQueues;
 use frwr_nvmf::{
     controller::{
         ADMIN_QUEUE_ENTRIES, AllowedHosts, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_CORES, MAX_DATA_BLOCKS,
-        MAX_IN_CAPSULE_BYTES, TargetOptions,
+        MAX_IN_CAPSULE_BYTES, MAX_SUBSYSTEMS, TargetOptions,
     },
     storage::MAX_BLOCK_BYTES,
     wire::{DISCOVERY_SUBSYSTEM, Nqn, SGL_DESCRIPTOR_BYTES, SerialNumber},
@@ -268,6 +268,8 @@ impl TargetArguments {
         // Checked: 8 MiB at most.
         options.buffer_bytes = self.max_transfer as u32;
         options.controllers = controllers(self.hosts);
+        // Those that are added while it serves have room: an entry each.
+        options.subsystems = MAX_SUBSYSTEMS as u16;
         options.returning_controllers = RETURNING;
         options.discovery_controllers = discovery_controllers(self.hosts);
         options.max_silence = Duration::from_secs(self.max_silence);

@@ -11,6 +11,7 @@ use core::fmt::Write as _;
 use frwr_engine::{Statistics as EngineStatistics, control::ControlStatistics};
 use frwr_nvmf::controller::TargetStatistics;
 use frwr_nvmf::storage::{MediumFault, StorageStatistics};
+use frwr_nvmf::wire::Nqn;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::{io, net::SocketAddr};
@@ -29,8 +30,19 @@ pub struct ServedTarget {
     /// What it serves, at least one.
     #[serde(skip)]
     pub namespaces: Vec<NamespaceReport>,
+    /// What each of them is called: its subsystem, and its identifier.
+    #[serde(skip)]
+    pub identities: Vec<(Nqn, u32)>,
     /// Receives that the connections of a core share; `None` where each has its own.
     pub shared_receives: Option<u32>,
+}
+
+impl ServedTarget {
+    /// What it was started with under this name.
+    pub(super) fn namespace(&self, subsystem: &Nqn, identifier: u32) -> Option<&NamespaceReport> {
+        let at = self.identities.iter().position(|(of, at)| of == subsystem && *at == identifier)?;
+        self.namespaces.get(at)
+    }
 }
 
 /// What a target has done. What is skipped is computed with, and told by other names.

@@ -137,8 +137,6 @@ impl<P: Port> TargetSide<P> {
             self.target.shut_down();
         }
         self.pass_incidents();
-        // What became of changes is told to nobody yet.
-        while self.target.next_change().is_some() {}
         if self.alone && work > 0 && !self.target.is_ending() {
             self.publish();
         }
@@ -171,6 +169,14 @@ impl<P: Port> TargetSide<P> {
                     if ticket.take() {
                         let result = change.apply(&mut self.target).map_err(|reason| reason.to_string());
                         desk.answer(Answer::Changed { number, result });
+                    }
+                }
+                Order::Outcome => {
+                    // What has no room waits until it is asked for again.
+                    while desk.has_room()
+                        && let Some(event) = self.target.next_change()
+                    {
+                        desk.answer(Answer::Became(Box::new(event)));
                     }
                 }
             }

@@ -3,8 +3,10 @@
 use super::{Client, HOST, SUBSYSTEM, Target};
 use serde_json::{Value, json};
 
+const OTHER: &str = "nqn.2026-11.invalid.frwr:other";
+
 fn changed(changed: bool) -> Result<Value, Value> {
-    Ok(json!({ "changed": changed }))
+    Ok(json!({ "changed": changed, "complete": true }))
 }
 
 #[test]
@@ -12,7 +14,7 @@ fn who_is_not_on_the_list_is_turned_away_until_he_is() {
     let target = Target::start(2);
     let mut client = target.client();
     let allow = |hosts: Value| json!({ "subsystem": SUBSYSTEM, "hosts": hosts });
-    let other = json!(["nqn.2026-11.invalid.frwr:other"]);
+    let other = json!([OTHER]);
     assert_eq!(client.call("set_allowed_hosts", allow(other.clone())), changed(true));
     assert_eq!(client.call("set_allowed_hosts", allow(other.clone())), changed(false));
     assert_eq!(client.ask("subsystems")["subsystems"][0]["allowed_hosts"], other);
@@ -39,6 +41,48 @@ fn a_namespace_that_is_taken_away_is_there_again_when_it_is_given_back() {
 }
 
 #[test]
+fn a_host_that_is_drained_leaves_and_comes_again_when_it_may() {
+    let target = Target::start(2);
+    let (mut client, host) = (target.client(), target.host("3600"));
+    client.until("status", |status| status["bytes_read"].as_u64() > Some(0));
+    assert_eq!(client.call("drain", json!({ "host": HOST })), changed(true));
+    let controllers = client.call("controllers", json!({ "host": HOST })).unwrap();
+    assert!(controllers["controllers"].as_array().unwrap().is_empty(), "{controllers}");
+    let bytes = client.ask("status")["bytes_read"].clone();
+    assert_eq!(client.call("resume", json!({ "host": HOST })), changed(true));
+    client.until("status", |status| status["bytes_read"].as_u64() > bytes.as_u64());
+    // It lost nothing, and what it read was what it had been.
+    assert!(host.end().unwrap().reconnects() > 0);
+    target.end();
+}
+
+#[test]
+fn subsystems_come_and_go_and_namespaces_go_for_good() {
+    let target = Target::start(2);
+    let mut client = target.client();
+    let add = json!({ "subsystem": OTHER, "hosts": [HOST], "serial": "S1" });
+    assert_eq!(client.call("add_subsystem", add.clone()), changed(true));
+    let told = client.ask("subsystems");
+    let other = &told["subsystems"][1];
+    assert_eq!(
+        (&other["nqn"], &other["serial"], &other["allowed_hosts"], &other["namespaces"]),
+        (&json!(OTHER), &json!("S1"), &json!([HOST]), &json!(0)),
+        "{told}"
+    );
+    let refused = client.call("add_subsystem", add).unwrap_err();
+    let message = refused["message"].as_str().unwrap();
+    assert!(refused["code"] == -32004 && message.ends_with("nothing was changed"), "{refused}");
+    assert_eq!(client.call("remove_subsystem", json!({ "subsystem": OTHER })), changed(true));
+    assert_eq!(client.ask("subsystems")["subsystems"].as_array().unwrap().len(), 1);
+    let first = json!({ "subsystem": SUBSYSTEM, "namespace": 1 });
+    assert_eq!(client.call("remove_namespace", first.clone()), changed(true));
+    assert!(client.ask("namespaces")["namespaces"].as_array().unwrap().is_empty());
+    assert_eq!(client.call("remove_namespace", first).unwrap_err()["code"], -32602);
+    // What it was started with is in its report all the same.
+    assert_eq!(target.end().served.namespaces.len(), 1);
+}
+
+#[test]
 fn what_cannot_be_is_told_with_limit_value_and_remedy_and_changes_nothing() {
     let target = Target::start(1);
     let mut client = target.client();
@@ -48,11 +92,13 @@ fn what_cannot_be_is_told_with_limit_value_and_remedy_and_changes_nothing() {
         ("set_ana_state", json!({ "subsystem": "nqn.2026-11.x:y", "state": "change" }), "subsystems"),
         ("set_ana_state", json!({ "subsystem": SUBSYSTEM, "state": "best" }), "best"),
         ("set_ana_state", json!({ "subsystem": 7, "state": "change" }), "invalid type"),
-        ("set_namespace_active", json!({ "subsystem": SUBSYSTEM, "namespace": 2, "active": true }), "from 1 to 1"),
+        ("set_namespace_active", json!({ "subsystem": SUBSYSTEM, "namespace": 2, "active": true }), "namespace is 2"),
         ("set_namespace_active", json!({ "subsystem": SUBSYSTEM, "namespace": -1, "active": true }), "-1"),
+        ("remove_namespace", json!({ "subsystem": SUBSYSTEM, "namespace": 1, "within_seconds": 21 }), "20 at most"),
         ("set_allowed_hosts", json!({ "subsystem": SUBSYSTEM }), "hosts"),
         ("set_allowed_hosts", json!({ "subsystem": SUBSYSTEM, "hosts": ["x"] }), "\"x\""),
-        ("set_allowed_hosts", json!({ "subsystem": SUBSYSTEM, "hosts": vec!["nqn.x"; 1025] }), "1024"),
+        ("add_subsystem", json!({ "subsystem": OTHER, "serial": "" }), "serial"),
+        ("drain", json!({ "host": "x" }), "\"x\""),
         ("set_log_level", json!({ "level": "frwr=loud" }), "loud"),
         ("status", json!({ "all": true }), "all"),
     ] {

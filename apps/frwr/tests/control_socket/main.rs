@@ -5,6 +5,7 @@ mod changes;
 mod hostile;
 mod metrics;
 mod page;
+mod terminal;
 
 use clap::Parser as _;
 use frwr::runner::{LoadConfig, RunReport, ServeConfig, ServeReport, load, serve};

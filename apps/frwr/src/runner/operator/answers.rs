@@ -267,7 +267,13 @@ pub(super) fn merged(findings: &Findings) -> Vec<NamespaceState> {
     let Some(first) = all.next() else { return Vec::new() };
     let mut sums = first.namespaces.clone();
     for core in all {
-        for (sum, other) in sums.iter_mut().zip(&core.namespaces) {
+        let mut others = core.namespaces.iter();
+        for sum in &mut sums {
+            // Both are in the same order, and while one comes or goes a core may not have it.
+            let is_it =
+                |other: &&NamespaceState| (other.subsystem, other.identifier) == (sum.subsystem, sum.identifier);
+            let Some(other) = others.clone().find(is_it) else { continue };
+            others.find(is_it);
             sum.storage = sum.storage + other.storage;
             sum.bytes_read += other.bytes_read;
             sum.bytes_written += other.bytes_written;
@@ -285,12 +291,12 @@ struct OfSubsystem {
 pub(super) fn namespaces(facts: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
     let OfSubsystem { subsystem } = read(parameters)?;
     let wanted = subsystem.map(|text| nqn("subsystem", &text)).transpose()?;
-    let subsystems = home(findings).map(|here| here.subsystems.as_slice()).unwrap_or_default();
-    let name = |namespace: &NamespaceState| subsystems.get(namespace.subsystem).map(|subsystem| &subsystem.name);
+    let here = home(findings);
+    let name = |namespace: &NamespaceState| here?.subsystems.get(namespace.subsystem).map(|subsystem| &subsystem.name);
     let all = merged(findings);
-    let reports = facts.served.namespaces.iter().map(Some).chain(core::iter::repeat(None));
-    let shown = all.iter().zip(reports).filter(|(one, _)| wanted.is_none_or(|wanted| name(one) == Some(&wanted)));
-    let one = |(namespace, report): (&NamespaceState, Option<&super::super::NamespaceReport>)| {
+    let shown = all.iter().filter(|one| wanted.is_none_or(|wanted| name(one) == Some(&wanted)));
+    let one = |namespace: &NamespaceState| {
+        let report = name(namespace).and_then(|name| facts.served.namespace(name, namespace.identifier));
         let storage = &namespace.storage;
         let named = json!({
             "subsystem": name(namespace).map(Nqn::as_str),

@@ -11,8 +11,9 @@ use super::{
 use crate::control::{Caller, Failure, INVALID_PARAMS, NOT_DONE, TIMED_OUT};
 use core::time::Duration;
 use frwr_nvmf::{
-    controller::{AllowedHosts, SubsystemState},
-    wire::{AnaState, Nqn},
+    controller::{AllowedHosts, ChangeEvent, ChangeId, NamespaceState, SubsystemState},
+    storage::AnyStorage,
+    wire::{AnaState, Nqn, SerialNumber},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -20,24 +21,38 @@ use std::collections::VecDeque;
 
 /// How long a core has for its part of a change: it takes no time where the core goes on.
 const STEP_TIME: Duration = Duration::from_secs(5);
-/// Names of a list of hosts: far more than can be connected, and what a core compares when one connects.
-const MAX_ALLOWED_HOSTS: usize = 1024;
+/// Between two looks at what becomes of a change that somebody waits for.
+const LOOK_PERIOD: Duration = Duration::from_millis(10);
+/// The same where nobody does any more.
+const LATE_LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// Until a change that is not complete is told by what holds it up, where nobody says otherwise.
+const DEFAULT_WITHIN: u32 = 5;
+/// The longest such time: clients wait for an answer a little longer.
+const MAX_WITHIN: Duration = Duration::from_secs(20);
+/// Behind that time each core has told what holds the change up.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// What a method wants to have changed; `None` where it is so already.
 pub(super) type Plan = Option<Box<Planned>>;
 
-/// A change, and how it is undone.
+/// A change: what each core is told, one after the other.
 #[derive(Debug)]
 pub(super) struct Planned {
+    steps: VecDeque<Step>,
+}
+
+/// What one core is told, and what undoes it where a later one cannot.
+#[derive(Debug)]
+struct Step {
+    core: usize,
     change: Change,
-    /// What brings back what was there.
-    undo: Change,
+    undo: Option<Change>,
 }
 
 impl Planned {
-    /// `of` makes the change to either.
-    fn new<T>(of: impl Fn(T) -> Change, after: T, before: T) -> Plan {
-        Some(Box::new(Self { change: of(after), undo: of(before) }))
+    /// What the home core does for all.
+    fn at_home(change: Change) -> Plan {
+        Some(Box::new(Self { steps: VecDeque::from([Step { core: 0, change, undo: None }]) }))
     }
 }
 
@@ -46,15 +61,27 @@ impl Planned {
 struct UnderWay {
     caller: Caller,
     number: u64,
-    change: Change,
-    undo: Change,
     /// Cores that are still to be told, in order.
-    left: VecDeque<usize>,
-    done: Vec<usize>,
-    /// The core that has been told, until when it has time, and what takes the order back.
-    told: Option<(usize, Duration, Ticket)>,
+    left: VecDeque<Step>,
+    /// What cores do that have done it, where it is undone.
+    done: Vec<(usize, Change)>,
+    /// The core that has been told.
+    told: Option<Told>,
     /// What that core said.
-    answer: Option<Result<(), String>>,
+    answer: Option<Result<Option<ChangeId>, String>>,
+    /// What the target does behind the last step, until when that is waited for, and what holds it up.
+    goes_on: Option<(ChangeId, Duration)>,
+    held_up_by: Vec<String>,
+    became: Option<bool>,
+}
+
+/// An order that is not answered.
+#[derive(Debug)]
+struct Told {
+    core: usize,
+    until: Duration,
+    ticket: Ticket,
+    undo: Option<Change>,
 }
 
 /// All changes that were asked for.
@@ -62,90 +89,159 @@ struct UnderWay {
 pub(super) struct Changes {
     line: VecDeque<UnderWay>,
     count: u64,
+    /// Changes that were answered before they were complete.
+    unfinished: Vec<ChangeId>,
+    /// Namespaces that cores have said are gone there, once for each core.
+    gone: Vec<(Nqn, u32)>,
+    next_look: Duration,
 }
 
-/// What a change is answered.
+/// What a change is answered that is complete.
 pub(super) fn done(changed: bool) -> Value {
-    json!({ "changed": changed })
+    json!({ "changed": changed, "complete": true })
 }
 
 impl Changes {
     /// One more, behind the others.
-    pub(super) fn queue(&mut self, caller: Caller, planned: Planned, orders: &Orders) {
-        let Planned { change, undo } = planned;
+    pub(super) fn queue(&mut self, caller: Caller, planned: Planned) {
         self.count += 1;
-        let left = change.told().cores(orders.cores()).into();
-        let number = self.count;
         self.line.push_back(UnderWay {
             caller,
-            number,
-            change,
-            undo,
-            left,
+            number: self.count,
+            left: planned.steps,
             done: Vec::new(),
             told: None,
             answer: None,
+            goes_on: None,
+            held_up_by: Vec::new(),
+            became: None,
         });
     }
 
     /// A core has answered.
-    pub(super) fn answered(&mut self, core: usize, number: u64, result: Result<(), String>) {
+    pub(super) fn answered(&mut self, core: usize, number: u64, result: Result<Option<ChangeId>, String>) {
         if let Some(first) = self.line.front_mut().filter(|first| first.number == number)
-            && first.told.as_ref().is_some_and(|(told, ..)| *told == core)
+            && first.told.as_ref().is_some_and(|told| told.core == core)
         {
             first.answer = Some(result);
         }
     }
 
+    /// The target says what became of a change. Storages of namespaces that are gone end with this.
+    pub(super) fn became(&mut self, event: ChangeEvent<AnyStorage>) {
+        let first = |changes: &mut Self, id: ChangeId, note: &dyn Fn(&mut UnderWay)| {
+            let is_it = |first: &&mut UnderWay| first.goes_on.is_some_and(|(waits_for, _)| waits_for == id);
+            changes.line.front_mut().filter(is_it).into_iter().for_each(note);
+        };
+        match event {
+            ChangeEvent::Done { id } => {
+                self.unfinished.retain(|unfinished| *unfinished != id);
+                first(self, id, &|change| change.became = Some(true));
+            }
+            ChangeEvent::Undone { id } => {
+                self.unfinished.retain(|unfinished| *unfinished != id);
+                first(self, id, &|change| change.became = Some(false));
+            }
+            ChangeEvent::HeldUp { id, by } => first(self, id, &|change| change.held_up_by.push(by.to_string())),
+            ChangeEvent::Removed { subsystem, identifier, .. } => self.gone.push((subsystem, identifier)),
+            ChangeEvent::Shrunk { .. } => {}
+        }
+    }
+
+    /// A namespace that is gone on so many cores, which are all.
+    pub(super) fn next_gone(&mut self, cores: usize) -> Option<(Nqn, u32)> {
+        let count = |one: &&(Nqn, u32)| self.gone.iter().filter(|other| other == one).count() >= cores;
+        let gone = self.gone.iter().find(count).copied()?;
+        self.gone.retain(|other| *other != gone);
+        Some(gone)
+    }
+
     /// Brings the first change on. Those that are over, with what their callers are told.
     pub(super) fn turn(&mut self, now: Duration, orders: &mut Orders) -> Option<(Caller, Result<Value, Failure>)> {
+        self.look(now, orders);
         let first = self.line.front_mut()?;
         let result = first.advance(now, orders)?;
-        let UnderWay { caller, .. } = self.line.pop_front()?;
+        let UnderWay { caller, goes_on, became, .. } = self.line.pop_front()?;
+        if let (Some((id, _)), None) = (goes_on, became) {
+            self.unfinished.push(id);
+        }
         Some((caller, result))
+    }
+
+    /// Asks what became of changes, where something goes on.
+    fn look(&mut self, now: Duration, orders: &mut Orders) {
+        let waits = self.line.front().is_some_and(|first| first.goes_on.is_some());
+        if now < self.next_look || !waits && self.unfinished.is_empty() {
+            return;
+        }
+        self.next_look = now.saturating_add(if waits { LOOK_PERIOD } else { LATE_LOOK_PERIOD });
+        for core in 0..orders.cores() {
+            orders.give(core, Order::Outcome);
+        }
     }
 }
 
 impl UnderWay {
     /// What came of it, once that is known.
     fn advance(&mut self, now: Duration, orders: &mut Orders) -> Option<Result<Value, Failure>> {
-        if let Some((core, until, ticket)) = &self.told {
-            let core = *core;
+        if let Some((_, until)) = self.goes_on {
+            return self.outcome(now >= until);
+        }
+        if let Some(told) = self.told.take() {
             match self.answer.take() {
-                Some(Ok(())) => {
-                    self.done.push(core);
-                    self.told = None;
+                Some(Ok(id)) => {
+                    self.done.extend(told.undo.map(|undo| (told.core, undo)));
+                    if let Some(id) = id.filter(|_| self.left.is_empty()) {
+                        self.goes_on = Some((id, now.saturating_add(MAX_WITHIN + GRACE)));
+                        return None;
+                    }
                 }
                 Some(Err(reason)) => {
                     self.take_back(orders);
                     return Some(Err(Failure::new(NOT_DONE, format!("{reason}; nothing was changed"))));
                 }
                 // Where the core was faster its answer is on its way.
-                None if now >= *until && ticket.withdraw() => {
+                None if now >= told.until && told.ticket.withdraw() => {
                     self.take_back(orders);
-                    return Some(Err(stands_still(core)));
+                    return Some(Err(stands_still(told.core)));
                 }
-                None => return None,
+                None => {
+                    self.told = Some(told);
+                    return None;
+                }
             }
         }
-        let Some(core) = self.left.pop_front() else { return Some(Ok(done(true))) };
-        let (number, change, ticket) = (self.number, Box::new(self.change.clone()), Ticket::default());
+        let Some(Step { core, change, undo }) = self.left.pop_front() else { return Some(Ok(done(true))) };
+        let (number, change, ticket) = (self.number, Box::new(change), Ticket::default());
         if !orders.give(core, Order::Change { number, change, ticket: ticket.clone() }) {
             self.take_back(orders);
             return Some(Err(stands_still(core)));
         }
-        self.told = Some((core, now.saturating_add(STEP_TIME), ticket));
+        self.told = Some(Told { core, until: now.saturating_add(STEP_TIME), ticket, undo });
         None
+    }
+
+    /// What the target says of it, or nothing until time is up.
+    fn outcome(&mut self, is_late: bool) -> Option<Result<Value, Failure>> {
+        match self.became {
+            Some(true) => Some(Ok(done(true))),
+            Some(false) => {
+                let text = "a core had not been given what the change needs; nothing was changed; try again";
+                Some(Err(Failure::new(NOT_DONE, text)))
+            }
+            // Told once that it is held up, it goes on by itself.
+            None if is_late || !self.held_up_by.is_empty() => {
+                Some(Ok(json!({ "changed": true, "complete": false, "held_up_by": self.held_up_by })))
+            }
+            None => None,
+        }
     }
 
     /// Cores that have done it undo it.
     fn take_back(&mut self, orders: &mut Orders) {
-        for core in core::mem::take(&mut self.done) {
+        for (core, undo) in core::mem::take(&mut self.done) {
             // Its answer is for no change that there is. A core that stands still since does it when it goes on.
-            orders.give(
-                core,
-                Order::Change { number: 0, change: Box::new(self.undo.clone()), ticket: Ticket::default() },
-            );
+            orders.give(core, Order::Change { number: 0, change: Box::new(undo), ticket: Ticket::default() });
         }
     }
 }
@@ -181,20 +277,107 @@ struct NamespaceActive {
 pub(super) fn set_namespace_active(findings: &Findings, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let NamespaceActive { subsystem: of, namespace: identifier, active } = read(parameters)?;
     let (name, state) = subsystem(findings, &of)?;
-    if identifier == 0 || identifier > state.namespaces {
-        let text = format!("params: namespace is {identifier}: must be from 1 to {}; choose one", state.namespaces);
-        return Err(Failure::new(INVALID_PARAMS, text));
-    }
-    let is_it = |namespace: &frwr_nvmf::controller::NamespaceState, subsystems: &[SubsystemState]| {
-        namespace.identifier == identifier && subsystems.get(namespace.subsystem).is_some_and(|of| of.name == name)
-    };
-    let home = findings.home().map(|home| &home.inventory);
-    let before = home.and_then(|all| all.namespaces.iter().find(|namespace| is_it(namespace, &all.subsystems)));
-    if before.is_some_and(|before| before.active == active) {
+    let before = listed(findings, state, identifier)?;
+    if before.active == active {
         return Ok(None);
     }
-    let change = |active| Change::NamespaceActive { subsystem: name, identifier, active };
-    Ok(Planned::new(change, active, !active))
+    Ok(Planned::at_home(Change::NamespaceActive { subsystem: name, identifier, active }))
+}
+
+/// A namespace as it is.
+fn listed<'a>(findings: &'a Findings, of: &SubsystemState, identifier: u32) -> Result<&'a NamespaceState, Failure> {
+    let home = findings.home().map(|home| &home.inventory);
+    let name = |at: usize| home.and_then(|home| home.subsystems.get(at)).map(|subsystem| subsystem.name);
+    let all = home.map(|home| home.namespaces.as_slice()).unwrap_or_default();
+    let found = all.iter().find(|one| one.identifier == identifier && name(one.subsystem) == Some(of.name));
+    found.ok_or_else(|| {
+        let text =
+            format!("params: namespace is {identifier}, which the subsystem has not; `namespaces` lists its own");
+        Failure::new(INVALID_PARAMS, text)
+    })
+}
+
+/// Until when a change shall be complete, or is told by what holds it up.
+fn within(seconds: Option<u32>) -> Result<Duration, Failure> {
+    let (seconds, most) = (seconds.unwrap_or(DEFAULT_WITHIN), MAX_WITHIN.as_secs());
+    if u64::from(seconds) <= most {
+        return Ok(Duration::from_secs(seconds.into()));
+    }
+    let text =
+        format!("params: within_seconds is {seconds}: must be {most} at most; the change goes on behind it anyway");
+    Err(Failure::new(INVALID_PARAMS, text))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfNamespace {
+    subsystem: String,
+    namespace: u32,
+    within_seconds: Option<u32>,
+}
+
+pub(super) fn remove_namespace(findings: &Findings, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+    let OfNamespace { subsystem: of, namespace: identifier, within_seconds } = read(parameters)?;
+    let (subsystem, state) = subsystem(findings, &of)?;
+    listed(findings, state, identifier)?;
+    Ok(Planned::at_home(Change::RemoveNamespace { subsystem, identifier, within: within(within_seconds)? }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewSubsystem {
+    subsystem: String,
+    hosts: Option<Vec<String>>,
+    serial: Option<String>,
+}
+
+pub(super) fn add_subsystem(_: &Findings, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+    let NewSubsystem { subsystem, hosts, serial } = read(parameters)?;
+    let name = nqn("subsystem", &subsystem)?;
+    let serial = match serial {
+        None => SerialNumber::of_subsystem(&name),
+        Some(text) => SerialNumber::new(&text)
+            .map_err(|reason| Failure::new(INVALID_PARAMS, format!("params: serial is {text:?}: {reason}")))?,
+    };
+    Ok(Planned::at_home(Change::AddSubsystem { name, hosts: allowed(hosts)?, serial }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OldSubsystem {
+    subsystem: String,
+    within_seconds: Option<u32>,
+}
+
+pub(super) fn remove_subsystem(findings: &Findings, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+    let OldSubsystem { subsystem: of, within_seconds } = read(parameters)?;
+    let (name, _) = subsystem(findings, &of)?;
+    Ok(Planned::at_home(Change::RemoveSubsystem { name, within: within(within_seconds)? }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Drained {
+    host: Option<String>,
+    within_seconds: Option<u32>,
+}
+
+pub(super) fn drain(_: &Findings, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+    let Drained { host, within_seconds } = read(parameters)?;
+    let host = host.map(|text| nqn("host", &text)).transpose()?;
+    Ok(Planned::at_home(Change::Drain { host, within: within(within_seconds)? }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Resumed {
+    host: Option<String>,
+}
+
+pub(super) fn resume(_: &Findings, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+    let Resumed { host } = read(parameters)?;
+    let host = host.map(|text| nqn("host", &text)).transpose()?;
+    Ok(Planned::at_home(Change::Resume { host }))
 }
 
 /// By the names of the socket.
@@ -244,8 +427,7 @@ pub(super) fn set_ana_state(findings: &Findings, parameters: Map<String, Value>)
     if before.ana == state.state() {
         return Ok(None);
     }
-    let change = |state| Change::Ana { subsystem: name, state };
-    Ok(Planned::new(change, state.state(), before.ana))
+    Ok(Planned::at_home(Change::Ana { subsystem: name, state: state.state() }))
 }
 
 #[derive(Deserialize)]
@@ -254,25 +436,23 @@ struct Allowed {
     subsystem: String,
     #[serde(deserialize_with = "Option::deserialize")]
     hosts: Option<Vec<String>>,
+    within_seconds: Option<u32>,
 }
 
 pub(super) fn set_allowed_hosts(findings: &Findings, parameters: Map<String, Value>) -> Result<Plan, Failure> {
-    let Allowed { subsystem: of, hosts } = read(parameters)?;
-    let (name, before) = subsystem(findings, &of)?;
-    let hosts = match hosts {
-        None => AllowedHosts::Any,
-        Some(names) if names.len() > MAX_ALLOWED_HOSTS => {
-            let text =
-                format!("params: hosts has {} names: must be {MAX_ALLOWED_HOSTS} at most; name fewer", names.len());
-            return Err(Failure::new(INVALID_PARAMS, text));
-        }
-        Some(names) => AllowedHosts::Listed(names.iter().map(|name| nqn("hosts", name)).collect::<Result<_, _>>()?),
-    };
+    let Allowed { subsystem: of, hosts, within_seconds } = read(parameters)?;
+    let (subsystem, before) = subsystem(findings, &of)?;
+    let hosts = allowed(hosts)?;
     if before.hosts == hosts {
         return Ok(None);
     }
-    let change = |hosts| Change::AllowedHosts { subsystem: name, hosts };
-    Ok(Planned::new(change, hosts, before.hosts.clone()))
+    Ok(Planned::at_home(Change::AllowedHosts { subsystem, hosts, within: within(within_seconds)? }))
+}
+
+/// Names of hosts, or all of them. How many there may be the target knows.
+fn allowed(hosts: Option<Vec<String>>) -> Result<AllowedHosts, Failure> {
+    let Some(names) = hosts else { return Ok(AllowedHosts::Any) };
+    Ok(AllowedHosts::Listed(names.iter().map(|name| nqn("hosts", name)).collect::<Result<_, _>>()?))
 }
 
 #[cfg(test)]
@@ -303,7 +483,8 @@ mod tests {
     }
 
     fn change(hosts: AllowedHosts) -> Change {
-        Change::AllowedHosts { subsystem: Nqn::new("nqn.2026-11.invalid.frwr:a").unwrap(), hosts }
+        let subsystem = Nqn::new("nqn.2026-11.invalid.frwr:a").unwrap();
+        Change::AllowedHosts { subsystem, hosts, within: Duration::ZERO }
     }
 
     fn wanted() -> Change {
@@ -321,15 +502,17 @@ mod tests {
             let mut orders = Orders::new(&Progress::new(3));
             let desks = (0..3).map(|_| orders.add()).collect();
             let mut changes = Changes::default();
-            let planned = Planned { change: wanted(), undo: change(AllowedHosts::Any) };
-            changes.queue(caller(), planned, &orders);
+            let step = |core| Step { core, change: wanted(), undo: Some(change(AllowedHosts::Any)) };
+            changes.queue(caller(), Planned { steps: [1, 2, 0].map(step).into() });
             Self { orders, desks, changes }
         }
 
         fn turn(&mut self, millis: u64) -> Option<Result<Value, i64>> {
             while let Some((core, answer)) = self.orders.next_answer() {
-                if let Answer::Changed { number, result } = answer {
-                    self.changes.answered(core, number, result);
+                match answer {
+                    Answer::Changed { number, result } => self.changes.answered(core, number, result),
+                    Answer::Became(event) => self.changes.became(*event),
+                    Answer::Report { .. } => panic!("nobody asked for a report"),
                 }
             }
             let (_, result) = self.changes.turn(Duration::from_millis(millis), &mut self.orders)?;
@@ -337,13 +520,16 @@ mod tests {
         }
 
         /// A core looks for its orders: what it was told to do and did.
-        fn obey(&mut self, core: usize, answer: Result<(), String>) -> Vec<Change> {
+        fn obey(&mut self, core: usize, answer: Result<Option<ChangeId>, String>) -> Vec<Change> {
             let (mut did, desk) = (Vec::new(), &mut self.desks[core]);
             while let Some(order) = desk.next() {
-                let Order::Change { number, change, ticket } = order else { panic!("nobody asked for a report") };
-                if ticket.take() {
-                    did.push(*change);
-                    desk.answer(Answer::Changed { number, result: answer.clone() });
+                match order {
+                    Order::Change { number, change, ticket } if ticket.take() => {
+                        did.push(*change);
+                        desk.answer(Answer::Changed { number, result: answer.clone() });
+                    }
+                    Order::Change { .. } | Order::Outcome => {}
+                    Order::Report { .. } => panic!("nobody asked for a report"),
                 }
             }
             did
@@ -356,9 +542,9 @@ mod tests {
         for core in [1, 2, 0] {
             assert_eq!(three.turn(0), None);
             for other in (0..3).filter(|other| *other != core) {
-                assert_eq!(three.obey(other, Ok(())), []);
+                assert_eq!(three.obey(other, Ok(None)), []);
             }
-            assert_eq!(three.obey(core, Ok(())), [wanted()]);
+            assert_eq!(three.obey(core, Ok(None)), [wanted()]);
         }
         assert_eq!(three.turn(0), Some(Ok(done(true))));
         assert_eq!(three.turn(0), None);
@@ -368,12 +554,12 @@ mod tests {
     fn a_change_that_one_core_refuses_is_undone_on_the_others() {
         let mut three = Three::new();
         assert_eq!(three.turn(0), None);
-        assert_eq!(three.obey(1, Ok(())), [wanted()]);
+        assert_eq!(three.obey(1, Ok(None)), [wanted()]);
         assert_eq!(three.turn(0), None);
         assert_eq!(three.obey(2, Err("no".to_owned())), [wanted()]);
         assert_eq!(three.turn(0), Some(Err(NOT_DONE)));
-        assert_eq!(three.obey(1, Ok(())), [change(AllowedHosts::Any)]);
-        assert_eq!((three.obey(2, Ok(())), three.obey(0, Ok(()))), (vec![], vec![]));
+        assert_eq!(three.obey(1, Ok(None)), [change(AllowedHosts::Any)]);
+        assert_eq!((three.obey(2, Ok(None)), three.obey(0, Ok(None))), (vec![], vec![]));
         assert_eq!(three.turn(0), None, "what was undone is no answer to anything");
     }
 
@@ -381,12 +567,12 @@ mod tests {
     fn a_core_that_stands_still_never_does_what_was_taken_back() {
         let mut three = Three::new();
         assert_eq!(three.turn(0), None);
-        assert_eq!(three.obey(1, Ok(())), [wanted()]);
+        assert_eq!(three.obey(1, Ok(None)), [wanted()]);
         assert_eq!(three.turn(1), None);
         assert_eq!(three.turn(5000), None);
         assert_eq!(three.turn(5001), Some(Err(TIMED_OUT)));
-        assert_eq!(three.obey(2, Ok(())), [], "it goes on, and finds the order withdrawn");
-        assert_eq!(three.obey(1, Ok(())), [change(AllowedHosts::Any)]);
+        assert_eq!(three.obey(2, Ok(None)), [], "it goes on, and finds the order withdrawn");
+        assert_eq!(three.obey(1, Ok(None)), [change(AllowedHosts::Any)]);
     }
 
     #[test]
@@ -394,8 +580,44 @@ mod tests {
         let mut three = Three::new();
         assert_eq!(three.turn(0), None);
         // It takes the order in the moment in which the main thread would take it back.
-        let taken = three.changes.line[0].told.as_ref().is_some_and(|(.., ticket)| ticket.take());
+        let taken = three.changes.line[0].told.as_ref().is_some_and(|told| told.ticket.take());
         assert!(taken);
         assert_eq!(three.turn(60_000), None, "its answer is waited for");
+    }
+
+    /// The last core has begun something, and says what becomes of it when it is asked.
+    fn going_on() -> (Three, ChangeId) {
+        let (mut three, id) = (Three::new(), ChangeId(7));
+        for core in [1, 2] {
+            assert_eq!(three.turn(0), None);
+            three.obey(core, Ok(None));
+        }
+        assert_eq!(three.turn(0), None);
+        three.obey(0, Ok(Some(id)));
+        assert_eq!(three.turn(0), None);
+        (three, id)
+    }
+
+    #[test]
+    fn what_takes_its_time_is_answered_when_it_is_complete() {
+        let (mut three, id) = going_on();
+        assert_eq!(three.turn(1000), None);
+        three.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id: ChangeId(6) })));
+        assert_eq!(three.turn(1000), None, "another one");
+        three.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
+        assert_eq!(three.turn(1000), Some(Ok(done(true))));
+        assert!(three.changes.unfinished.is_empty());
+    }
+
+    #[test]
+    fn what_nobody_says_the_end_of_is_answered_as_not_complete_and_looked_after() {
+        let (mut three, id) = going_on();
+        assert_eq!(three.turn(20_999), None);
+        let told = three.turn(21_000).unwrap().unwrap();
+        assert_eq!((&told["changed"], &told["complete"]), (&json!(true), &json!(false)));
+        assert_eq!(three.changes.unfinished, [id]);
+        three.desks[1].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
+        assert_eq!(three.turn(22_000), None);
+        assert!(three.changes.unfinished.is_empty());
     }
 }

@@ -47,6 +47,12 @@ const OF_SUBSYSTEM: Parameter =
     Parameter { name: "subsystem", kind: "NQN", required: false, about: "only what belongs to this subsystem" };
 const OF_HOST: Parameter =
     Parameter { name: "host", kind: "NQN", required: false, about: "only what belongs to this host" };
+const WITHIN: Parameter = Parameter {
+    name: "within_seconds",
+    kind: "NUMBER",
+    required: false,
+    about: "behind which it is told what holds it up; 5 where left out, 20 at most",
+};
 const SUBSYSTEM: Parameter = Parameter { name: "subsystem", kind: "NQN", required: true, about: "which subsystem" };
 
 const METHODS: &[Method] = &[
@@ -117,6 +123,37 @@ const METHODS: &[Method] = &[
         does: Does::Change(changes::set_namespace_active),
     },
     Method {
+        name: "remove_namespace",
+        about: "takes a namespace away for good; what it has in hand ends first",
+        parameters: &[
+            SUBSYSTEM,
+            Parameter { name: "namespace", kind: "NSID", required: true, about: "which of its namespaces" },
+            WITHIN,
+        ],
+        does: Does::Change(changes::remove_namespace),
+    },
+    Method {
+        name: "add_subsystem",
+        about: "adds a subsystem without namespaces",
+        parameters: &[
+            Parameter { name: "subsystem", kind: "NQN", required: true, about: "its name" },
+            Parameter { name: "hosts", kind: "[NQN...]", required: false, about: "who may use it; all where left out" },
+            Parameter {
+                name: "serial",
+                kind: "TEXT",
+                required: false,
+                about: "its serial number; follows from the name",
+            },
+        ],
+        does: Does::Change(changes::add_subsystem),
+    },
+    Method {
+        name: "remove_subsystem",
+        about: "takes a subsystem away, with its namespaces; its hosts are told",
+        parameters: &[SUBSYSTEM, WITHIN],
+        does: Does::Change(changes::remove_subsystem),
+    },
+    Method {
         name: "set_ana_state",
         about: "says how well a subsystem can be reached here",
         parameters: &[
@@ -132,12 +169,28 @@ const METHODS: &[Method] = &[
     },
     Method {
         name: "set_allowed_hosts",
-        about: "says who may use a subsystem; who is connected stays",
+        about: "says who may use a subsystem; others end",
         parameters: &[
             SUBSYSTEM,
             Parameter { name: "hosts", kind: "[NQN...]|null", required: true, about: "these hosts; null: every host" },
+            WITHIN,
         ],
         does: Does::Change(changes::set_allowed_hosts),
+    },
+    Method {
+        name: "drain",
+        about: "keeps a host away, or all: what they have in hand ends first",
+        parameters: &[
+            Parameter { name: "host", kind: "NQN", required: false, about: "which; all where left out" },
+            WITHIN,
+        ],
+        does: Does::Change(changes::drain),
+    },
+    Method {
+        name: "resume",
+        about: "lets a host come again, or all",
+        parameters: &[Parameter { name: "host", kind: "NQN", required: false, about: "which; all where left out" }],
+        does: Does::Change(changes::resume),
     },
     Method {
         name: "set_log_level",

@@ -254,8 +254,9 @@ fn of_target(families: &mut Families, findings: &Findings) {
 }
 
 fn of_namespaces(families: &mut Families, findings: &Findings) {
-    let (all, subsystems) = (merged(findings), home(findings).map(|here| here.subsystems.as_slice()));
-    let name = |at: usize| subsystems.and_then(|all| all.get(at)).map_or("", |subsystem| subsystem.name.as_str());
+    let (all, here) = (merged(findings), home(findings));
+    let subsystem = |at: usize| here.and_then(|here| here.subsystems.get(at));
+    let name = |at: usize| subsystem(at).map_or("", |subsystem| subsystem.name.as_str());
     let of_each = |figure: &dyn Fn(&frwr_nvmf::controller::NamespaceState) -> Figure| {
         let labels = |subsystem: usize, identifier: u32| {
             vec![("subsystem", name(subsystem).to_owned()), ("namespace", identifier.to_string())]

@@ -36,6 +36,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) now: Duration,
     pub(super) reactors: &'a dyn Fn() -> Vec<ReactorStatistics>,
     pub(super) control: &'a dyn Fn() -> ControlStatistics,
+    /// Told of media that no namespace lives in any more, by their names.
+    pub(super) forget: &'a mut dyn FnMut(&str),
 }
 
 /// A call that waits for what the cores say.
@@ -111,12 +113,17 @@ impl Operator {
     }
 
     /// Does all that there is to do, within limits. Returns the work done; reports that were asked for by a signal are said.
-    pub(super) fn turn(&mut self, surroundings: &Surroundings<'_>, say: &mut dyn FnMut(&str)) -> u32 {
+    pub(super) fn turn(&mut self, surroundings: &mut Surroundings<'_>, say: &mut dyn FnMut(&str)) -> u32 {
         self.facts.now = surroundings.now;
         let Doors { server, web } = &mut self.doors;
         let mut work = server.as_mut().map_or(0, Server::turn) + web.as_mut().map_or(0, Web::turn);
         work += self.take_calls();
         self.take_answers();
+        while let Some((subsystem, identifier)) = self.changes.next_gone(self.orders.cores()) {
+            if let Some(report) = self.facts.served.namespace(&subsystem, identifier) {
+                (surroundings.forget)(&report.name);
+            }
+        }
         self.survey.begin(surroundings.now, &mut self.orders);
         if let Some((round, findings)) = self.survey.end(surroundings.now, surroundings.reactors, surroundings.control)
         {
@@ -165,6 +172,7 @@ impl Operator {
             match answer {
                 Answer::Report { round, snapshot } => self.survey.answered(core, round, *snapshot),
                 Answer::Changed { number, result } => self.changes.answered(core, number, result),
+                Answer::Became(event) => self.changes.became(*event),
             }
         }
     }
@@ -190,7 +198,7 @@ impl Operator {
                 }
                 Does::Change(plan) => match plan(findings, call.parameters) {
                     Ok(None) => self.answer(caller, Ok(changes::done(false))),
-                    Ok(Some(planned)) => self.changes.queue(caller, *planned, &self.orders),
+                    Ok(Some(planned)) => self.changes.queue(caller, *planned),
                     Err(failure) => self.answer(caller, Err(failure)),
                 },
             }
