@@ -10,8 +10,8 @@ use crate::{
     },
 };
 use arrayvec::ArrayVec;
-use frwr_mempool::{DeviceMemory, freelist::Returner, lane};
-use std::net::SocketAddr;
+use frwr_mempool::{Bell, DeviceMemory, freelist::Returner, lane};
+use std::{net::SocketAddr, sync::Arc};
 
 /// Descriptors in one message: bounds the size of a message, not the number of MRs.
 pub(crate) const DESCRIPTORS_PER_MESSAGE: usize = 32;
@@ -211,6 +211,8 @@ pub struct CoreLink {
     pub(crate) to_control: lane::Sender<ToControl>,
     pub(crate) from_control: lane::Receiver<ToCore>,
     pub(crate) returner: lane::Sender<Returner>,
+    /// Rung by Control behind what it says.
+    pub(crate) bell: Arc<Bell>,
 }
 
 /// Control's end.
@@ -218,6 +220,8 @@ pub(crate) struct ControlLink {
     pub(crate) to_core: lane::Sender<ToCore>,
     pub(crate) from_core: lane::Receiver<ToControl>,
     pub(crate) returner: lane::Receiver<Returner>,
+    /// The core's.
+    pub(crate) bell: Arc<Bell>,
 }
 
 /// A pair of ends.
@@ -225,5 +229,7 @@ pub(crate) fn link() -> (CoreLink, ControlLink) {
     let (to_control, from_core) = lane::bounded(LINK_CAPACITY);
     let (to_core, from_control) = lane::bounded(LINK_CAPACITY);
     let (give_returner, returner) = lane::bounded(1);
-    (CoreLink { to_control, from_control, returner: give_returner }, ControlLink { to_core, from_core, returner })
+    let bell = Arc::<Bell>::default();
+    let core = CoreLink { to_control, from_control, returner: give_returner, bell: Arc::clone(&bell) };
+    (core, ControlLink { to_core, from_core, returner, bell })
 }

@@ -52,6 +52,8 @@ pub(crate) use counts;
 pub(crate) struct ReactorFigures {
     core: Option<usize>,
     pub(crate) busy_share: f64,
+    /// Not busy.
+    asleep_share: f64,
     iterations: u64,
     long_iterations: u64,
     /// From when on one is long.
@@ -65,6 +67,7 @@ impl ReactorFigures {
         Self {
             core: reactor.cpu.map(|cpu| cpu.get()),
             busy_share: reactor.busy_share(),
+            asleep_share: reactor.asleep_share(),
             iterations: reactor.iterations,
             long_iterations: reactor.long_iterations,
             long_iteration_us: LONG_ITERATION.as_secs_f64() * 1e6,

@@ -405,11 +405,15 @@ impl Core {
             debug_assert!(given.is_ok(), "{given:?}");
             self.freed.clear();
         }
+        let waited = self.outbox.len();
         while let Some(message) = self.outbox.pop_front() {
             if let Err(full) = self.link.to_core.push(message) {
                 self.outbox.push_front(full.0);
-                return;
+                break;
             }
+        }
+        if self.outbox.len() < waited {
+            self.link.bell.ring();
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     shared_receives::SharedReceives,
     timestamp::Timestamp,
 };
-use core::time::Duration;
+use core::{task::Waker, time::Duration};
 use frwr_mempool::mutant;
 
 /// How often an engine looks whether Control has news of a queue pair that the device keeps, or of a memory that is being removed; nothing
@@ -132,6 +132,20 @@ impl<P: Port> Engine<P> {
     pub fn has_pending(&self) -> bool {
         let is_due = |shared: &SharedReceives| shared.is_due(self.now);
         !self.events.is_empty() || !self.dirty.is_empty() || self.shared.as_ref().is_some_and(is_due)
+    }
+
+    /// Says how the core that owns the engine is woken where it sleeps ([`Engine::arm`]). To be called before it listens or connects.
+    pub fn wakes(&mut self, waker: &Waker) {
+        self.link.bell.wakes(waker);
+        self.port.wakes(waker);
+    }
+
+    /// The core wants to sleep: whatever arrives from now on wakes it, by the waker of [`Engine::wakes`], or because
+    /// [`Port::descriptor`] becomes readable. To be called before each sleep, and the engine to be polled once more behind it: where that
+    /// finds nothing, it need not be polled before it is woken, or [`Engine::poll_at`]. False where it has to be polled nevertheless.
+    pub fn arm(&mut self) -> bool {
+        self.link.bell.arm();
+        self.port.arm()
     }
 
     /// When the engine has to be polled again although nothing arrives: the next drain time-out, refill, or attempt to post receives; now,

@@ -28,8 +28,9 @@ pub use work::{
     WorkRequest,
 };
 
-use core::time::Duration;
+use core::{task::Waker, time::Duration};
 use frwr_mempool::DeviceMemory;
+use std::os::fd::BorrowedFd;
 
 /// A queue pair's number, unique on its device for as long as the queue pair lives (the QPN of verbs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -146,6 +147,24 @@ pub trait Port {
     fn may_have_completions(&self, queue: CompletionQueue) -> bool {
         let _ = queue;
         true
+    }
+
+    /// Says how the core that owns it is woken where it sleeps ([`Port::arm`]). Once, before its device listens or connects.
+    fn wakes(&mut self, waker: &Waker) {
+        let _ = waker;
+    }
+
+    /// What becomes readable where an armed port has news, for devices that have a descriptor and call no waker. It is to be waited for
+    /// edge-triggered: whatever has to be read of it is read by [`Port::arm`]. Constant.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// The core wants to sleep: from now on whatever arrives wakes it, once. To be called again before each sleep, and both completion
+    /// queues to be polled behind it, which finds what came before; if they are empty, it may sleep. False where something has to be
+    /// polled for, as work of a device that makes its progress in polls, or where the device cannot wake anybody.
+    fn arm(&mut self) -> bool {
+        false
     }
 
     /// A poll iteration begins: for wrappers that say what happened in which. Devices need not know.

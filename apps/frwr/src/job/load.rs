@@ -101,6 +101,14 @@ impl LoadState {
         self.left == Some(0) || self.times.is_some_and(|times| now >= times.ends)
     }
 
+    /// When time alone brings something next: a request at a rate, the end of the ramp, or of the load. What is due already waits for
+    /// something else.
+    pub(super) fn due_at(&self, now: Duration) -> Option<Duration> {
+        let Times { counts, ends, .. } = self.times?;
+        let next = self.schedule.as_ref().map(Schedule::next);
+        next.into_iter().chain([counts, ends]).filter(|at| *at > now).min()
+    }
+
     /// How long what is next has waited for a place already, at a rate.
     pub(super) fn behind(&self, now: Duration) -> Option<Duration> {
         self.schedule.as_ref().map(|schedule| now.saturating_sub(schedule.next()))

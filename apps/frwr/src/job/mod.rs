@@ -256,6 +256,12 @@ impl Job {
         self.behind
     }
 
+    /// When it has to be looked at although no request ends; `None` where only that brings it on.
+    #[must_use]
+    pub fn due_at(&self, now: Duration) -> Option<Duration> {
+        self.load.due_at(now)
+    }
+
     /// When its load counts; `None` before it has begun.
     #[must_use]
     pub fn counts_from(&self) -> Option<Duration> {

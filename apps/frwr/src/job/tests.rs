@@ -264,6 +264,12 @@ fn with_a_rate_a_request_counts_from_when_it_was_meant_to_begin() {
         let at = Duration::from_millis;
         assert!(medium.step(&mut job, at(0)).is_some());
         assert!(medium.step(&mut job, at(first) - Duration::from_nanos(1)).is_none(), "nothing is due");
+        // Who sleeps until then, and not longer, is not late.
+        assert_eq!(job.due_at(at(0)), Some(at(first)));
+        assert!(
+            job.due_at(at(first)).is_some_and(|next| next > at(first)),
+            "what is due waits for nothing but a place"
+        );
         // A stall of 100 ms: all that were meant to begin meanwhile do so now, and show it.
         let stalled = core::iter::from_fn(|| medium.step(&mut job, at(100))).count() as u64;
         assert_eq!(stalled, 100 / first);

@@ -7,7 +7,7 @@ mod device;
 mod groups;
 mod job;
 
-pub use self::core::CoreArguments;
+pub use self::core::{CoreArguments, IdleArgument};
 pub use control::{ControlArguments, ControlSocket};
 pub use device::{DeviceArguments, RegistrationKind};
 pub(crate) use device::{core_list, cores_of};

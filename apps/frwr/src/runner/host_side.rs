@@ -15,7 +15,7 @@ use crate::{
     job::{Job, Layout, LoadOptions, Operation, Phase, Request, Tally},
 };
 use arrayvec::ArrayVec;
-use core::time::Duration;
+use core::{task::Waker, time::Duration};
 use frwr_engine::{
     CoreLink, Engine, MemoryAccess, Statistics, TraceRecord,
     gather::{MemoryId, Segment},
@@ -79,6 +79,9 @@ enum Work {
     Refused { reason: String },
 }
 
+/// Longest sleep at a time, as that of a target.
+const LONGEST_SLEEP: Duration = Duration::from_millis(50);
+
 /// How the host's session is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -115,6 +118,8 @@ pub(super) struct HostSide<P: Port> {
     load_began: Option<Duration>,
     first: Option<Duration>,
     last: Duration,
+    /// When it was polled last.
+    polled: Duration,
     caught: Option<String>,
     interrupted: bool,
     remote_bytes_open: Option<u64>,
@@ -122,7 +127,7 @@ pub(super) struct HostSide<P: Port> {
 }
 
 impl<P: Port> HostSide<P> {
-    /// Makes everything on the calling core.
+    /// Makes everything on the calling core. It may sleep where there is a waker.
     pub(super) fn new(
         port: P,
         link: CoreLink,
@@ -130,6 +135,7 @@ impl<P: Port> HostSide<P> {
         node: Option<u32>,
         progress: Progress,
         team: Team,
+        waker: Option<&Waker>,
     ) -> Result<Self, Error> {
         let engine_options = plan.options.engine();
         let layout = Layout::new(plan.job.most(), plan.job.pieces);
@@ -139,6 +145,9 @@ impl<P: Port> HostSide<P> {
         let bytes = engine_bytes + data_bytes + admin_bytes + SLACK;
         let mut region = map(bytes, plan.pages, node)?;
         let mut engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
+        if let Some(waker) = waker {
+            engine.wakes(waker);
+        }
         let data = region.carve(data_bytes, PAGE)?.into_device_memory();
         let admin = region.carve(admin_bytes, PAGE)?.into_device_memory();
         let memory =
@@ -170,6 +179,7 @@ impl<P: Port> HostSide<P> {
             load_began: None,
             first: None,
             last: Duration::ZERO,
+            polled: Duration::ZERO,
             caught: None,
             interrupted: false,
             remote_bytes_open: None,
@@ -180,6 +190,23 @@ impl<P: Port> HostSide<P> {
     /// Tells what becomes of its keys.
     pub(super) fn trace_keys(&mut self, records: lane::Sender<TraceRecord>) {
         self.host.engine_mut().trace_to(records);
+    }
+
+    /// Its engine's port.
+    pub(super) fn port(&self) -> &P {
+        self.host.engine().port()
+    }
+
+    /// Until when its core may sleep if nothing arrives, as of the last poll, which found nothing: a short while, since the main thread asks
+    /// for its end without a word. `None`: not now.
+    fn sleeps_until(&self) -> Option<Duration> {
+        let until = self.polled.saturating_add(LONGEST_SLEEP);
+        let until = self.host.poll_at().map_or(until, |at| at.min(until));
+        let of_job = self.job().and_then(|job| job.due_at(self.polled));
+        let of_interval = self.intervals.as_ref().and_then(IntervalSource::due_at);
+        let due = [self.kill_at, of_job, of_interval].into_iter().flatten().filter(|at| *at > self.polled).min();
+        let until = due.map_or(until, |at| at.min(until));
+        (until > self.polled).then_some(until)
     }
 
     /// The engine's figures.
@@ -287,6 +314,7 @@ impl<P: Port> HostSide<P> {
     }
 
     fn poll(&mut self, now: Duration) -> u32 {
+        self.polled = now;
         let mut work = self.host.poll(now);
         while let Some(completion) = self.host.next_completion() {
             match completion.result {
@@ -541,9 +569,14 @@ impl<T: Port, H: Port> Poller<Core<T, H>> for HostPoller {
         }
     }
 
-    fn sleep_until(&self, _: &Core<T, H>) -> Sleep {
-        // Completions arrive unannounced.
-        Sleep::Busy
+    fn sleep_until(&self, core: &Core<T, H>) -> Sleep {
+        // Each of them may: the first that wants to be polled is.
+        let until = core.hosts.iter().map(HostSide::sleeps_until).min();
+        until.map_or(Sleep::Forever, |until| until.map_or(Sleep::Busy, Sleep::Until))
+    }
+
+    fn arm(&mut self, core: &mut Core<T, H>) -> bool {
+        core.hosts.iter_mut().all(|side| side.host.engine_mut().arm())
     }
 
     fn begin_shutdown(&mut self, core: &mut Core<T, H>, _: &Now) {

@@ -53,6 +53,11 @@ pub(super) fn intervals(every: Duration) -> Result<(IntervalSource, IntervalSink
 }
 
 impl IntervalSource {
+    /// When the interval ends that is counted.
+    pub(super) fn due_at(&self) -> Option<Duration> {
+        self.due
+    }
+
     /// To be called in each iteration, in front of the job's poll: an interval that ends with the load is told as well.
     pub(super) fn pass(&mut self, job: &mut Job, now: Duration) {
         let Some(counts) = job.counts_from().filter(|_| job.phase() == Phase::Load) else { return };

@@ -18,8 +18,9 @@ use frwr_engine::{
 use frwr_mempool::lane;
 use frwr_nvmf::controller::TargetPoller;
 use frwr_reactor::{
-    CoreIndex, CpuId, Options, Outbox, Placement, PollerError, Reactor, Reactors, Schedule, Seat, Topology,
+    CoreIndex, CpuId, Idle, Options, Outbox, Placement, PollerError, Reactor, Reactors, Schedule, Seat, Topology,
 };
+use std::io;
 
 /// One side's port and what its core needs to begin with it.
 pub(super) struct Beginning<P, Plan> {
@@ -78,11 +79,14 @@ where
         });
         of_core.collect::<Vec<_>>()
     });
+    let sleeps = options.idle != Idle::Spin;
     let reactors = Reactors::<Message>::new(placement).topology(topology).options(options).allow_siblings(false);
     let prepare = move |core: CoreIndex| {
         let target = targets.next();
         let hosts = if core.index() < first_host { None } else { hosts.next() };
-        move |seat: Seat<Message>, outbox: Outbox<Message>| build(seat, outbox, target, hosts.unwrap_or_default())
+        move |seat: Seat<Message>, outbox: Outbox<Message>| {
+            build(seat, outbox, sleeps, target, hosts.unwrap_or_default())
+        }
     };
     launch_watched(reactors, prepare, asked, say)
 }
@@ -133,23 +137,24 @@ pub(crate) fn for_host(topology: &Topology) -> Placement {
     }
 }
 
-/// Builds one core, on that core.
+/// Builds one core, on that core. `sleeps`: it may, and what arrives wakes it.
 fn build<T: Port, H: Port>(
     seat: Seat<Message>,
     outbox: Outbox<Message>,
+    sleeps: bool,
     target: Option<(Beginning<T, TargetPlan>, Progress)>,
     hosts: Vec<(Beginning<H, HostPlan>, Progress, Team)>,
 ) -> Result<Reactor<Core<T, H>>, Error> {
-    let node = seat.node();
+    let (node, waker) = (seat.node(), sleeps.then(|| seat.waker()));
     let target = target.map(|(Beginning { port, link, plan, keys }, progress)| {
-        let mut side = TargetSide::new(port, link, plan, node, progress)?;
+        let mut side = TargetSide::new(port, link, plan, node, progress, waker.as_ref())?;
         if let Some(records) = keys {
             side.trace_keys(records);
         }
         Ok::<_, Error>(side)
     });
     let hosts = hosts.into_iter().map(|(Beginning { port, link, plan, keys }, progress, team)| {
-        let mut side = HostSide::new(port, link, plan, node, progress, team)?;
+        let mut side = HostSide::new(port, link, plan, node, progress, team, waker.as_ref())?;
         if let Some(records) = keys {
             side.trace_keys(records);
         }
@@ -158,6 +163,9 @@ fn build<T: Port, H: Port>(
     let (target, hosts) = (target.transpose()?, hosts.collect::<Result<Vec<_>, _>>()?);
     let (has_target, has_host) = (target.is_some(), !hosts.is_empty());
     let mut reactor = seat.reactor(Core { target, hosts, outbox });
+    if sleeps {
+        wake_by_ports(&mut reactor)?;
+    }
     let failed = |error: PollerError| Error::setup(format!("no poller: {error}"));
     if has_target {
         reactor.add("target", Schedule::Busy, TargetPoller).map_err(failed)?;
@@ -166,6 +174,20 @@ fn build<T: Port, H: Port>(
         reactor.add("host", Schedule::Busy, HostPoller).map_err(failed)?;
     }
     Ok(reactor)
+}
+
+/// A reactor that sleeps is woken by what its ports have descriptors for.
+fn wake_by_ports<T: Port, H: Port>(reactor: &mut Reactor<Core<T, H>>) -> Result<(), Error> {
+    let Core { target, hosts, .. } = reactor.context();
+    let of_target = target.as_ref().and_then(|side| side.port().descriptor());
+    let descriptors = hosts.iter().map(|side| side.port().descriptor()).chain([of_target]);
+    let failed = |source: io::Error| {
+        let text = format!("no descriptor to sleep on ({source}); raise `ulimit -n`, or use --idle spin");
+        Error::no_room("descriptor", text)
+    };
+    // Its own, since the reactor is asked to take them. A port lives as long as the reactor that polls it.
+    let own: Result<Vec<_>, _> = descriptors.flatten().map(|one| one.try_clone_to_owned()).collect();
+    own.map_err(failed)?.into_iter().try_for_each(|one| reactor.wake_by(one).map_err(failed))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::{
     report::MemoryReport,
 };
 use crate::Error;
-use core::mem;
+use core::{mem, task::Waker};
 use frwr_engine::{
     CoreLink, Engine, Statistics, TraceRecord,
     provider::{Capabilities, Port},
@@ -70,13 +70,14 @@ pub(super) struct TargetSide<P: Port> {
 }
 
 impl<P: Port> TargetSide<P> {
-    /// Makes everything on the calling core.
+    /// Makes everything on the calling core. It may sleep where there is a waker.
     pub(super) fn new(
         port: P,
         link: CoreLink,
         plan: TargetPlan,
         node: Option<u32>,
         progress: Progress,
+        waker: Option<&Waker>,
     ) -> Result<Self, Error> {
         let engine_options = plan.options.engine();
         let namespace_bytes: usize = plan.namespaces().map(memory_bytes).sum();
@@ -84,7 +85,10 @@ impl<P: Port> TargetSide<P> {
         let engine_bytes = Engine::<P>::region_bytes(&engine_options, &plan.capabilities)?;
         let bytes = engine_bytes + namespace_bytes + buffer_bytes + SLACK;
         let mut region = map(bytes, plan.pages, node)?;
-        let engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
+        let mut engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
+        if let Some(waker) = waker {
+            engine.wakes(waker);
+        }
         let alignment = plan.namespaces().map(buffer_alignment).max().unwrap_or(PAGE);
         let buffers = region.carve(buffer_bytes, alignment)?.into_device_memory();
         let depth = usize::from(plan.options.queue_entries);
@@ -108,6 +112,11 @@ impl<P: Port> TargetSide<P> {
             heard: Asks::default(),
             memory_report,
         })
+    }
+
+    /// Its engine's port.
+    pub(super) fn port(&self) -> &P {
+        self.target.engine().port()
     }
 
     /// Tells what is done with the keys of hosts.
@@ -329,5 +338,9 @@ impl<T: Port, H: Port> TargetContext for Core<T, H> {
             side.polled(work);
             side.carry(&mut self.outbox);
         }
+    }
+
+    fn may_sleep(&self) -> bool {
+        self.target.as_ref().is_none_or(|side| side.kept.is_none())
     }
 }

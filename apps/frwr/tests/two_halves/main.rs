@@ -7,5 +7,6 @@ mod harness;
 mod moves;
 mod network;
 mod serving;
+mod sleeping;
 
 use harness::*;

@@ -23,6 +23,11 @@ pub trait TargetContext {
     fn polled(&mut self, work: u32, now: &Now) {
         let _ = (work, now);
     }
+
+    /// Whether nothing that [`TargetContext::polled`] does has to be done again, as a message that another core had no room for.
+    fn may_sleep(&self) -> bool {
+        true
+    }
 }
 
 /// Polls and flushes the target of its core. At the reactor's shutdown it ends the target ([`Target::end`]), and is drained when that is.
@@ -45,9 +50,16 @@ impl<C: TargetContext> Poller<C> for TargetPoller {
         }
     }
 
-    fn sleep_until(&self, _: &C) -> Sleep {
-        // Completions arrive unannounced.
-        Sleep::Busy
+    fn sleep_until(&self, core: &C) -> Sleep {
+        match core.target() {
+            None => Sleep::Forever,
+            Some(_) if !core.may_sleep() => Sleep::Busy,
+            Some(target) => target.sleeps_until().map_or(Sleep::Busy, Sleep::Until),
+        }
+    }
+
+    fn arm(&mut self, core: &mut C) -> bool {
+        core.target_mut().is_none_or(|target| target.engine_mut().arm())
     }
 
     fn begin_shutdown(&mut self, core: &mut C, now: &Now) {

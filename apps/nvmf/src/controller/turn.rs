@@ -5,10 +5,15 @@ use super::session::Ends;
 use crate::storage::Storage;
 use core::time::Duration;
 use frwr_engine::provider::Port;
-use frwr_engine::{AnnounceError, Announcement, ConnectionId, Event, Message, Protocol, TransferStatus};
+use frwr_engine::{AnnounceError, Announcement, ConnectionId, Event, Message, Protocol, TransferStatus, WatchedClock};
 
 /// Events handled by one poll: each costs at most one more transfer, so that an iteration stays bounded.
 const MAX_EVENTS_PER_POLL: usize = 256;
+
+/// Longest sleep at a time: twenty wake-ups in a second are a small part of a percent of a core, and it is far below what counts as a
+/// standstill.
+const LONGEST_SLEEP: Duration = Duration::from_millis(50);
+const _: () = assert!(LONGEST_SLEEP.as_millis() * 2 <= WatchedClock::STANDSTILL.as_millis());
 
 /// The target's half of the protocol: it sends no requests, so everything that arrives is a command.
 #[derive(Debug)]
@@ -67,6 +72,20 @@ impl<P: Port, S: Storage> Target<P, S> {
             self.advance_end(work);
         }
         work
+    }
+
+    /// Until when its core may sleep if nothing arrives that wakes it ([`Engine::arm`](frwr_engine::Engine::arm)), as of the last poll, which
+    /// found nothing: a short while, since hosts' deadlines are looked at, and other cores and its caller ask for something without a word.
+    /// `None`: not now. While a command is with a storage that is so, and while connections open or end.
+    #[must_use]
+    pub fn sleeps_until(&self) -> Option<Duration> {
+        let (now, engine) = (self.clock.now(), self.engine.poll_at());
+        let awaits = !self.commands.is_empty() || !self.media.has_nothing_to_commit();
+        if awaits || self.ending.is_ending() || engine.is_some_and(|at| at <= now) {
+            return None;
+        }
+        let until = now.saturating_add(LONGEST_SLEEP);
+        Some(engine.map_or(until, |at| at.min(until)))
     }
 
     /// Starts the iteration's storage operations and posts its transfers; to be called at the end of every iteration.

@@ -12,10 +12,11 @@ use super::{
     Operation, Port, PortId, PostError, QueuePairId, ReceiveRequest, RemoteMemory, SharedReceiveQueueId, Ticket,
     WorkRequest,
 };
-use core::time::Duration;
+use core::{task::Waker, time::Duration};
 use frwr_mempool::DeviceMemory;
 use frwr_mempool::lane::{self, Receiver, Sender};
 use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -292,6 +293,18 @@ fn describe(operation: &Operation, chain: Chain<'_>) -> (RecordedOperation, u64)
 impl<P: Port> Port for RecordedPort<P> {
     fn id(&self) -> PortId {
         self.port.id()
+    }
+
+    fn wakes(&mut self, waker: &Waker) {
+        self.port.wakes(waker);
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.port.descriptor()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.port.arm()
     }
 
     fn begin_iteration(&mut self, iteration: u64) {

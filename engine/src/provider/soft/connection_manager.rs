@@ -98,7 +98,7 @@ impl SoftDevice {
         let Incoming { from, parameters: theirs, .. } = self.incoming.remove(&incoming).ok_or(CommandError::Unknown)?;
         let said = self.options.wire_packets;
         let packets = self.gateway.as_ref().map_or(said, |gateway| gateway.wire_packets(from.device, said));
-        let (ours, peers) = wire(packets);
+        let (ours, peers) = wire(packets, self.fabric.may_sleep());
         let limit = self.options.capabilities.attributes.max_rdma_reads;
         let here = negotiate(&parameters, &theirs, limit);
         let there = negotiate(&theirs, &parameters, limit);

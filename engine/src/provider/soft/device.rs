@@ -4,16 +4,17 @@ use super::bases::Base;
 use super::fabric::{DeviceNumber, SoftFabric};
 use super::link::{Incoming, Link};
 use super::nic::{Report, SoftMonitor};
-use super::port::{Numbered, PortCommand, SoftPort};
+use super::port::{Numbered, PortCommand, Sleep, SoftPort};
 use super::profile::SoftOptions;
 use super::sockets::Gateway;
 use crate::provider::{
     Answer, AsyncEvent, BaseId, Capabilities, Command, CommandError, Device, DeviceEvent, DomainId, IncomingId,
     ListenerId, PortId, QueuePairId, RegistrationId, SharedReceiveQueueId, Ticket,
 };
-use frwr_mempool::Full;
 use frwr_mempool::lane::{self, Receiver, Sender};
+use frwr_mempool::{Bell, Full};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 /// Commands and reports that a port's lanes hold.
 const LANE_ENTRIES: usize = 256;
@@ -29,6 +30,8 @@ pub(super) struct PortHandle {
     backlog: VecDeque<Numbered>,
     /// Numbers of commands that the port has not answered, in order.
     outstanding: VecDeque<u64>,
+    /// The port's.
+    bell: Arc<Bell>,
 }
 
 /// What happens when all ports have executed a command.
@@ -208,11 +211,15 @@ impl SoftDevice {
 
     fn push_backlog(&mut self, index: usize) {
         let handle = &mut self.ports[index];
+        let waited = handle.backlog.len();
         while let Some(command) = handle.backlog.pop_front() {
             if let Err(Full(command)) = handle.commands.push(command) {
                 handle.backlog.push_front(command);
                 break;
             }
+        }
+        if handle.backlog.len() < waited {
+            handle.bell.ring();
         }
     }
 
@@ -313,13 +320,15 @@ impl Device for SoftDevice {
         let (port_reports, reports) = lane::bounded(LANE_ENTRIES);
         let entries = (send_entries, receive_entries);
         let monitor = self.monitor.clone();
-        let mut port = SoftPort::new(id, self.options, entries, monitor, port_commands, port_reports);
+        let bell = Arc::<Bell>::default();
+        let sleep = Sleep { bell: Arc::clone(&bell), network: self.fabric.sleeps(), waker: None };
+        let mut port = SoftPort::new(id, self.options, entries, monitor, port_commands, port_reports, sleep);
         // What is being deregistered comes only if that fails.
         for base in self.bases.values().filter(|base| !base.retiring) {
             port.add_base(base.clone());
         }
         let (backlog, outstanding) = (VecDeque::new(), VecDeque::new());
-        self.ports.push(PortHandle { commands, reports, backlog, outstanding });
+        self.ports.push(PortHandle { commands, reports, backlog, outstanding, bell });
         Ok(port)
     }
 

@@ -7,6 +7,7 @@ use crate::provider::{ConnectionParameters, ListenerId, PrivateData, QueuePairId
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A device on the fabric.
@@ -86,7 +87,11 @@ impl State {
 
 /// A network of software NICs: of this process, or of several. Cheap to clone; any thread. Only cold halves use it, under a lock.
 #[derive(Clone, Default)]
-pub struct SoftFabric(Arc<Mutex<State>>);
+pub struct SoftFabric {
+    state: Arc<Mutex<State>>,
+    /// A port of it may sleep: wires that are made from now on have bells.
+    sleeps: Arc<AtomicBool>,
+}
 
 impl core::fmt::Debug for SoftFabric {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -109,11 +114,22 @@ impl SoftFabric {
     /// [`RendezvousError`]: the directory is made where it is not there, is the user's own and closed to others.
     pub fn between_processes(directory: &Path) -> Result<Self, RendezvousError> {
         let rendezvous = Some(Rendezvous::new(directory)?);
-        Ok(Self(Arc::new(Mutex::new(State { rendezvous, ..State::default() }))))
+        let state = Arc::new(Mutex::new(State { rendezvous, ..State::default() }));
+        Ok(Self { state, sleeps: Arc::default() })
     }
 
     pub(super) fn rendezvous(&self) -> Option<Rendezvous> {
         self.state().rendezvous.clone()
+    }
+
+    /// Where ports say that they may sleep.
+    pub(super) fn sleeps(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.sleeps)
+    }
+
+    /// Whether one of them may.
+    pub(super) fn may_sleep(&self) -> bool {
+        self.sleeps.load(Ordering::Acquire)
     }
 
     /// A number for a new device, and an inbox.
@@ -127,7 +143,7 @@ impl SoftFabric {
 
     /// Every change to the state is a single insertion or removal, so that it is whole even after a panic.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// False where the address is taken.

@@ -145,6 +145,11 @@ impl Interferences {
         self.active.extend(waiting.extract_if(.., |(of, _)| *of == port).map(|(_, interference)| interference));
     }
 
+    /// All is well.
+    pub(super) fn is_empty(&self) -> bool {
+        self.active.is_empty()
+    }
+
     /// The first answer that is none of "all is well".
     #[inline]
     pub(super) fn ask<T>(

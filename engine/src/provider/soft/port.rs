@@ -14,8 +14,12 @@ use crate::provider::{
     AsyncEvent, Chain, CompletionBatch, CompletionQueue, Port, PortId, PostError, PostRefusal, QueuePairId,
     ReceiveRequest, RegistrationId, SharedReceiveQueueId,
 };
-use frwr_mempool::Full;
+use core::task::Waker;
 use frwr_mempool::lane::{Receiver, Sender};
+use frwr_mempool::{Bell, Full};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Commands taken in one call; each may allocate or free.
 const COMMANDS_PER_POLL: usize = 16;
@@ -50,6 +54,16 @@ pub struct SoftPort {
     bridges: Bridges,
     commands: Receiver<Numbered>,
     reports: Sender<Report>,
+    sleep: Sleep,
+}
+
+/// How its core is woken.
+pub(super) struct Sleep {
+    /// Rung by the device behind commands.
+    pub(super) bell: Arc<Bell>,
+    /// Known to the whole network: somebody has to be woken there.
+    pub(super) network: Arc<AtomicBool>,
+    pub(super) waker: Option<Waker>,
 }
 
 impl core::fmt::Debug for SoftPort {
@@ -66,9 +80,10 @@ impl SoftPort {
         monitor: SoftMonitor,
         commands: Receiver<Numbered>,
         reports: Sender<Report>,
+        sleep: Sleep,
     ) -> Self {
         let (nic, queue_pairs) = (Nic::new(id, options, entries, monitor), QueuePairTable::default());
-        Self { nic, queue_pairs, bridges: Bridges::default(), commands, reports }
+        Self { nic, queue_pairs, bridges: Bridges::default(), commands, reports, sleep }
     }
 
     /// What peers may reach now, key by key, from the device's own table; nothing of a device that was removed.
@@ -107,7 +122,12 @@ impl SoftPort {
             PortCommand::AddQueuePair(queue_pair) => self.queue_pairs.insert(queue_pair),
             PortCommand::Connect(id, wire, negotiated) => {
                 let rules = &self.nic.rules;
-                return self.queue_pairs.get(id).is_some_and(|found| found.connect(*wire, negotiated, rules));
+                let Some(found) = self.queue_pairs.get(id) else { return false };
+                let connected = found.connect(*wire, negotiated, rules);
+                if let Some(waker) = &self.sleep.waker {
+                    found.wakes(waker);
+                }
+                return connected;
             }
             PortCommand::AddBridge(bridge) => return self.bridges.add(bridge).is_ok(),
             PortCommand::Fail(id) => {
@@ -217,6 +237,23 @@ impl Port for SoftPort {
                 }
             }),
         }
+    }
+
+    fn wakes(&mut self, waker: &Waker) {
+        self.sleep.network.store(true, Ordering::Release);
+        self.sleep.bell.wakes(waker);
+        self.sleep.waker = Some(waker.clone());
+        self.bridges.prepare();
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.bridges.descriptor()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.sleep.bell.arm();
+        let rests = self.nic.reports.is_empty() && self.nic.interferences.is_empty();
+        rests && self.sleep.waker.is_some() && self.queue_pairs.arm() && self.bridges.arm()
     }
 
     fn remote_bytes_open(&self) -> Option<u64> {

@@ -13,6 +13,7 @@ use crate::provider::{
     AsyncEvent, Chain, DomainId, Failure, FailureStatus, Operation, PostError, PostModel, PostRefusal, QueuePairId,
     QueueSizes, ReceiveRequest, WorkRequest,
 };
+use core::task::Waker;
 
 /// What the connection manager agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +87,24 @@ impl QueuePair {
         true
     }
 
+    /// Says how the core is woken for what the peer sends.
+    pub(super) fn wakes(&self, waker: &Waker) {
+        if let State::Connected(connection) = &self.state {
+            connection.wire.wakes(waker);
+        }
+    }
+
+    /// The core may sleep: whatever the peer sends wakes it. False where there is something to do before, or nothing wakes.
+    pub(super) fn arm(&self) -> bool {
+        match &self.state {
+            State::Unconnected | State::Failed => true,
+            State::Connected(connection) => {
+                let rests = self.sends.is_empty() && connection.responder.rests();
+                rests && connection.wire.arm()
+            }
+        }
+    }
+
     /// The device is gone, and with it the way to the peer; nothing completes any more.
     pub(super) fn hang_up(&mut self) {
         self.state = State::Unconnected;
@@ -156,8 +175,15 @@ impl QueuePair {
         self.step(nic, &mut budget);
     }
 
-    /// Makes progress within a budget of packets.
+    /// Makes progress within a budget of packets, and wakes the peer for what it sent.
     pub(super) fn step(&mut self, nic: &mut Nic, budget: &mut u32) {
+        self.progress(nic, budget);
+        if let State::Connected(connection) = &mut self.state {
+            connection.wire.wake_peer();
+        }
+    }
+
+    fn progress(&mut self, nic: &mut Nic, budget: &mut u32) {
         let State::Connected(connection) = &mut self.state else {
             if matches!(self.state, State::Failed) {
                 self.flush(None, nic);

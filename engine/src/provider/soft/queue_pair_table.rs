@@ -64,6 +64,11 @@ impl QueuePairTable {
         self.places.iter_mut().flatten().for_each(|queue_pair| queue_pair.hang_up());
     }
 
+    /// As [`QueuePair::arm`], of all of them, or up to one that is not.
+    pub(super) fn arm(&self) -> bool {
+        self.places.iter().flatten().all(|queue_pair| queue_pair.arm())
+    }
+
     /// Each queue pair in turn does what it can, within the budgets.
     pub(super) fn make_progress(&mut self, nic: &mut Nic) {
         let mut budget = STEP_BUDGET;

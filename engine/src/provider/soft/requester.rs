@@ -304,6 +304,7 @@ impl Requester {
                 self.sending = Some(sending);
                 return None;
             }
+            wire.sent = true;
             *budget -= 1;
             if result.is_err() {
                 return Some(failed(FailureStatus::LocalProtection, code::BASE_GONE));
@@ -340,6 +341,7 @@ impl Requester {
         if !sent {
             return None;
         }
+        wire.sent = true;
         *budget -= 1;
         self.reads += 1;
         self.next_sequence = sending.sequence.wrapping_add(1);

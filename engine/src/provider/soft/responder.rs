@@ -66,6 +66,12 @@ impl Responder {
         self.receiving.take().map(|receiving| receiving.receive)
     }
 
+    /// It has nothing to do before the peer sends something.
+    pub(super) fn rests(&self) -> bool {
+        let Self { receiving: _, reading, not_ready, unacknowledged, closing } = self;
+        reading.is_none() && not_ready.is_none() && unacknowledged.is_none() && closing.is_none()
+    }
+
     /// Executes requests of the peer, within a budget of packets.
     pub(super) fn step(
         &mut self,
@@ -289,7 +295,7 @@ impl Responder {
             if !sent {
                 return false;
             }
-            self.unacknowledged = None;
+            (wire.sent, self.unacknowledged) = (true, None);
             *budget -= 1;
             let rest = Reading {
                 address: reading.address.wrapping_add(u64::from(length)),

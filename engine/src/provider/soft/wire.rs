@@ -3,7 +3,10 @@
 
 use super::profile::MAX_MTU;
 use crate::provider::Failure;
+use core::task::Waker;
+use frwr_mempool::Bell;
 use frwr_mempool::lane::{self, RecordReceiver, RecordSender};
+use std::sync::Arc;
 
 /// Payload bytes that a packet record has room for.
 const PAYLOAD: usize = MAX_MTU as usize;
@@ -79,18 +82,62 @@ pub(super) struct WireEnd {
     pub(super) request_in: RecordReceiver<RequestPacket>,
     pub(super) response_out: RecordSender<ResponsePacket>,
     pub(super) response_in: RecordReceiver<ResponsePacket>,
+    /// Something was sent that the other side was not woken for yet.
+    pub(super) sent: bool,
+    /// Rung by the other side, where ports of this network may sleep.
+    own: Option<Arc<Bell>>,
+    /// The last to go: who hears of the end finds the lanes closed.
+    peer: PeerBell,
+}
+
+/// Wakes the other side, also when this one goes.
+struct PeerBell(Option<Arc<Bell>>);
+
+impl Drop for PeerBell {
+    fn drop(&mut self) {
+        if let Some(bell) = &self.0 {
+            bell.ring();
+        }
+    }
 }
 
 impl WireEnd {
+    /// Wakes the other side for what was sent.
+    #[inline]
+    pub(super) fn wake_peer(&mut self) {
+        if core::mem::take(&mut self.sent)
+            && let Some(bell) = &self.peer.0
+        {
+            bell.ring();
+        }
+    }
+
+    /// Says how the core of this side is woken.
+    pub(super) fn wakes(&self, waker: &Waker) {
+        if let Some(bell) = &self.own {
+            bell.wakes(waker);
+        }
+    }
+
+    /// What the other side sends from now on wakes; false where nothing does.
+    pub(super) fn arm(&self) -> bool {
+        self.own.as_ref().is_some_and(|bell| {
+            bell.arm();
+            bell.has_waker()
+        })
+    }
+
     /// Sends a response without data. False where the lane is full.
     pub(super) fn respond(&mut self, response: Response, sequence: u32) -> bool {
-        self.response_out.push_with(|packet| {
+        let sent = self.response_out.push_with(|packet| {
             packet.header = response;
             packet.sequence = sequence;
             packet.first = true;
             packet.last = true;
             packet.length = 0;
-        })
+        });
+        self.sent |= sent;
+        sent
     }
 
     /// Whether nothing will answer any more. What was answered before can still be read.
@@ -99,8 +146,9 @@ impl WireEnd {
     }
 }
 
-/// Makes a wire whose lanes hold `packets` each.
-pub(super) fn wire(packets: u32) -> (WireEnd, WireEnd) {
+/// Makes a wire whose lanes hold `packets` each. `sleeps`: ports of this network may, and are woken for what is sent to them.
+pub(super) fn wire(packets: u32, sleeps: bool) -> (WireEnd, WireEnd) {
+    let [bell, bell_there] = [(); 2].map(|()| sleeps.then(Arc::<Bell>::default));
     let packets = packets as usize;
     let (request_there, request_from_here) = lane::records(packets);
     let (request_back, request_from_there) = lane::records(packets);
@@ -111,12 +159,18 @@ pub(super) fn wire(packets: u32) -> (WireEnd, WireEnd) {
         request_in: request_from_there,
         response_out: response_there,
         response_in: response_from_there,
+        sent: false,
+        own: bell.clone(),
+        peer: PeerBell(bell_there.clone()),
     };
     let there = WireEnd {
         request_out: request_back,
         request_in: request_from_here,
         response_out: response_back,
         response_in: response_from_here,
+        sent: false,
+        own: bell_there,
+        peer: PeerBell(bell),
     };
     (here, there)
 }

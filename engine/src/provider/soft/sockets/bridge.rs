@@ -123,6 +123,12 @@ impl Bridge {
         responses.write();
     }
 
+    /// Nothing is to be done before the peer or the queue pair says something.
+    pub(super) fn rests(&self) -> bool {
+        let said = |wire: &WireEnd| wire.request_in.is_empty() && wire.response_in.is_empty();
+        self.wire.as_ref().is_some_and(said) && !self.lingers() && self.requests.rests() && self.responses.rests()
+    }
+
     /// The queue pair has failed or is gone: only what it said before is still to be told.
     pub(super) fn lingers(&self) -> bool {
         self.wire.as_ref().is_some_and(|wire| wire.request_in.is_closed() && wire.response_in.is_closed())

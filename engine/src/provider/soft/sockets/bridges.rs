@@ -7,7 +7,7 @@ use core::mem::MaybeUninit;
 use rustix::event::{Timespec, epoll};
 use rustix::io;
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Sockets that are read in one poll; others have their turn in the next.
 const READY_PER_POLL: usize = 64;
@@ -19,8 +19,10 @@ const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// The bridges of one port.
 #[derive(Default)]
 pub(in super::super) struct Bridges {
-    /// Made with the first of them.
+    /// Made with the first of them, or before where somebody waits for it.
     epoll: Option<OwnedFd>,
+    /// Whoever sleeps waits for it.
+    is_awaited: bool,
     places: Vec<Option<Box<Bridge>>>,
     count: usize,
     /// Places of those whose queue pair is gone, oldest first.
@@ -48,6 +50,32 @@ fn forget(epoll: &OwnedFd, bridge: &Bridge) {
 impl Bridges {
     pub(in super::super) const fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// What becomes readable where something comes is to be waited for: it is there from now on, if the system has descriptors left.
+    pub(in super::super) fn prepare(&mut self) {
+        if self.epoll.is_none() {
+            self.lingering.reserve_exact(MAX_LINGERING + 1);
+            self.epoll = epoll::create(epoll::CreateFlags::CLOEXEC).ok();
+        }
+        self.is_awaited = self.epoll.is_some();
+    }
+
+    /// What becomes readable where something comes, once it was prepared.
+    pub(in super::super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.epoll.as_ref().filter(|_| self.is_awaited).map(AsFd::as_fd)
+    }
+
+    /// Whatever comes from now on is told by the descriptor, newly. False where something is to be done before, or nobody waits for it.
+    pub(in super::super) fn arm(&self) -> bool {
+        if self.is_empty() {
+            return true;
+        }
+        let Some(epoll) = self.epoll.as_ref().filter(|_| self.is_awaited) else { return false };
+        let mut one = [MaybeUninit::<epoll::Event>::uninit()];
+        // What has come and is not read would not be told of again.
+        let has_come = epoll::wait(epoll, &mut one, Some(&AT_ONCE)).map_or(true, |(ready, _)| !ready.is_empty());
+        !has_come && self.places.iter().flatten().all(|bridge| bridge.rests())
     }
 
     /// # Errors

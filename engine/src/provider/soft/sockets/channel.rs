@@ -134,6 +134,11 @@ impl Channel {
         self.out.is_empty()
     }
 
+    /// Nothing is left to be done with what came, or is to go out.
+    pub(super) fn rests(&self) -> bool {
+        self.input.is_empty() && self.out.is_empty()
+    }
+
     /// What goes out is heard by nobody.
     pub(super) fn is_deaf(&self) -> bool {
         self.is_deaf

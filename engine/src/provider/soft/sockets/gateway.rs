@@ -237,7 +237,8 @@ impl Conversation {
             }
             (Message::Accept { queue_pair: theirs, negotiated, private_data }, Phase::Asking(queue_pair)) => {
                 let (queue_pair, Ok(sockets)) = (*queue_pair, sockets.into_inner()) else { return false };
-                let (ours, far) = wire(device.options.wire_packets.min(BRIDGED_PACKETS));
+                let packets = device.options.wire_packets.min(BRIDGED_PACKETS);
+                let (ours, far) = wire(packets, device.fabric.may_sleep());
                 device.add_bridge(Bridge::new(queue_pair, far, sockets));
                 self.phase = Phase::Open { queue_pair, awaits_ready: false };
                 let peer = Remote { device: self.number, queue_pair: theirs };
