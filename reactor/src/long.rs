@@ -31,7 +31,20 @@ pub enum Cause {
 }
 
 impl Cause {
-    const ALL: [Self; CAUSES] = [Self::Switch, Self::PageFault, Self::Wait, Self::Work, Self::Unknown];
+    /// All of them.
+    pub const ALL: [Self; CAUSES] = [Self::Switch, Self::PageFault, Self::Wait, Self::Work, Self::Unknown];
+
+    /// As the fields of [`LongIterations`] are called.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Switch => "switch",
+            Self::PageFault => "page_fault",
+            Self::Wait => "wait",
+            Self::Work => "work",
+            Self::Unknown => "unknown",
+        }
+    }
 
     /// `usage` is of its time; `found` says whether it found something.
     fn of(usage: ThreadUsage, found: bool) -> Self {

@@ -10,7 +10,7 @@ use crossbeam_utils::CachePadded;
 use crate::clock::nanoseconds;
 use crate::core_set::CpuId;
 use crate::inbox::CoreIndex;
-use crate::long::LongCells;
+use crate::long::{LongCells, LongIterations};
 use crate::poller::MAX_POLLERS;
 use crate::primitive::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, fence, spin_loop, yield_now};
 use crate::stall::StallCell;
@@ -121,6 +121,11 @@ impl Published {
         self.sequence.read(|| self.copy(names))
     }
 
+    /// Long iterations, and how many of them were stalls.
+    pub(crate) fn long_iterations(&self) -> (LongIterations, u64) {
+        (self.long.read(), self.stall.number())
+    }
+
     /// Long iterations.
     pub(crate) fn long(&self) -> &LongCells {
         &self.long
@@ -143,7 +148,7 @@ impl Published {
 
     fn copy(&self, names: &[&'static str]) -> Statistics {
         let pollers = names.iter().zip(&self.pollers).map(|(name, words)| poller_from(name, load(words))).collect();
-        loop_from(load(&self.whole)).with(self.core, self.cpu, pollers, self.long.read())
+        loop_from(load(&self.whole)).with(self.core, self.cpu, pollers, self.long_iterations())
     }
 
     fn try_names(&self) -> Option<MutexGuard<'_, Vec<&'static str>>> {

@@ -252,7 +252,7 @@ impl<C: Context> Reactor<C> {
     /// The figures up to the last iteration that ended. Allocates.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        let long = self.published.long().read();
+        let long = self.published.long_iterations();
         self.final_counters().with(self.core, self.cpu, self.figures().collect(), long)
     }
 

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use crate::cpu::ThreadUsage;
 use crate::long::Cause;
+use crate::primitive::Ordering;
 use crate::publish::{Sequence, Words, load, store};
 
 const WORDS: usize = 8;
@@ -59,6 +60,12 @@ impl StallCell {
         let words =
             [number.saturating_add(1), began, duration, cause.word(), poller, page_faults, involuntary, voluntary];
         self.sequence.write(|| store(&self.words, words));
+    }
+
+    /// How many there were.
+    pub(crate) fn number(&self) -> u64 {
+        let [number, ..] = &self.words;
+        number.load(Ordering::Relaxed)
     }
 
     /// The last one, if there was any; `name` knows those of pollers.

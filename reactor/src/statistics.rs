@@ -71,6 +71,8 @@ pub struct Statistics {
     pub long_iterations: u64,
     /// The same by cause and length.
     pub long: LongIterations,
+    /// Those of them that took longer than [`crate::Options::stall_threshold`].
+    pub stalls: u64,
     /// Per poller, in the order of registration.
     pub pollers: Vec<PollerStatistics>,
 }
@@ -151,7 +153,7 @@ impl LoopCounters {
         core: CoreIndex,
         cpu: Option<CpuId>,
         pollers: Vec<PollerStatistics>,
-        long: LongIterations,
+        (long, stalls): (LongIterations, u64),
     ) -> Statistics {
         let (duration, at) = (Duration::from_nanos(self.longest), Duration::from_nanos(self.longest_at));
         Statistics {
@@ -169,6 +171,7 @@ impl LoopCounters {
             longest_iteration: Longest { duration, at },
             long_iterations: long.total(),
             long,
+            stalls,
             pollers,
         }
     }

@@ -23,6 +23,7 @@ fn a_reactors_statistics_have_their_fields_by_name() {
         longest_iteration: longest,
         long_iterations: 0,
         long: LongIterations::default(),
+        stalls: 0,
         pollers: vec![poller],
     };
     let told = to_value(&statistics).unwrap();

@@ -219,7 +219,7 @@ fn iterations_above_the_limit_are_counted() {
 
 #[test]
 fn long_iterations_are_told_by_cause_and_length_and_charged_to_who_found_work() {
-    let (clock, mut reactor) = alone(Options::default());
+    let (clock, mut reactor) = alone(Options::default().stall_threshold(LONG_ITERATION * 4));
     reactor.add("worker", Schedule::Busy, Scribe::with_work("worker", vec![3, 0, 1, 0])).unwrap();
     reactor.add("other", Schedule::Busy, Scribe::with_work("other", vec![0, 0, 1, 0])).unwrap();
     for long in [1, 3, 9, 0] {
@@ -229,7 +229,7 @@ fn long_iterations_are_told_by_cause_and_length_and_charged_to_who_found_work() 
     reactor.step();
     let figures = reactor.statistics();
     let told = |cause| figures.long.of(cause).counts().map(|(_, count)| count).collect::<Vec<_>>();
-    assert_eq!((figures.long_iterations, figures.long.total()), (3, 3));
+    assert_eq!((figures.long_iterations, figures.long.total(), figures.stalls), (3, 3, 1), "that of 45 us");
     assert_eq!(told(Cause::Work)[..4], [1, 0, 0, 1], "up to 10 us, and up to 80");
     assert_eq!(told(Cause::Unknown)[..4], [0, 1, 0, 0]);
     assert!([Cause::Switch, Cause::PageFault, Cause::Wait].into_iter().all(|cause| told(cause) == [0; LENGTHS]));

@@ -59,6 +59,7 @@ pub(crate) struct ReactorFigures {
     /// From when on one is long.
     long_iteration_us: f64,
     long_iterations_by_cause: LongIterations,
+    stalls: u64,
     pub(crate) longest_iteration_us: f64,
 }
 
@@ -72,6 +73,7 @@ impl ReactorFigures {
             long_iterations: reactor.long_iterations,
             long_iteration_us: LONG_ITERATION.as_secs_f64() * 1e6,
             long_iterations_by_cause: reactor.long,
+            stalls: reactor.stalls,
             longest_iteration_us: reactor.longest_iteration.duration.as_secs_f64() * 1e6,
         }
     }

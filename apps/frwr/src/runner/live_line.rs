@@ -104,6 +104,7 @@ mod tests {
             longest_iteration: Longest::default(),
             long_iterations: 0,
             long: LongIterations::default(),
+            stalls: 0,
             pollers: Vec::new(),
         }
     }

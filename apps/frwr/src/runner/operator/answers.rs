@@ -174,11 +174,12 @@ pub(super) fn cores(_: &Facts, findings: &Findings, parameters: Parameters) -> A
         let memory = found.snapshot.as_ref().map(|core| core.memory.kind.to_string());
         let io = found.snapshot.as_ref().map(|core| core.io);
         let counted = counts!(reactor =>
-            iterations, busy_iterations, work, messages, would_blocks, long_iterations,
+            iterations, busy_iterations, work, messages, would_blocks, long_iterations, stalls,
         );
         let computed = json!({
             "at_seconds": reactor.at.as_secs_f64(),
             "longest_iteration": longest(reactor.longest_iteration),
+            "long_iterations_by_cause": reactor.long,
             "pollers": reactor.pollers.iter().map(poller).collect::<Vec<_>>(),
             "memory": memory,
             "io_commands": io.map(|io| io.commands),
@@ -191,7 +192,7 @@ pub(super) fn cores(_: &Facts, findings: &Findings, parameters: Parameters) -> A
 }
 
 fn poller(poller: &frwr_reactor::PollerStatistics) -> Value {
-    let counted = counts!(poller => name, polls, empty_polls, work);
+    let counted = counts!(poller => name, polls, empty_polls, work, long_iterations);
     object([counted, json!({ "longest_iteration": longest(poller.longest_iteration) })])
 }
 

@@ -148,7 +148,7 @@ fn of_process(families: &mut Families, facts: &Facts, findings: &Findings) {
 }
 
 fn of_reactors(families: &mut Families, findings: &Findings) {
-    use frwr_reactor::{PollerStatistics, Statistics};
+    use frwr_reactor::{Cause, PollerStatistics, Statistics};
     let labels = |reactor: &Statistics| {
         let cpu = reactor.cpu.map_or_else(|| "unpinned".to_owned(), |cpu| cpu.get().to_string());
         vec![("reactor", reactor.core.0.to_string()), ("cpu", cpu)]
@@ -170,6 +170,19 @@ fn of_reactors(families: &mut Families, findings: &Findings) {
         "Iterations of more than 5 microseconds.",
         of_each(&|core| core.long_iterations.into()),
     );
+    let causes = |core: &super::super::survey::Found| {
+        let of_cause = |cause: Cause| {
+            let labels = [labels(&core.reactor), vec![("cause", cause.name().to_owned())]].concat();
+            (labels, core.reactor.long.of(cause).total().into())
+        };
+        Cause::ALL.map(of_cause)
+    };
+    families.counter(
+        "reactor_long_iterations_by_cause",
+        "Iterations of more than 5 microseconds, and what took their time.",
+        findings.cores.iter().flat_map(causes).collect(),
+    );
+    families.counter("reactor_stalls", "Iterations beyond the stall threshold.", of_each(&|core| core.stalls.into()));
     families.gauge(
         "reactor_longest_iteration_seconds",
         "The longest iteration since the start.",
@@ -189,6 +202,11 @@ fn of_reactors(families: &mut Families, findings: &Findings) {
     families.counter("poller_polls", "Polls.", of_pollers(|poller| poller.polls));
     families.counter("poller_empty_polls", "Polls that found nothing.", of_pollers(|poller| poller.empty_polls));
     families.counter("poller_work", "Units of work.", of_pollers(|poller| poller.work));
+    families.counter(
+        "poller_long_iterations",
+        "Iterations of more than 5 microseconds in which it found work.",
+        of_pollers(|poller| poller.long_iterations),
+    );
 }
 
 fn of_device(families: &mut Families, facts: &Facts, findings: &Findings) {
