@@ -9,10 +9,13 @@ use std::{
     fs, io,
     os::unix::{fs::FileTypeExt as _, net::UnixListener},
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 /// Connections that the kernel keeps until they are taken, which the main thread does several times a second.
 const BACKLOG: i32 = 16;
+/// Held while a socket is bound.
+static BINDING: Mutex<()> = Mutex::new(());
 /// Sockets without a name of their own that one process may have.
 const MAX_NUMBER: u32 = 64;
 
@@ -21,6 +24,8 @@ const MAX_NUMBER: u32 = 64;
 /// # Errors
 /// There is something else at its place, or a process that listens there, or it cannot be made there.
 pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
+    // One that another thread of this process has bound, and not listened to yet, looks like one that was left behind.
+    let _alone = BINDING.lock().unwrap_or_else(PoisonError::into_inner);
     match bind_new(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             remove_left_behind(path)?;
@@ -74,15 +79,14 @@ fn folder() -> Option<PathBuf> {
     of_user.or_else(|| geteuid().is_root().then(|| PathBuf::from("/run")))
 }
 
-/// The path of a socket of this process whose place nobody named: the first that it does not listen to yet.
-pub(crate) fn default_path() -> Option<PathBuf> {
+/// Places of sockets of this process that nobody named, in the order in which they are tried; `None` where there are none.
+pub(super) fn default_paths() -> Option<impl Iterator<Item = PathBuf>> {
     let (folder, process) = (folder()?, std::process::id());
-    let name = |number| match number {
+    let name = move |number| match number {
         1 => format!("frwr-{process}.sock"),
         _ => format!("frwr-{process}-{number}.sock"),
     };
-    let path = |number| folder.join(name(number));
-    (1..=MAX_NUMBER).map(path).find(|path| !path.exists() || !is_alive(path))
+    Some((1..=MAX_NUMBER).map(move |number| folder.join(name(number))))
 }
 
 /// Sockets of that kind that somebody listens to, sorted.
@@ -124,5 +128,23 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
         let long = folder.path().join("x".repeat(200));
         assert!(bind(&long).is_err());
+    }
+
+    /// As several targets in one process start: each has a socket of its own, and none takes another's for one that was left behind.
+    #[test]
+    fn threads_that_bind_one_place_at_a_time_leave_it_to_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let barrier = std::sync::Barrier::new(8);
+        let bound: Vec<_> = std::thread::scope(|scope| {
+            let bind_it = || {
+                barrier.wait();
+                bind(&path).ok()
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(bind_it)).collect();
+            threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(bound.len(), 1);
+        UnixStream::connect(&path).unwrap();
     }
 }

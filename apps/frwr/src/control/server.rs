@@ -53,6 +53,21 @@ impl Server {
         Ok(Self { listener, path: path.to_owned(), clients: Vec::new(), scratch: scratch(), count: 0, turn: 0 })
     }
 
+    /// Listens at the first place by default where this process does not listen already; `None` where no place is known.
+    ///
+    /// # Errors
+    /// As [`place::bind`], with the place.
+    pub(crate) fn open_default() -> Option<Result<Self, (PathBuf, io::Error)>> {
+        let mut last = None;
+        for path in place::default_paths()? {
+            match Self::open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = Some(Err((path, error))),
+                other => return Some(other.map_err(|error| (path, error))),
+            }
+        }
+        last
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

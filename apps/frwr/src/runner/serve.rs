@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Error,
-    control::{Server, Web, default_path},
+    control::{Server, Web},
     options::{ControlArguments, ControlSocket},
     output::in_line,
     service::Service,
@@ -199,12 +199,11 @@ fn control_socket(asked: Option<&ControlSocket>, say: &mut dyn FnMut(&str)) -> R
             Error::failed("control_socket", format!("--control: no socket at {path:?} ({error}); {REMEDY}"))
         }),
         None => {
-            let Some(path) = default_path() else {
+            let Some(server) = Server::open_default() else {
                 say(&format!("no control socket, since XDG_RUNTIME_DIR is not set; {REMEDY}"));
                 return Ok(None);
             };
-            let server = Server::open(&path);
-            if let Err(error) = &server {
+            if let Err((path, error)) = &server {
                 say(&format!("warning: no control socket at {path:?} ({error}); {REMEDY}"));
             }
             Ok(server.ok())
