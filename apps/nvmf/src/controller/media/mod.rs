@@ -38,6 +38,28 @@ impl<S: Storage> Medium<S> {
         self.geometry
     }
 
+    /// Bytes of so many blocks.
+    #[inline]
+    fn bytes(&self, blocks: u32) -> u64 {
+        u64::from(blocks) * u64::from(self.geometry.block_bytes())
+    }
+
+    /// So many blocks of it were read: their bytes.
+    #[inline]
+    fn was_read(&mut self, blocks: u32) -> u64 {
+        let bytes = self.bytes(blocks);
+        self.bytes_read += bytes;
+        bytes
+    }
+
+    /// The same of blocks that were written.
+    #[inline]
+    fn was_written(&mut self, blocks: u32) -> u64 {
+        let bytes = self.bytes(blocks);
+        self.bytes_written += bytes;
+        bytes
+    }
+
     /// What its storage has done.
     pub(super) fn statistics(&self) -> StorageStatistics {
         self.storage.statistics()
@@ -231,45 +253,33 @@ impl<S: Storage> Media<S> {
     /// A storage did what a command asked for; the bytes that it moved. Whether a Compare succeeded is known later.
     #[inline]
     pub(super) fn succeeded(&mut self, work: &Work) -> u64 {
-        let bytes = self.bytes(work);
         match *work {
-            Work::Read { namespace, .. } => {
+            Work::Read { namespace, blocks, .. } => {
+                let bytes = self.get_mut(namespace).map_or(0, |medium| medium.was_read(blocks));
                 self.counted.reads += 1;
                 self.counted.bytes_read += bytes;
-                if let Some(medium) = self.get_mut(namespace) {
-                    medium.bytes_read += bytes;
-                }
+                return bytes;
             }
-            Work::Write { namespace, .. } => {
+            Work::Write { namespace, blocks, .. } => {
+                let bytes = self.get_mut(namespace).map_or(0, |medium| medium.was_written(blocks));
                 self.counted.writes += 1;
                 self.counted.bytes_written += bytes;
-                if let Some(medium) = self.get_mut(namespace) {
-                    medium.bytes_written += bytes;
-                }
+                return bytes;
+            }
+            Work::Compare { namespace, blocks, .. } => {
+                return self.get(namespace).map_or(0, |medium| medium.bytes(blocks));
             }
             Work::WriteZeroes { .. } => self.counted.write_zeroes += 1,
             Work::Deallocate { .. } => self.counted.deallocations += 1,
             Work::Flush { .. } => self.counted.flushes += 1,
             _ => {}
         }
-        bytes
+        0
     }
 
     /// Bytes that hosts read from a namespace, and that they wrote to it.
     pub(super) fn moved(&self, namespace: usize) -> (u64, u64) {
         self.get(namespace).map_or((0, 0), |medium| (medium.bytes_read, medium.bytes_written))
-    }
-
-    /// Bytes that a command moves; where its data came in the capsule, that is gone by now.
-    fn bytes(&self, work: &Work) -> u64 {
-        let (Work::Read { namespace, blocks, .. }
-        | Work::Write { namespace, blocks, .. }
-        | Work::Compare { namespace, blocks, .. }) = *work
-        else {
-            return 0;
-        };
-        let bytes = self.get(namespace).map_or(0, |medium| medium.geometry.block_bytes());
-        u64::from(blocks) * u64::from(bytes)
     }
 
     /// A Compare found equal blocks.
