@@ -512,10 +512,10 @@ fn signals_end_it_with_what_there_is_so_far() {
 
 #[test]
 fn help_and_version_are_results() {
-    for flag in ["--help", "--version"] {
+    for (flag, says) in [("--help", "frwr latency"), ("-V", "frwr-latency"), ("--version", "\ncommit: ")] {
         let output = latency(&[flag]);
         let (out, err) = texts(&output);
         assert_eq!((output.status.code(), err.as_str()), (Some(0), ""), "{flag}");
-        assert!(out.contains("frwr") && out.contains("latency"), "{out}");
+        assert!(out.contains("frwr") && out.contains(says), "{out}");
     }
 }
