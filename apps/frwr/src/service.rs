@@ -17,6 +17,8 @@ pub(crate) struct Service {
     next: Duration,
     /// Iterations of each core at the one before.
     iterations: Vec<u64>,
+    /// It was told that the program is ready; in front of that nothing is expected.
+    is_ready: bool,
     ends: bool,
 }
 
@@ -29,11 +31,12 @@ impl Service {
     /// WatchdogSec, if there is one.
     fn watched(watchdog: Option<Duration>) -> Self {
         let period = watchdog.map(|watchdog| watchdog / TELLS_IN_A_PERIOD);
-        Self { period, next: Duration::ZERO, iterations: Vec::new(), ends: false }
+        Self { period, next: Duration::ZERO, iterations: Vec::new(), is_ready: false, ends: false }
     }
 
     /// It does what it is there for; `status` is a line about that.
-    pub(crate) fn ready(&self, status: &str) {
+    pub(crate) fn ready(&mut self, status: &str) {
+        self.is_ready = true;
         tell(&[NotifyState::Ready, NotifyState::Status(status)]);
     }
 
@@ -47,7 +50,7 @@ impl Service {
     /// Tells that all goes on where that is due, and so: a core that stands still longer than WatchdogSec has the service ended, and
     /// begun again if its unit says so.
     pub(crate) fn look(&mut self, now: Duration, pulses: impl Iterator<Item = Pulse>) {
-        if self.is_due(now) && self.go_on(pulses) {
+        if self.is_ready && self.is_due(now) && self.go_on(pulses) {
             tell(&[NotifyState::Watchdog]);
         }
     }

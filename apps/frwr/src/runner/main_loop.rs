@@ -248,7 +248,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                 && let Some(line) = self.listening.take()
             {
                 say(&line);
-                self.service.iter().for_each(|service| service.ready(&line));
+                self.service.iter_mut().for_each(|service| service.ready(&line));
             }
             refusals.tell(&self.controls, elapsed, say);
             self.lookout.pass(elapsed, || self.threads.astray(), say);

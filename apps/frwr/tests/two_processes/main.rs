@@ -5,5 +5,6 @@ mod deaths;
 mod latency;
 mod moves;
 mod program;
+mod service;
 
 use program::Machine;

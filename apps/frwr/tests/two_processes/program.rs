@@ -54,8 +54,17 @@ impl Machine {
     }
 
     pub(crate) fn start_exactly(&self, words: &[&str]) -> Program {
+        self.start_in(words, &[])
+    }
+
+    /// With these variables as well.
+    pub(crate) fn start_in(&self, words: &[&str], environment: &[(&str, &str)]) -> Program {
         let mut command = Command::new(env!("CARGO_BIN_EXE_frwr"));
-        command.args(words).env("XDG_RUNTIME_DIR", self.0.path()).env_remove("RUST_LOG");
+        command
+            .args(words)
+            .envs(environment.iter().copied())
+            .env("XDG_RUNTIME_DIR", self.0.path())
+            .env_remove("RUST_LOG");
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = mpsc::channel();
         let errors = BufReader::new(child.stderr.take().unwrap());
