@@ -210,8 +210,10 @@ impl Watched {
         let line = if told.is_some() { budget.another_line(now) } else { budget.line(now) };
         let Some(more) = line else { return };
         let turn = told.or(stall.poller.map(Turn::Poller));
-        let facts = self.facts(pulse, now, cores).map(|facts| format!("; {facts}")).unwrap_or_default();
-        self.before = None;
+        let counted = cores.facts(pulse);
+        let before = self.before.replace((counted, now));
+        let facts = before.map(|(before, at)| format!("; {}", counted.since(before, now.saturating_sub(at))));
+        let facts = facts.unwrap_or_default();
         say(&format!(
             "{} stalled for {}{}: {}{facts}{more}",
             Place(pulse.core, pulse.cpu),
@@ -393,6 +395,10 @@ mod tests {
             let said = look(&mut watch, &mut world, 200);
             let [(_, line)] = &said[..] else { panic!("{said:?}") };
             assert!(line.starts_with(&format!("core 4 (reactor 1) stalled for 6.0 ms{whose}: ")), "{line}");
+            // The next one is told with what the kernel counted since, however soon it comes.
+            world.stalled(2, 6, poller);
+            let next = look(&mut watch, &mut world, 210);
+            assert!(next.len() == 1 && next[0].1.contains("; in the last "), "{next:?}");
         }
     }
 
