@@ -148,6 +148,12 @@ impl<P: Port> Engine<P> {
         self.port.arm()
     }
 
+    /// Behind [`Engine::arm`] and the poll that followed it and found nothing: nothing is left that only another poll would find.
+    #[must_use]
+    pub fn rests(&self) -> bool {
+        self.port.rests()
+    }
+
     /// When the engine has to be polled again although nothing arrives: the next drain time-out, refill, or attempt to post receives; now,
     /// where it waits for Control, which wakes nobody.
     #[must_use]

@@ -167,6 +167,12 @@ pub trait Port {
         false
     }
 
+    /// Behind [`Port::arm`] and the polls that followed it: nothing is left that only another poll would find, as a completion of one
+    /// queue that came while the other one was polled.
+    fn rests(&self) -> bool {
+        true
+    }
+
     /// A poll iteration begins: for wrappers that say what happened in which. Devices need not know.
     fn begin_iteration(&mut self, iteration: u64) {
         let _ = iteration;

@@ -206,7 +206,7 @@ impl<P: Port> HostSide<P> {
         let of_interval = self.intervals.as_ref().and_then(IntervalSource::due_at);
         let due = [self.kill_at, of_job, of_interval].into_iter().flatten().filter(|at| *at > self.polled).min();
         let until = due.map_or(until, |at| at.min(until));
-        (until > self.polled).then_some(until)
+        (until > self.polled && self.host.engine().rests()).then_some(until)
     }
 
     /// The engine's figures.

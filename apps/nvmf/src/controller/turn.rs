@@ -81,7 +81,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     pub fn sleeps_until(&self) -> Option<Duration> {
         let (now, engine) = (self.clock.now(), self.engine.poll_at());
         let awaits = !self.commands.is_empty() || !self.media.has_nothing_to_commit();
-        if awaits || self.ending.is_ending() || engine.is_some_and(|at| at <= now) {
+        if awaits || !self.engine.rests() || self.ending.is_ending() || engine.is_some_and(|at| at <= now) {
             return None;
         }
         let until = now.saturating_add(LONGEST_SLEEP);

@@ -307,6 +307,10 @@ impl<P: Port> Port for RecordedPort<P> {
         self.port.arm()
     }
 
+    fn rests(&self) -> bool {
+        self.port.rests()
+    }
+
     fn begin_iteration(&mut self, iteration: u64) {
         self.mark_iteration(iteration);
         self.port.begin_iteration(iteration);

@@ -126,6 +126,10 @@ impl CompletionRing {
         self.visible = is_late.then(|| self.visible.unwrap_or(self.entries.len()));
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     pub(super) fn is_late(&self) -> bool {
         self.visible.is_some()
     }

@@ -246,6 +246,10 @@ impl Port for SoftPort {
         self.bridges.prepare();
     }
 
+    fn rests(&self) -> bool {
+        self.nic.send_completions.is_empty() && self.nic.receive_completions.is_empty() && self.bridges.arm()
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.bridges.descriptor()
     }
