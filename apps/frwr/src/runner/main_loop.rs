@@ -30,8 +30,9 @@ pub(crate) const GRACE: Duration = Duration::from_secs(10);
 /// First pause when Control has nothing to do and its device cannot be waited for. The main thread shares the machine with
 /// the pinned cores.
 const PAUSE: Duration = Duration::from_micros(200);
-/// Longest pause: a hundred wake-ups a second cost a core nothing that a measurement shows.
-const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+/// Longest pause: forty wake-ups a second are some half percent of a core, which is what a target that sleeps costs in all. A connection to a
+/// device that cannot be waited for is heard as late at most.
+const LONGEST_PAUSE: Duration = Duration::from_millis(25);
 /// First wait for a device when Control has nothing to do.
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 /// Longest wait: cores that ask Control for something are heard as late, and an idle process makes five system calls a
