@@ -15,6 +15,10 @@ pub(super) enum Change {
     NamespaceActive { subsystem: Nqn, identifier: u32, active: bool },
     /// A namespace goes.
     RemoveNamespace { subsystem: Nqn, identifier: u32, within: Duration },
+    /// A core that is not the home core can have so many blocks of a namespace.
+    PrepareResize { subsystem: Nqn, identifier: u32, blocks: u64 },
+    /// A namespace has so many blocks.
+    ResizeNamespace { subsystem: Nqn, identifier: u32, blocks: u64, within: Duration },
     /// How well a subsystem's namespaces can be reached here.
     Ana { subsystem: Nqn, state: AnaState },
     /// Who may use a subsystem.
@@ -38,6 +42,12 @@ impl Change {
             }
             Self::RemoveNamespace { subsystem, identifier, within } => {
                 target.remove_namespace(&subsystem, identifier, within).map(Some)
+            }
+            Self::PrepareResize { subsystem, identifier, blocks } => {
+                target.prepare_resize(&subsystem, identifier, blocks).map(|()| None)
+            }
+            Self::ResizeNamespace { subsystem, identifier, blocks, within } => {
+                target.resize_namespace(&subsystem, identifier, blocks, within).map(Some)
             }
             Self::Ana { subsystem, state } => target.set_ana_state(&subsystem, state).map(|()| None),
             Self::AllowedHosts { subsystem, hosts, within } => {

@@ -93,7 +93,7 @@ pub(super) fn bytes_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64
 
 /// Bytes, as a number or as text with a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Size(u64);
+pub(super) struct Size(pub(super) u64);
 
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

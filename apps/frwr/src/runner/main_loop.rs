@@ -329,7 +329,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             now: elapsed,
             reactors: &|| threads.statistics(),
             control: &|| controls.first().map(|control| control.statistics()).unwrap_or_default(),
-            forget: &mut |name| media.forget(name),
+            media,
         };
         operator.turn(&mut surroundings, say)
     }

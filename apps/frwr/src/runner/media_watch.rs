@@ -2,11 +2,17 @@
 
 use crate::output::in_line;
 use core::time::Duration;
-use frwr_nvmf::storage::{FileMedium, MediumFault};
+use frwr_nvmf::{
+    storage::{FileError, FileMedium, Geometry, MediumFault},
+    wire::Nqn,
+};
 
 /// Between two looks at how large media are. Operations find that one became shorter by themselves; this finds it where there are none,
 /// and costs a system call for each medium.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
+
+/// What a namespace is called: its subsystem, and its identifier.
+pub(super) type Identity = (Nqn, u32);
 
 /// The media of all namespaces that live in files and block devices.
 #[derive(Debug, Default)]
@@ -17,6 +23,7 @@ pub(super) struct MediaWatch {
 
 #[derive(Debug)]
 struct Watched {
+    namespace: Identity,
     name: String,
     medium: FileMedium,
     told: Option<MediumFault>,
@@ -24,15 +31,41 @@ struct Watched {
 
 impl MediaWatch {
     /// Watches one more, which people know by `name`.
-    pub(super) fn add(&mut self, name: String, medium: FileMedium) {
-        self.media.push(Watched { name, medium, told: None });
+    pub(super) fn add(&mut self, namespace: Identity, name: String, medium: FileMedium) {
+        self.media.push(Watched { namespace, name, medium, told: None });
     }
 
-    /// No namespace lives in that one any more.
-    pub(super) fn forget(&mut self, name: &str) {
-        if let Some(at) = self.media.iter().position(|watched| watched.name == name) {
-            self.media.remove(at);
+    /// That namespace is gone.
+    pub(super) fn forget(&mut self, namespace: Identity) {
+        self.media.retain(|watched| watched.namespace != namespace);
+    }
+
+    /// What the medium of a namespace is called, and what is wrong with it for good; `None` where it is memory.
+    pub(super) fn find(&self, namespace: Identity) -> Option<(&str, Option<MediumFault>)> {
+        let watched = self.media.iter().find(|watched| watched.namespace == namespace)?;
+        Some((&watched.name, watched.medium.fault()))
+    }
+
+    /// Measures it again; it is looked at as before until [`Self::resized`]. `None` as of [`Self::find`].
+    pub(super) fn measure(&mut self, namespace: Identity) -> Option<Result<Geometry, FileError>> {
+        let medium = self.medium_of(namespace)?;
+        let before = medium.geometry().blocks();
+        Some(medium.measure().inspect(|found| {
+            // What is no longer there nobody looks for.
+            let _ = medium.resize(before.min(found.blocks()));
+        }))
+    }
+
+    /// That namespace has, or shall have, so many blocks.
+    pub(super) fn resized(&mut self, namespace: Identity, blocks: u64) {
+        if let Some(medium) = self.medium_of(namespace) {
+            // What a change of the namespace was told that was measured.
+            let _ = medium.resize(blocks);
         }
+    }
+
+    fn medium_of(&mut self, namespace: Identity) -> Option<&mut FileMedium> {
+        self.media.iter_mut().find(|watched| watched.namespace == namespace).map(|watched| &mut watched.medium)
     }
 
     /// Says what is news; `elapsed` is time since an epoch of the caller's.
@@ -41,7 +74,7 @@ impl MediaWatch {
         if looks {
             self.next_look = elapsed.saturating_add(LOOK_PERIOD);
         }
-        for Watched { name, medium, told } in &mut self.media {
+        for Watched { name, medium, told, .. } in &mut self.media {
             let fault = if looks { medium.look() } else { medium.fault() };
             if fault != *told
                 && let Some(fault) = fault
@@ -71,12 +104,16 @@ mod tests {
     use super::*;
     use frwr_nvmf::storage::FileOptions;
 
+    fn name(identifier: u32) -> Identity {
+        (Nqn::new("nqn.2026-11.invalid.frwr:a").unwrap(), identifier)
+    }
+
     #[test]
     fn a_medium_that_became_shorter_is_told_once_with_both_sizes_though_nobody_uses_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(1 << 20).unwrap();
         let mut watch = MediaWatch::default();
-        watch.add("a\nb".to_owned(), FileMedium::open(&FileOptions::new(file.path())).unwrap());
+        watch.add(name(1), "a\nb".to_owned(), FileMedium::open(&FileOptions::new(file.path())).unwrap());
         let mut said = |millis| {
             let mut lines = Vec::new();
             watch.tell(Duration::from_millis(millis), &mut |line| lines.push(line.to_owned()));
@@ -103,13 +140,37 @@ mod tests {
         file.as_file().set_len(1 << 20).unwrap();
         let open = || FileMedium::open(&FileOptions::new(file.path()));
         let mut watch = MediaWatch::default();
-        watch.add("one".to_owned(), open().unwrap());
-        watch.forget("another");
+        watch.add(name(1), "one".to_owned(), open().unwrap());
+        watch.forget(name(2));
         assert_eq!(watch.media.len(), 1);
-        watch.forget("one");
+        watch.forget(name(1));
         file.as_file().set_len(1000).unwrap();
         watch.tell(Duration::from_secs(2), &mut |line| panic!("{line}"));
         file.as_file().set_len(1 << 20).unwrap();
         assert!(open().is_ok());
+    }
+
+    #[test]
+    fn what_a_namespace_gave_up_may_be_cut_and_what_it_was_given_may_not() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 20).unwrap();
+        let mut watch = MediaWatch::default();
+        watch.add(name(1), "one".to_owned(), FileMedium::open(&FileOptions::new(file.path())).unwrap());
+        let blocks = (1 << 20) / u64::from(watch.media[0].medium.geometry().block_bytes());
+        assert_eq!(watch.measure(name(1)).unwrap().unwrap().blocks(), blocks);
+        watch.resized(name(1), blocks / 2);
+        file.as_file().set_len(1 << 19).unwrap();
+        watch.tell(Duration::from_secs(1), &mut |line| panic!("{line}"));
+        file.as_file().set_len(1 << 20).unwrap();
+        assert_eq!(watch.measure(name(1)).unwrap().unwrap().blocks(), blocks);
+        file.as_file().set_len(1 << 19).unwrap();
+        watch.tell(Duration::from_secs(2), &mut |line| panic!("it was measured only: {line}"));
+        file.as_file().set_len(1 << 20).unwrap();
+        watch.resized(name(1), blocks);
+        file.as_file().set_len(1 << 19).unwrap();
+        let mut lines = 0;
+        watch.tell(Duration::from_secs(3), &mut |_| lines += 1);
+        assert_eq!(lines, 1);
+        assert!(watch.find(name(1)).unwrap().1.is_some() && watch.find(name(2)).is_none());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     load_file::{hex, load as load_file},
-    media_watch::MediaWatch,
+    media_watch::{Identity, MediaWatch},
     target_side::shared,
 };
 use crate::{Error, output::in_line};
@@ -88,7 +88,7 @@ pub enum MediumConfig {
 
 impl SubsystemConfig {
     /// What its namespaces are called.
-    pub(super) fn identities(&self) -> impl Iterator<Item = (Nqn, u32)> {
+    pub(super) fn identities(&self) -> impl Iterator<Item = Identity> {
         (1..).zip(&self.namespaces).map(|(identifier, _)| (self.nqn, identifier))
     }
 
@@ -116,8 +116,8 @@ impl SubsystemConfig {
             namespaces: Vec::with_capacity(self.namespaces.len()),
         };
         let mut plans: Vec<_> = (0..users.cores).map(|_| plan()).collect();
-        for namespace in &self.namespaces {
-            let (of_cores, report) = prepare(namespace, users, media, say)?;
+        for (identity, namespace) in self.identities().zip(&self.namespaces) {
+            let (of_cores, report) = prepare(identity, namespace, users, media, say)?;
             plans.iter_mut().zip(of_cores).for_each(|(plan, namespace)| plan.namespaces.push(namespace));
             reports.push(report);
         }
@@ -279,6 +279,7 @@ impl NamespaceReport {
 /// Opens a namespace for each core, or reads what it holds at first. `say` is told how it is used where that is otherwise than
 /// a person may expect.
 fn prepare(
+    identity: Identity,
     config: &NamespaceConfig,
     users: &Users,
     media: &mut MediaWatch,
@@ -302,7 +303,7 @@ fn prepare(
             )?;
             let (plans, name) = opened(&medium, backing, users, say)?;
             let geometry = medium.geometry();
-            media.add(config.name(), medium);
+            media.add(identity, config.name(), medium);
             (plans, name, geometry, None)
         }
     };

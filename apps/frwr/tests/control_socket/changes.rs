@@ -1,7 +1,8 @@
 //! What is changed.
 
-use super::{Client, HOST, SUBSYSTEM, Target};
+use super::{Client, FILE_BYTES, HOST, SUBSYSTEM, Target};
 use serde_json::{Value, json};
+use std::fs::OpenOptions;
 
 const OTHER: &str = "nqn.2026-11.invalid.frwr:other";
 
@@ -80,6 +81,72 @@ fn subsystems_come_and_go_and_namespaces_go_for_good() {
     assert_eq!(client.call("remove_namespace", first).unwrap_err()["code"], -32602);
     // What it was started with is in its report all the same.
     assert_eq!(target.end().served.namespaces.len(), 1);
+}
+
+/// Bytes that the cores say a namespace has.
+fn bytes_of(client: &mut Client, identifier: u32) -> Option<u64> {
+    let told = client.ask("namespaces");
+    let one = told["namespaces"].as_array()?.iter().find(|one| one["namespace"] == identifier)?;
+    Some(one["blocks"].as_u64()? * one["block_bytes"].as_u64()?)
+}
+
+fn resized(bytes: impl Into<Value>) -> Value {
+    json!({ "subsystem": SUBSYSTEM, "namespace": 1, "bytes": bytes.into() })
+}
+
+#[test]
+fn a_namespace_follows_its_file_that_is_made_longer_or_cut_while_a_host_loads() {
+    const SMALL: usize = 128 << 10;
+    let target = Target::start_with(2, &["--backing", "auto"]);
+    let file = OpenOptions::new().write(true).open(target.file()).unwrap();
+    let (mut client, host) = (target.client(), target.host_of(SMALL, "3600", &[]));
+    client.until("status", |status| status["bytes_read"].as_u64() > Some(0));
+    file.set_len(1 << 20).unwrap();
+    let all = json!({ "subsystem": SUBSYSTEM, "namespace": 1 });
+    assert_eq!(client.call("resize_namespace", all.clone()), changed(true));
+    assert_eq!(bytes_of(&mut client, 1), Some(1 << 20));
+    assert_eq!(client.call("resize_namespace", all.clone()), changed(false));
+    assert!(target.host_of(1 << 20, "0", &[]).thread.join().unwrap().is_ok(), "its new end is there on all cores");
+    // First the namespace and then the file becomes shorter, by what nobody uses.
+    assert_eq!(client.call("resize_namespace", resized("512K")), changed(true));
+    assert_eq!(bytes_of(&mut client, 1), Some(512 << 10));
+    file.set_len(512 << 10).unwrap();
+    let refused = client.call("resize_namespace", resized("1M")).unwrap_err();
+    let message = refused["message"].as_str().unwrap();
+    assert!(["1048576", "524288", "longer"].iter().all(|part| message.contains(part)), "{refused}");
+    assert_eq!(client.call("resize_namespace", all), changed(false));
+    assert!(target.host_of(1 << 20, "0", &[]).thread.join().unwrap().is_err());
+    let bytes = client.ask("status")["bytes_read"].clone();
+    client.until("status", |status| status["bytes_read"].as_u64() > bytes.as_u64());
+    assert_eq!(client.ask("status")["faults"], 0);
+    assert_eq!(host.end().unwrap().reconnects(), 0, "it was not disturbed");
+    target.end();
+}
+
+#[test]
+fn a_namespace_in_memory_has_a_part_of_it_or_all() {
+    for cores in [1, 2] {
+        let target = Target::start(cores);
+        let mut client = target.client();
+        let all = bytes_of(&mut client, 1).unwrap();
+        assert!(all >= FILE_BYTES as u64);
+        assert_eq!(client.call("resize_namespace", resized(64 << 10)), changed(true));
+        assert_eq!(bytes_of(&mut client, 1), Some(64 << 10));
+        assert!(target.host("0").thread.join().unwrap().is_err());
+        for (bytes, says) in [
+            (json!(all + 4096), format!("is {}", all + 4096)),
+            (json!(null), "lives in memory".to_owned()),
+            (json!(1), "is 0".to_owned()),
+            (json!("1 M"), "such as \"64M\"".to_owned()),
+        ] {
+            let refused = client.call("resize_namespace", resized(bytes)).unwrap_err();
+            let message = refused["message"].as_str().unwrap();
+            assert!(refused["code"] == -32602 && message.contains(&says), "{refused}");
+        }
+        assert_eq!(client.call("resize_namespace", resized(all)), changed(true));
+        assert!(target.host("0").thread.join().unwrap().is_ok(), "what it held it holds");
+        target.end();
+    }
 }
 
 #[test]

@@ -46,6 +46,11 @@ struct Target {
 impl Target {
     /// On so many cores.
     fn start(cores: usize) -> Self {
+        Self::start_with(cores, &[])
+    }
+
+    /// The same, told more.
+    fn start_with(cores: usize, also: &[&str]) -> Self {
         let (fabric, folder) = (SoftFabric::new(), tempfile::tempdir().unwrap());
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         let (file, socket) = (path("file"), path("socket"));
@@ -53,7 +58,9 @@ impl Target {
         let (cores, queues) = (format!("unpinned:{cores}"), (2 * cores).to_string());
         let arguments = ["--listen", ADDRESS, "--namespace", &file, "--control", &socket, "--cores", &cores];
         let more = ["--io-queues", &queues, "--metrics", "127.0.0.1:0"];
-        let Task::Serve(arguments) = task("serve", &[&arguments[..], &more].concat()) else { panic!("not serve") };
+        let Task::Serve(arguments) = task("serve", &[&arguments[..], &more, also].concat()) else {
+            panic!("not serve")
+        };
         let config = ServeConfig::new(arguments).unwrap();
         let (device, stop) = (fabric.device(SoftOptions::new("reg_mr".parse().unwrap())), Arc::default());
         let (sender, lines) = mpsc::channel();
@@ -72,6 +79,11 @@ impl Target {
         Self { fabric, folder, metrics, stop, thread }
     }
 
+    /// What its namespace holds, or lives in.
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("file")
+    }
+
     fn socket(&self) -> PathBuf {
         self.folder.path().join("socket")
     }
@@ -82,10 +94,15 @@ impl Target {
 
     /// A host that loads until it is stopped, or its seconds are over.
     fn host(&self, seconds: &str) -> Host {
+        self.host_of(FILE_BYTES, seconds, &[])
+    }
+
+    /// The same of so many bytes, told more.
+    fn host_of(&self, bytes: usize, seconds: &str, also: &[&str]) -> Host {
         let device = self.fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
-        let bytes = FILE_BYTES.to_string();
+        let bytes = bytes.to_string();
         let arguments = ["--connect", ADDRESS, "--bytes", &bytes, "--runtime", seconds, "--cores", "unpinned"];
-        let Task::Load(arguments) = task("load", &arguments) else { panic!("not load") };
+        let Task::Load(arguments) = task("load", &[&arguments[..], also].concat()) else { panic!("not load") };
         let (config, stop) = (LoadConfig::new(arguments).unwrap(), Arc::<AtomicBool>::default());
         let thread = thread::spawn({
             let stop = Arc::clone(&stop);

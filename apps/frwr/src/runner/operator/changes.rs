@@ -3,16 +3,19 @@
 use super::{
     super::{
         change::Change,
+        config_file::Size,
+        media_watch::{Identity, MediaWatch},
         orders::{Order, Orders, Ticket},
         survey::Findings,
     },
+    Facts,
     parameters::{nqn, read},
 };
 use crate::control::{Caller, Failure, INVALID_PARAMS, NOT_DONE, TIMED_OUT};
 use core::time::Duration;
 use frwr_nvmf::{
     controller::{AllowedHosts, ChangeEvent, ChangeId, NamespaceState, SubsystemState},
-    storage::AnyStorage,
+    storage::{AnyStorage, Geometry, MediumFault},
     wire::{AnaState, Nqn, SerialNumber},
 };
 use serde::Deserialize;
@@ -35,10 +38,24 @@ const GRACE: Duration = Duration::from_secs(1);
 /// What a method wants to have changed; `None` where it is so already.
 pub(super) type Plan = Option<Box<Planned>>;
 
+/// What a change is planned by.
+pub(super) struct Known<'a> {
+    /// What the main thread knows.
+    pub(super) facts: &'a Facts,
+    /// What the cores have just told.
+    pub(super) findings: &'a Findings,
+    /// What namespaces live in.
+    pub(super) media: &'a mut MediaWatch,
+}
+
 /// A change: what each core is told, one after the other.
 #[derive(Debug)]
 pub(super) struct Planned {
     steps: VecDeque<Step>,
+    /// Cores that say for themselves when they have nothing left of it.
+    parts: usize,
+    /// The namespace whose medium has so many blocks behind it.
+    resizes: Option<(Identity, u64)>,
 }
 
 /// What one core is told, and what undoes it where a later one cannot.
@@ -52,7 +69,13 @@ struct Step {
 impl Planned {
     /// What the home core does for all.
     fn at_home(change: Change) -> Plan {
-        Some(Box::new(Self { steps: VecDeque::from([Step { core: 0, change, undo: None }]) }))
+        Self::at_home_and_in(0, change)
+    }
+
+    /// The same, where so many cores say when they have nothing left of it.
+    fn at_home_and_in(parts: usize, change: Change) -> Plan {
+        let steps = VecDeque::from([Step { core: 0, change, undo: None }]);
+        Some(Box::new(Self { steps, parts, resizes: None }))
     }
 }
 
@@ -72,7 +95,37 @@ struct UnderWay {
     /// What the target does behind the last step, until when that is waited for, and what holds it up.
     goes_on: Option<(ChangeId, Duration)>,
     held_up_by: Vec<String>,
-    became: Option<bool>,
+    became: Became,
+    resizes: Option<(Identity, u64)>,
+}
+
+/// What the target has said of a change by now.
+#[derive(Clone, Copy, Debug)]
+struct Became {
+    /// All cores have taken it, or none.
+    taken: Option<bool>,
+    /// Cores that still have something left of it.
+    parts: usize,
+}
+
+impl Became {
+    /// Nothing more is to be said of it.
+    fn is_over(self) -> bool {
+        self.taken == Some(false) || self.taken == Some(true) && self.parts == 0
+    }
+
+    fn hear(&mut self, said: Said) {
+        match said {
+            Said::Taken(taken) => self.taken = Some(taken),
+            Said::Part => self.parts = self.parts.saturating_sub(1),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Said {
+    Taken(bool),
+    Part,
 }
 
 /// An order that is not answered.
@@ -90,9 +143,11 @@ pub(super) struct Changes {
     line: VecDeque<UnderWay>,
     count: u64,
     /// Changes that were answered before they were complete.
-    unfinished: Vec<ChangeId>,
+    unfinished: Vec<(ChangeId, Became)>,
     /// Namespaces that cores have said are gone there, once for each core.
-    gone: Vec<(Nqn, u32)>,
+    gone: Vec<Identity>,
+    /// Media that have as many blocks as was asked for.
+    resized: VecDeque<(Identity, u64)>,
     next_look: Duration,
 }
 
@@ -114,7 +169,8 @@ impl Changes {
             answer: None,
             goes_on: None,
             held_up_by: Vec::new(),
-            became: None,
+            became: Became { taken: None, parts: planned.parts },
+            resizes: planned.resizes,
         });
     }
 
@@ -129,28 +185,43 @@ impl Changes {
 
     /// The target says what became of a change. Storages of namespaces that are gone end with this.
     pub(super) fn became(&mut self, event: ChangeEvent<AnyStorage>) {
-        let first = |changes: &mut Self, id: ChangeId, note: &dyn Fn(&mut UnderWay)| {
-            let is_it = |first: &&mut UnderWay| first.goes_on.is_some_and(|(waits_for, _)| waits_for == id);
-            changes.line.front_mut().filter(is_it).into_iter().for_each(note);
-        };
         match event {
-            ChangeEvent::Done { id } => {
-                self.unfinished.retain(|unfinished| *unfinished != id);
-                first(self, id, &|change| change.became = Some(true));
+            ChangeEvent::Done { id } => self.said(id, Said::Taken(true)),
+            ChangeEvent::Undone { id } => self.said(id, Said::Taken(false)),
+            ChangeEvent::HeldUp { id, by } => {
+                self.first(id).into_iter().for_each(|change| change.held_up_by.push(by.to_string()));
             }
-            ChangeEvent::Undone { id } => {
-                self.unfinished.retain(|unfinished| *unfinished != id);
-                first(self, id, &|change| change.became = Some(false));
+            ChangeEvent::Removed { id, subsystem, identifier, .. } => {
+                self.gone.push((subsystem, identifier));
+                self.said(id, Said::Part);
             }
-            ChangeEvent::HeldUp { id, by } => first(self, id, &|change| change.held_up_by.push(by.to_string())),
-            ChangeEvent::Removed { subsystem, identifier, .. } => self.gone.push((subsystem, identifier)),
-            ChangeEvent::Shrunk { .. } => {}
+            ChangeEvent::Shrunk { id } => self.said(id, Said::Part),
         }
     }
 
+    /// The change that somebody waits for, if it has that number.
+    fn first(&mut self, id: ChangeId) -> Option<&mut UnderWay> {
+        self.line.front_mut().filter(|first| first.goes_on.is_some_and(|(waits_for, _)| waits_for == id))
+    }
+
+    fn said(&mut self, id: ChangeId, said: Said) {
+        if let Some(first) = self.first(id) {
+            first.became.hear(said);
+        }
+        for (_, became) in self.unfinished.iter_mut().filter(|(unfinished, _)| *unfinished == id) {
+            became.hear(said);
+        }
+        self.unfinished.retain(|(_, became)| !became.is_over());
+    }
+
+    /// A medium that has so many blocks from now on.
+    pub(super) fn next_resized(&mut self) -> Option<(Identity, u64)> {
+        self.resized.pop_front()
+    }
+
     /// A namespace that is gone on so many cores, which are all.
-    pub(super) fn next_gone(&mut self, cores: usize) -> Option<(Nqn, u32)> {
-        let count = |one: &&(Nqn, u32)| self.gone.iter().filter(|other| other == one).count() >= cores;
+    pub(super) fn next_gone(&mut self, cores: usize) -> Option<Identity> {
+        let count = |one: &&Identity| self.gone.iter().filter(|other| other == one).count() >= cores;
         let gone = self.gone.iter().find(count).copied()?;
         self.gone.retain(|other| *other != gone);
         Some(gone)
@@ -161,10 +232,11 @@ impl Changes {
         self.look(now, orders);
         let first = self.line.front_mut()?;
         let result = first.advance(now, orders)?;
-        let UnderWay { caller, goes_on, became, .. } = self.line.pop_front()?;
-        if let (Some((id, _)), None) = (goes_on, became) {
-            self.unfinished.push(id);
+        let UnderWay { caller, goes_on, became, resizes, .. } = self.line.pop_front()?;
+        if let Some((id, _)) = goes_on.filter(|_| !became.is_over()) {
+            self.unfinished.push((id, became));
         }
+        self.resized.extend(resizes.filter(|_| became.taken == Some(true)));
         Some((caller, result))
     }
 
@@ -223,17 +295,17 @@ impl UnderWay {
 
     /// What the target says of it, or nothing until time is up.
     fn outcome(&mut self, is_late: bool) -> Option<Result<Value, Failure>> {
-        match self.became {
-            Some(true) => Some(Ok(done(true))),
+        match self.became.taken {
+            Some(true) if self.became.is_over() => Some(Ok(done(true))),
             Some(false) => {
                 let text = "a core had not been given what the change needs; nothing was changed; try again";
                 Some(Err(Failure::new(NOT_DONE, text)))
             }
             // Told once that it is held up, it goes on by itself.
-            None if is_late || !self.held_up_by.is_empty() => {
+            _ if is_late || !self.held_up_by.is_empty() => {
                 Some(Ok(json!({ "changed": true, "complete": false, "held_up_by": self.held_up_by })))
             }
-            None => None,
+            _ => None,
         }
     }
 
@@ -274,10 +346,10 @@ struct NamespaceActive {
     active: bool,
 }
 
-pub(super) fn set_namespace_active(findings: &Findings, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+pub(super) fn set_namespace_active(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let NamespaceActive { subsystem: of, namespace: identifier, active } = read(parameters)?;
-    let (name, state) = subsystem(findings, &of)?;
-    let before = listed(findings, state, identifier)?;
+    let (name, state) = subsystem(known.findings, &of)?;
+    let before = listed(known.findings, state, identifier)?;
     if before.active == active {
         return Ok(None);
     }
@@ -316,11 +388,85 @@ struct OfNamespace {
     within_seconds: Option<u32>,
 }
 
-pub(super) fn remove_namespace(findings: &Findings, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+pub(super) fn remove_namespace(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let OfNamespace { subsystem: of, namespace: identifier, within_seconds } = read(parameters)?;
-    let (subsystem, state) = subsystem(findings, &of)?;
-    listed(findings, state, identifier)?;
-    Ok(Planned::at_home(Change::RemoveNamespace { subsystem, identifier, within: within(within_seconds)? }))
+    let (subsystem, state) = subsystem(known.findings, &of)?;
+    listed(known.findings, state, identifier)?;
+    let change = Change::RemoveNamespace { subsystem, identifier, within: within(within_seconds)? };
+    Ok(Planned::at_home_and_in(known.findings.cores.len(), change))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Resized {
+    subsystem: String,
+    namespace: u32,
+    bytes: Option<Size>,
+    within_seconds: Option<u32>,
+}
+
+pub(super) fn resize_namespace(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+    let Resized { subsystem: of, namespace: identifier, bytes, within_seconds } = read(parameters)?;
+    let (subsystem, state) = subsystem(known.findings, &of)?;
+    let (before, within) = (listed(known.findings, state, identifier)?, within(within_seconds)?);
+    let (block_bytes, before) = (before.block_bytes, before.blocks);
+    let wanted = bytes.map(|Size(bytes)| bytes / u64::from(block_bytes.max(1)));
+    let blocks = resizable(known, (subsystem, identifier), wanted, block_bytes)?;
+    if blocks == before {
+        return Ok(None);
+    }
+    // Until it is done neither what goes nor what comes is missed.
+    known.media.resized((subsystem, identifier), blocks.min(before));
+    let cores = known.findings.cores.len();
+    let prepare = |core| Step { core, change: Change::PrepareResize { subsystem, identifier, blocks }, undo: None };
+    let mut steps: VecDeque<_> = (1..cores).map(prepare).collect();
+    let change = Change::ResizeNamespace { subsystem, identifier, blocks, within };
+    steps.push_back(Step { core: 0, change, undo: None });
+    // Each core says when nothing reaches beyond its new end.
+    let parts = if blocks < before { cores } else { 0 };
+    Ok(Some(Box::new(Planned { steps, parts, resizes: Some(((subsystem, identifier), blocks)) })))
+}
+
+/// Blocks that a namespace can have of those that are wanted, or of all.
+fn resizable(
+    known: &mut Known<'_>,
+    namespace: Identity,
+    wanted: Option<u64>,
+    block_bytes: u32,
+) -> Result<u64, Failure> {
+    let invalid = |text: String| Failure::new(INVALID_PARAMS, format!("params: {text}"));
+    let bytes = |blocks: u64| blocks.saturating_mul(block_bytes.into());
+    let (has, of, remedy) = match known.media.find(namespace).map(|(name, fault)| (name.to_owned(), fault)) {
+        Some((name, Some(MediumFault::Shrunk { found, wanted }))) => {
+            let text = format!(
+                "{name:?} was found with {found} bytes, and its namespace had {wanted}: every command to it fails until serve is \
+                 started again; another time make the namespace smaller first"
+            );
+            return Err(Failure::new(NOT_DONE, text));
+        }
+        Some((name, _)) => {
+            let measured = known.media.measure(namespace).transpose();
+            let geometry = measured.map_err(|error| Failure::new(NOT_DONE, error.to_string()))?;
+            let remedy = "make it longer first, or choose fewer";
+            (geometry.map_or(0, |geometry| geometry.blocks()), format!("{name:?}"), remedy)
+        }
+        None if wanted.is_none() => {
+            return Err(invalid(
+                "bytes: missing, and the namespace lives in memory; say how many it shall have".into(),
+            ));
+        }
+        None => {
+            let report = known.facts.served.namespace(&namespace.0, namespace.1);
+            let remedy = "choose fewer: memory stays as long as it was made";
+            (report.map_or(0, |report| report.blocks), "its memory".to_owned(), remedy)
+        }
+    };
+    let blocks = wanted.unwrap_or(has);
+    if blocks > has {
+        return Err(invalid(format!("bytes is {}: {of} has {}; {remedy}", bytes(blocks), bytes(has))));
+    }
+    Geometry::new(blocks, block_bytes).map_err(|error| invalid(format!("bytes is {}: {error}", bytes(blocks))))?;
+    Ok(blocks)
 }
 
 #[derive(Deserialize)]
@@ -331,7 +477,7 @@ struct NewSubsystem {
     serial: Option<String>,
 }
 
-pub(super) fn add_subsystem(_: &Findings, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+pub(super) fn add_subsystem(_: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let NewSubsystem { subsystem, hosts, serial } = read(parameters)?;
     let name = nqn("subsystem", &subsystem)?;
     let serial = match serial {
@@ -349,9 +495,9 @@ struct OldSubsystem {
     within_seconds: Option<u32>,
 }
 
-pub(super) fn remove_subsystem(findings: &Findings, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+pub(super) fn remove_subsystem(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let OldSubsystem { subsystem: of, within_seconds } = read(parameters)?;
-    let (name, _) = subsystem(findings, &of)?;
+    let (name, _) = subsystem(known.findings, &of)?;
     Ok(Planned::at_home(Change::RemoveSubsystem { name, within: within(within_seconds)? }))
 }
 
@@ -362,7 +508,7 @@ struct Drained {
     within_seconds: Option<u32>,
 }
 
-pub(super) fn drain(_: &Findings, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+pub(super) fn drain(_: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let Drained { host, within_seconds } = read(parameters)?;
     let host = host.map(|text| nqn("host", &text)).transpose()?;
     Ok(Planned::at_home(Change::Drain { host, within: within(within_seconds)? }))
@@ -374,7 +520,7 @@ struct Resumed {
     host: Option<String>,
 }
 
-pub(super) fn resume(_: &Findings, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+pub(super) fn resume(_: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let Resumed { host } = read(parameters)?;
     let host = host.map(|text| nqn("host", &text)).transpose()?;
     Ok(Planned::at_home(Change::Resume { host }))
@@ -421,9 +567,9 @@ struct Ana {
     state: AnaName,
 }
 
-pub(super) fn set_ana_state(findings: &Findings, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+pub(super) fn set_ana_state(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let Ana { subsystem: of, state } = read(parameters)?;
-    let (name, before) = subsystem(findings, &of)?;
+    let (name, before) = subsystem(known.findings, &of)?;
     if before.ana == state.state() {
         return Ok(None);
     }
@@ -439,9 +585,9 @@ struct Allowed {
     within_seconds: Option<u32>,
 }
 
-pub(super) fn set_allowed_hosts(findings: &Findings, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+pub(super) fn set_allowed_hosts(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let Allowed { subsystem: of, hosts, within_seconds } = read(parameters)?;
-    let (subsystem, before) = subsystem(findings, &of)?;
+    let (subsystem, before) = subsystem(known.findings, &of)?;
     let hosts = allowed(hosts)?;
     if before.hosts == hosts {
         return Ok(None);
@@ -503,8 +649,15 @@ mod tests {
             let desks = (0..3).map(|_| orders.add()).collect();
             let mut changes = Changes::default();
             let step = |core| Step { core, change: wanted(), undo: Some(change(AllowedHosts::Any)) };
-            changes.queue(caller(), Planned { steps: [1, 2, 0].map(step).into() });
+            changes.queue(caller(), Planned { steps: [1, 2, 0].map(step).into(), parts: 0, resizes: None });
             Self { orders, desks, changes }
+        }
+
+        /// Each core says for itself when it has nothing left of it.
+        fn in_parts() -> Self {
+            let mut three = Self::new();
+            three.changes.line[0].became.parts = 3;
+            three
         }
 
         fn turn(&mut self, millis: u64) -> Option<Result<Value, i64>> {
@@ -586,8 +739,8 @@ mod tests {
     }
 
     /// The last core has begun something, and says what becomes of it when it is asked.
-    fn going_on() -> (Three, ChangeId) {
-        let (mut three, id) = (Three::new(), ChangeId(7));
+    fn going_on(mut three: Three) -> (Three, ChangeId) {
+        let id = ChangeId(7);
         for core in [1, 2] {
             assert_eq!(three.turn(0), None);
             three.obey(core, Ok(None));
@@ -600,7 +753,7 @@ mod tests {
 
     #[test]
     fn what_takes_its_time_is_answered_when_it_is_complete() {
-        let (mut three, id) = going_on();
+        let (mut three, id) = going_on(Three::new());
         assert_eq!(three.turn(1000), None);
         three.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id: ChangeId(6) })));
         assert_eq!(three.turn(1000), None, "another one");
@@ -610,12 +763,30 @@ mod tests {
     }
 
     #[test]
+    fn what_each_core_gives_up_is_complete_when_all_have_and_asked_for_until_then() {
+        let said = |three: &mut Three, core: usize, event| three.desks[core].answer(Answer::Became(Box::new(event)));
+        let (mut three, id) = going_on(Three::in_parts());
+        said(&mut three, 0, ChangeEvent::Done { id });
+        [0, 1].into_iter().for_each(|core| said(&mut three, core, ChangeEvent::Shrunk { id }));
+        assert_eq!(three.turn(1000), None, "one core has some of it");
+        said(&mut three, 2, ChangeEvent::Shrunk { id });
+        assert_eq!(three.turn(1000), Some(Ok(done(true))));
+        let (mut three, id) = going_on(Three::in_parts());
+        said(&mut three, 0, ChangeEvent::Done { id });
+        assert_eq!(three.turn(21_000).unwrap().unwrap()["complete"], false);
+        assert_eq!(three.changes.unfinished.len(), 1);
+        (0..3).for_each(|core| said(&mut three, core, ChangeEvent::Shrunk { id }));
+        assert_eq!(three.turn(22_000), None);
+        assert!(three.changes.unfinished.is_empty());
+    }
+
+    #[test]
     fn what_nobody_says_the_end_of_is_answered_as_not_complete_and_looked_after() {
-        let (mut three, id) = going_on();
+        let (mut three, id) = going_on(Three::new());
         assert_eq!(three.turn(20_999), None);
         let told = three.turn(21_000).unwrap().unwrap();
         assert_eq!((&told["changed"], &told["complete"]), (&json!(true), &json!(false)));
-        assert_eq!(three.changes.unfinished, [id]);
+        assert_eq!(three.changes.unfinished.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [id]);
         three.desks[1].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
         assert_eq!(three.turn(22_000), None);
         assert!(three.changes.unfinished.is_empty());

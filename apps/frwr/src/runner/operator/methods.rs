@@ -3,7 +3,7 @@
 use super::{
     super::survey::Findings,
     Facts, answers,
-    changes::{self, Plan},
+    changes::{self, Known, Plan},
     parameters::Parameter,
 };
 use crate::control::{Failure, METHOD_NOT_FOUND};
@@ -19,7 +19,7 @@ pub(super) enum Does {
     /// The cores are asked.
     Ask(fn(&Facts, &Findings, Parameters) -> Result<Value, Failure>),
     /// The cores are asked what there is, and then told what to change.
-    Change(fn(&Findings, Parameters) -> Result<Plan, Failure>),
+    Change(fn(&mut Known<'_>, Parameters) -> Result<Plan, Failure>),
 }
 
 /// A method.
@@ -131,6 +131,22 @@ const METHODS: &[Method] = &[
             WITHIN,
         ],
         does: Does::Change(changes::remove_namespace),
+    },
+    Method {
+        name: "resize_namespace",
+        about: "gives a namespace another size, within its medium",
+        parameters: &[
+            SUBSYSTEM,
+            Parameter { name: "namespace", kind: "NSID", required: true, about: "which of its namespaces" },
+            Parameter {
+                name: "bytes",
+                kind: "BYTES",
+                required: false,
+                about: "its new size; all that its file or device has where left out",
+            },
+            WITHIN,
+        ],
+        does: Does::Change(changes::resize_namespace),
     },
     Method {
         name: "add_subsystem",

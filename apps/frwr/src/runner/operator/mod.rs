@@ -14,12 +14,13 @@ pub use methods::{MethodDescription, methods};
 pub use parameters::Parameter;
 
 use super::{
+    media_watch::MediaWatch,
     orders::{Answer, Orders},
     present::present,
     survey::{Findings, Survey},
 };
 use crate::control::{Call, Caller, Failure, Server, Visitor, Web, wait};
-use changes::Changes;
+use changes::{Changes, Known};
 use core::time::Duration;
 use frwr_engine::control::ControlStatistics;
 use frwr_nvmf::controller::Incident;
@@ -36,8 +37,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) now: Duration,
     pub(super) reactors: &'a dyn Fn() -> Vec<ReactorStatistics>,
     pub(super) control: &'a dyn Fn() -> ControlStatistics,
-    /// Told of media that no namespace lives in any more, by their names.
-    pub(super) forget: &'a mut dyn FnMut(&str),
+    /// What namespaces live in.
+    pub(super) media: &'a mut MediaWatch,
 }
 
 /// A call that waits for what the cores say.
@@ -119,15 +120,16 @@ impl Operator {
         let mut work = server.as_mut().map_or(0, Server::turn) + web.as_mut().map_or(0, Web::turn);
         work += self.take_calls();
         self.take_answers();
-        while let Some((subsystem, identifier)) = self.changes.next_gone(self.orders.cores()) {
-            if let Some(report) = self.facts.served.namespace(&subsystem, identifier) {
-                (surroundings.forget)(&report.name);
-            }
+        while let Some(namespace) = self.changes.next_gone(self.orders.cores()) {
+            surroundings.media.forget(namespace);
+        }
+        while let Some((namespace, blocks)) = self.changes.next_resized() {
+            surroundings.media.resized(namespace, blocks);
         }
         self.survey.begin(surroundings.now, &mut self.orders);
         if let Some((round, findings)) = self.survey.end(surroundings.now, surroundings.reactors, surroundings.control)
         {
-            self.told(round, &findings, say);
+            self.told(round, &findings, surroundings.media, say);
             work += 1;
         }
         while let Some((caller, result)) = self.changes.turn(surroundings.now, &mut self.orders) {
@@ -178,7 +180,7 @@ impl Operator {
     }
 
     /// What the cores said in a round, to all who waited for it.
-    fn told(&mut self, round: u64, findings: &Findings, say: &mut dyn FnMut(&str)) {
+    fn told(&mut self, round: u64, findings: &Findings, media: &mut MediaWatch, say: &mut dyn FnMut(&str)) {
         if self.report.take_if(|wanted| *wanted <= round).is_some() {
             say(&present(&self.facts.served, findings, self.json));
         }
@@ -196,11 +198,14 @@ impl Operator {
                     let result = ask(&self.facts, findings, call.parameters);
                     self.answer(caller, result);
                 }
-                Does::Change(plan) => match plan(findings, call.parameters) {
-                    Ok(None) => self.answer(caller, Ok(changes::done(false))),
-                    Ok(Some(planned)) => self.changes.queue(caller, *planned),
-                    Err(failure) => self.answer(caller, Err(failure)),
-                },
+                Does::Change(plan) => {
+                    let mut known = Known { facts: &self.facts, findings, media };
+                    match plan(&mut known, call.parameters) {
+                        Ok(None) => self.answer(caller, Ok(changes::done(false))),
+                        Ok(Some(planned)) => self.changes.queue(caller, *planned),
+                        Err(failure) => self.answer(caller, Err(failure)),
+                    }
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Files and block devices as media: opened once, checked, and then used by every core that serves them.
 
-use super::super::{AnyStorage, Geometry, GeometryError};
+use super::super::{AnyStorage, Geometry, GeometryError, ResizeError};
 use super::{
     Backing, MAX_STORAGE_DEPTH, RingStorage, ThreadStorage,
     health::MediumFault,
@@ -336,6 +336,16 @@ impl FileMedium {
             source,
         })?;
         Ok(self.layout.geometry)
+    }
+
+    /// Has so many blocks from now on, of those that it had when it was measured last: what [`FileMedium::look`] looks for, and storages
+    /// that are made of it begin with. Those that there are already have their own ([`Storage::resize`](super::super::Storage::resize)).
+    ///
+    /// # Errors
+    /// [`ResizeError`]; nothing has changed then.
+    pub fn resize(&mut self, blocks: u64) -> Result<(), ResizeError> {
+        self.layout = self.layout.resized(blocks, &self.file)?;
+        Ok(())
     }
 
     /// One core's way to it, of `depth` operations at a time; and what was made out otherwise than asked for. To be made by a
