@@ -74,6 +74,7 @@ data_blocks = 3
 shared_receives = 162
 max_transfer = "1M"
 max_silence = 30
+spare_namespaces = 3
 remote_invalidate = false
 runtime = 60
 
@@ -109,7 +110,7 @@ backing = "ring"
     assert_eq!((device.rnr_retry_count, config.listen), (5, "[fe80::1%1]:4420".parse().unwrap()));
     assert_eq!((target.queue_depth, target.hosts, target.in_capsule), (64, 4, 8192));
     assert_eq!((target.io_queues, target.data_blocks, target.shared_receives.0), (2, 3, Some(162)));
-    assert_eq!((target.max_transfer, target.max_silence), (1 << 20, 30));
+    assert_eq!((target.max_transfer, target.max_silence, target.spare_namespaces), (1 << 20, 30, 3));
     assert_eq!((invalidation.remote_invalidate, target.runtime), (false, Some(60)));
     assert_eq!((memory.pages, device.cores.as_deref()), (Pages::Plain, Some("3")));
     let [one, two] = config.subsystems.as_slice() else { panic!("{:?}", config.subsystems) };
@@ -241,6 +242,7 @@ fn mistakes_are_refused_with_line_and_key() {
         (top("max_transfer = 100000"), 3, &["max_transfer is 100000", "power of two from 65536 to 8388608"]),
         (top("max_transfer = \"1X\""), 3, &["max_transfer: must be a number of bytes", "64M"]),
         (top("max_silence = 86401"), 3, &["max_silence is 86401", "0 to 86400"]),
+        (top("spare_namespaces = 1025"), 3, &["spare_namespaces is 1025", "0 to 1024"]),
         (
             SMALLEST.replace("nqn.2014-08.org.nvmexpress:disk", "nqn.2014-08.org.nvmexpress.discovery"),
             4,

@@ -3,14 +3,20 @@
 use core::time::Duration;
 use frwr_engine::provider::Port;
 use frwr_nvmf::{
-    controller::{AllowedHosts, ChangeError, ChangeId, Target},
-    storage::Storage,
+    controller::{AllowedHosts, ChangeError, ChangeId, NewNamespace, Refused, Target},
+    storage::AnyStorage,
     wire::{AnaState, Nqn, SerialNumber},
 };
 
 /// One change. Each is an operation of the library, which takes it wholly or says why not.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Change {
+    /// A core that is not the home core has its way to the medium of a new namespace.
+    SupplyNamespace { subsystem: Nqn, identifier: u32, storage: Box<AnyStorage> },
+    /// It has it no longer.
+    WithdrawNamespace { subsystem: Nqn, identifier: u32 },
+    /// A namespace comes, whose other cores have their ways to its medium.
+    AddNamespace { subsystem: Nqn, namespace: Box<NewNamespace<AnyStorage>> },
     /// A namespace is listed and takes commands, or not.
     NamespaceActive { subsystem: Nqn, identifier: u32, active: bool },
     /// A namespace goes.
@@ -33,10 +39,38 @@ pub(super) enum Change {
     Resume { host: Option<Nqn> },
 }
 
+/// What came of a change on one core.
+#[derive(Debug)]
+pub(super) struct Applied {
+    /// What takes its time has a number, and the target says what becomes of it.
+    pub(super) result: Result<Option<ChangeId>, ChangeError>,
+    /// A storage that the target has no longer, or did not take. A core that polls does not close it.
+    pub(super) storage: Option<Box<AnyStorage>>,
+}
+
+impl From<Result<Option<ChangeId>, Refused<AnyStorage>>> for Applied {
+    fn from(result: Result<Option<ChangeId>, Refused<AnyStorage>>) -> Self {
+        match result {
+            Ok(id) => Self { result: Ok(id), storage: None },
+            Err(Refused { error, storage }) => Self { result: Err(error), storage: Some(Box::new(storage)) },
+        }
+    }
+}
+
 impl Change {
-    /// Does it, on a core's target. What takes its time has a number, and the target says what becomes of it.
-    pub(super) fn apply<P: Port, S: Storage>(self, target: &mut Target<P, S>) -> Result<Option<ChangeId>, ChangeError> {
-        match self {
+    /// Does it, on a core's target.
+    pub(super) fn apply<P: Port>(self, target: &mut Target<P, AnyStorage>) -> Applied {
+        let result = match self {
+            Self::SupplyNamespace { subsystem, identifier, storage } => {
+                return target.supply_namespace(&subsystem, identifier, *storage).map(|()| None).into();
+            }
+            Self::WithdrawNamespace { subsystem, identifier } => {
+                let storage = target.withdraw_namespace(&subsystem, identifier).map(Box::new);
+                return Applied { result: Ok(None), storage };
+            }
+            Self::AddNamespace { subsystem, namespace } => {
+                return target.add_namespace(&subsystem, *namespace).map(Some).into();
+            }
             Self::NamespaceActive { subsystem, identifier, active } => {
                 target.set_namespace_active(&subsystem, identifier, active).map(|()| None)
             }
@@ -60,6 +94,7 @@ impl Change {
                 target.resume(host);
                 Ok(None)
             }
-        }
+        };
+        Applied { result, storage: None }
     }
 }

@@ -59,9 +59,10 @@ struct SubsystemTable {
     namespace: Vec<Spanned<NamespaceTable>>,
 }
 
+/// A namespace, as this file and the control socket say it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NamespaceTable {
+pub(super) struct NamespaceTable {
     memory: Option<Size>,
     load: Option<PathBuf>,
     file: Option<PathBuf>,
@@ -70,6 +71,48 @@ struct NamespaceTable {
     read_only: Option<bool>,
     backing: Option<BackingName>,
     direct: Option<bool>,
+}
+
+impl NamespaceTable {
+    /// What it says. Errors name keys as options: `--block-size`.
+    pub(super) fn config(&self) -> Result<NamespaceConfig, Error> {
+        let block_bytes = self.block_size.unwrap_or(BlockArguments::DEFAULT);
+        BlockArguments::check(block_bytes, MAX_BLOCK_BYTES)?;
+        let backing = match self.backing {
+            None | Some(BackingName::Auto) => Backing::Auto,
+            Some(BackingName::Ring) => Backing::Ring,
+            Some(BackingName::Thread) => Backing::Thread,
+        };
+        let direct = self.direct.unwrap_or(true);
+        let stored = |path: &PathBuf, kind| MediumConfig::Stored { path: path.clone(), kind, backing, direct };
+        let medium = match (self.memory, &self.load, &self.file, &self.device) {
+            (Some(Size(bytes)), None, None, None) => {
+                Limit::new("--memory", block_bytes.into(), MAX_MEMORY_BYTES).check(bytes)?;
+                MediumConfig::Memory { bytes }
+            }
+            (None, Some(path), None, None) => MediumConfig::Loaded { path: path.clone() },
+            (None, None, Some(path), None) => stored(path, MediumKind::File),
+            (None, None, None, Some(path)) => stored(path, MediumKind::Device),
+            _ => {
+                let text = "namespace: name exactly one of memory, load, file and device";
+                return Err(Error::usage("config", text));
+            }
+        };
+        if !matches!(medium, MediumConfig::Stored { .. }) && (self.backing.is_some() || self.direct.is_some()) {
+            let flag = if self.backing.is_some() { "--backing" } else { "--direct" };
+            return Err(Error::usage("config", format!("{flag}: is for file and device only; leave it out")));
+        }
+        Ok(NamespaceConfig { medium, block_bytes, read_only: self.read_only.unwrap_or(false) })
+    }
+}
+
+/// The first option that an error names, as a key, and the error with that in its place.
+pub(super) fn as_key(error: &Error) -> (Option<String>, String) {
+    let text = error.to_string();
+    let Some(flag) = text.split([' ', ':']).find_map(|word| word.strip_prefix("--")) else { return (None, text) };
+    let key = flag.replace('-', "_");
+    let text = text.replacen(&format!("--{flag}"), &key, 1);
+    (Some(key), text)
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -264,33 +307,7 @@ impl Source<'_> {
 
     fn namespace(&self, table: &Spanned<NamespaceTable>) -> Result<NamespaceConfig, Error> {
         let line = self.line(table.span().start);
-        let table = table.as_ref();
-        let block_bytes = table.block_size.unwrap_or(BlockArguments::DEFAULT);
-        BlockArguments::check(block_bytes, MAX_BLOCK_BYTES).map_err(|error| self.of_key(line, error))?;
-        let backing = match table.backing {
-            None | Some(BackingName::Auto) => Backing::Auto,
-            Some(BackingName::Ring) => Backing::Ring,
-            Some(BackingName::Thread) => Backing::Thread,
-        };
-        let direct = table.direct.unwrap_or(true);
-        let stored = |path: &PathBuf, kind| MediumConfig::Stored { path: path.clone(), kind, backing, direct };
-        let medium = match (table.memory, &table.load, &table.file, &table.device) {
-            (Some(Size(bytes)), None, None, None) => {
-                let limit = Limit::new("--memory", block_bytes.into(), MAX_MEMORY_BYTES);
-                limit.check(bytes).map_err(|error| self.of_key(line, error))?;
-                MediumConfig::Memory { bytes }
-            }
-            (None, Some(path), None, None) => MediumConfig::Loaded { path: path.clone() },
-            (None, None, Some(path), None) => stored(path, MediumKind::File),
-            (None, None, None, Some(path)) => stored(path, MediumKind::Device),
-            _ => return Err(self.error(line, "namespace: name exactly one of memory, load, file and device")),
-        };
-        if !matches!(medium, MediumConfig::Stored { .. }) && (table.backing.is_some() || table.direct.is_some()) {
-            let key = if table.backing.is_some() { "backing" } else { "direct" };
-            let reason = format!("{key}: is for file and device only; leave it out");
-            return Err(self.error(self.find(line, key), &reason));
-        }
-        Ok(NamespaceConfig { medium, block_bytes, read_only: table.read_only.unwrap_or(false) })
+        table.as_ref().config().map_err(|error| self.of_key(line, error))
     }
 
     fn counted(&self, key: &str, least: usize, count: usize, most: usize) -> Result<(), Error> {
@@ -310,12 +327,8 @@ impl Source<'_> {
 
     /// An error of the command line, in the words of the file: `--queue-depth` is `queue_depth` here.
     fn of_key(&self, from: usize, error: Error) -> Error {
-        let text = error.to_string();
-        let Some(flag) = text.split([' ', ':']).find_map(|word| word.strip_prefix("--")) else {
-            return self.error(from, &text);
-        };
-        let key = flag.replace('-', "_");
-        self.error(self.find(from, &key), &text.replacen(&format!("--{flag}"), &key, 1))
+        let (key, text) = as_key(&error);
+        self.error(key.map_or(from, |key| self.find(from, &key)), &text)
     }
 
     /// Line of a byte, from 1.

@@ -41,6 +41,7 @@ mod stalls;
 mod start;
 mod start_watch;
 mod steady_state;
+mod stock;
 mod survey;
 mod target_side;
 mod thread_facts;

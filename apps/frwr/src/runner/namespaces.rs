@@ -94,10 +94,7 @@ impl SubsystemConfig {
 
     /// The files and block devices of its namespaces.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
-        self.namespaces.iter().filter_map(|namespace| match &namespace.medium {
-            MediumConfig::Memory { .. } => None,
-            MediumConfig::Loaded { path } | MediumConfig::Stored { path, .. } => Some(path.as_path()),
-        })
+        self.namespaces.iter().filter_map(NamespaceConfig::path)
     }
 
     /// Opens its namespaces, as [`prepare`], for each core; those in files and on block devices are watched.
@@ -140,6 +137,14 @@ impl NamespaceConfig {
         Self { medium, block_bytes, read_only: false }
     }
 
+    /// The file or block device that it lives in, or comes from.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match &self.medium {
+            MediumConfig::Memory { .. } => None,
+            MediumConfig::Loaded { path } | MediumConfig::Stored { path, .. } => Some(path),
+        }
+    }
+
     /// For `--check-config`.
     pub(super) fn json(&self) -> Value {
         let mut value = match &self.medium {
@@ -157,10 +162,7 @@ impl NamespaceConfig {
 
     /// What people know it by.
     fn name(&self) -> String {
-        match &self.medium {
-            MediumConfig::Memory { .. } => "memory".to_owned(),
-            MediumConfig::Loaded { path } | MediumConfig::Stored { path, .. } => path.display().to_string(),
-        }
+        self.path().map_or_else(|| "memory".to_owned(), |path| path.display().to_string())
     }
 }
 
@@ -196,6 +198,7 @@ pub(super) const fn backing_name(backing: Backing) -> &'static str {
 }
 
 /// Who uses what is served.
+#[derive(Debug)]
 pub(super) struct Users {
     /// Cores, at least one.
     pub(super) cores: usize,
@@ -205,6 +208,8 @@ pub(super) struct Users {
     pub(super) pages: PagePolicy,
     /// NUMA node of that.
     pub(super) node: Option<u32>,
+    /// The regions of cores are still to be made: one that is alone has its namespaces in its own.
+    pub(super) at_start: bool,
 }
 
 /// A subsystem that is ready to be served by one core.
@@ -278,7 +283,7 @@ impl NamespaceReport {
 
 /// Opens a namespace for each core, or reads what it holds at first. `say` is told how it is used where that is otherwise than
 /// a person may expect.
-fn prepare(
+pub(super) fn prepare(
     identity: Identity,
     config: &NamespaceConfig,
     users: &Users,
@@ -322,7 +327,7 @@ fn in_memory(
     content: Option<Arc<[u8]>>,
     read_only: bool,
 ) -> Result<Vec<NamespacePlan>, Error> {
-    if users.cores == 1 {
+    if users.cores == 1 && users.at_start {
         return Ok(vec![NamespacePlan::Memory { geometry, content, read_only }]);
     }
     let medium = shared(geometry, content.as_deref(), users.pages, users.node);

@@ -44,7 +44,11 @@ pub(super) enum Answer {
     Changed {
         number: u64,
         result: Result<Option<ChangeId>, String>,
+        /// What the core has no longer, for the main thread to close.
+        storage: Option<Box<AnyStorage>>,
     },
+    /// A change that was taken back before, with what it would have brought.
+    Withdrawn(Box<Change>),
     /// What became of a change that takes its time.
     Became(Box<ChangeEvent<AnyStorage>>),
 }

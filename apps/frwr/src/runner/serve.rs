@@ -16,6 +16,7 @@ use super::{
     serve_report::{ServeReport, ServedTarget},
     stalls::StallWatch,
     start::{Beginning, Sides, for_target, launch, open, reactors},
+    stock::Stock,
     target_side::TargetSide,
     trace::{self, OF_KEYS, Trace, check_path},
 };
@@ -74,7 +75,10 @@ where
     let topology = with_neighbours(Topology::of_machine());
     let (mut reports, mut media) = (Vec::new(), MediaWatch::default());
     let placement = config.placement.clone().unwrap_or_else(|| for_target(&topology));
-    let of_cores = prepare(config, &placement, &topology, &mut media, say, &mut reports)?;
+    let users = users(config, &placement, &topology);
+    let of_cores = prepare(config, &users, &mut media, say, &mut reports)?;
+    let options = config.options(users.cores)?;
+    let stock = Stock::new(config, users, &options);
     if config.arguments.invalidation.remote_invalidate && !device.capabilities().send_with_invalidate {
         say(PLAIN_REPLIES);
     }
@@ -137,7 +141,7 @@ where
         progress: &progress,
         incidents,
         load: None,
-        operator: Some(Operator::new(facts, orders, doors, output.json)),
+        operator: Some(Operator::new(facts, stock, orders, doors, output.json)),
         media,
         lookout: &mut lookout,
         stalls: StallWatch::new(core.stall_threshold()),
@@ -224,11 +228,22 @@ fn check_trace(config: &ServeConfig) -> Result<(), Error> {
     check_path(OF_KEYS, config.arguments.output.trace_keys.as_deref(), &media)
 }
 
+/// Who uses what is served.
+fn users(config: &ServeConfig, placement: &Placement, topology: &Topology) -> Users {
+    let home = placement.resolve(topology, false).ok().and_then(|seats| seats.cores().first().copied().flatten());
+    Users {
+        cores: reactors(placement),
+        depth: plan::storage_depth(&config.arguments.target),
+        pages: config.arguments.memory.pages.policy(),
+        node: home.and_then(|core| topology.node_of(core)),
+        at_start: true,
+    }
+}
+
 /// Opens what is served for each core that serves it.
 fn prepare(
     config: &ServeConfig,
-    placement: &Placement,
-    topology: &Topology,
+    users: &Users,
     media: &mut MediaWatch,
     say: &mut dyn FnMut(&str),
     reports: &mut Vec<NamespaceReport>,
@@ -237,16 +252,9 @@ fn prepare(
     if let Some((_, reason)) = served_twice(config.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces)) {
         return Err(Error::failed("namespace", reason));
     }
-    let home = placement.resolve(topology, false).ok().and_then(|seats| seats.cores().first().copied().flatten());
-    let users = Users {
-        cores: reactors(placement),
-        depth: plan::storage_depth(&config.arguments.target),
-        pages: config.arguments.memory.pages.policy(),
-        node: home.and_then(|core| topology.node_of(core)),
-    };
     let mut of_cores: Vec<_> = (0..users.cores).map(|_| Vec::with_capacity(config.subsystems.len())).collect();
     for subsystem in &config.subsystems {
-        let plans = subsystem.prepare(&users, media, say, reports)?;
+        let plans = subsystem.prepare(users, media, say, reports)?;
         of_cores.iter_mut().zip(plans).for_each(|(core, plan)| core.push(plan));
     }
     Ok(of_cores)

@@ -21,7 +21,7 @@ use frwr_engine::ReceiveQueues;
 use frwr_nvmf::{
     controller::{
         ADMIN_QUEUE_ENTRIES, AllowedHosts, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_CORES, MAX_DATA_BLOCKS,
-        MAX_IN_CAPSULE_BYTES, MAX_SUBSYSTEMS, TargetOptions,
+        MAX_IN_CAPSULE_BYTES, MAX_NAMESPACES, MAX_SUBSYSTEMS, MAX_TOTAL_NAMESPACES, TargetOptions,
     },
     storage::MAX_BLOCK_BYTES,
     wire::{DISCOVERY_SUBSYSTEM, Nqn, SGL_DESCRIPTOR_BYTES, SerialNumber},
@@ -39,6 +39,8 @@ const IN_CAPSULE: Limit = Limit::new("--in-capsule", 0, MAX_IN_CAPSULE_BYTES as 
 const DATA_BLOCKS: Limit = Limit::new("--data-blocks", 1, MAX_DATA_BLOCKS as u64);
 /// Twice what devices are known to have (32767 on ConnectX), and what one core can use.
 const SHARED_RECEIVES: Limit = Limit::new("--shared-receives", 1, 1 << 16);
+/// As many as one subsystem may have.
+const SPARE_NAMESPACES: Limit = Limit::new("--spare-namespaces", 0, MAX_NAMESPACES as u64);
 const MAX_SILENCE: Limit = Limit::new("--max-silence", 0, RUNTIME.most());
 
 /// The default of --max-transfer as people write it: what SPDK's target takes, and what its hosts do without splitting.
@@ -164,6 +166,13 @@ pub struct TargetArguments {
         value_parser = MAX_SILENCE.parser::<u64>()
     )]
     pub max_silence: u64,
+    /// Namespaces that may be added while it serves, over its control socket; one that was removed makes room for another. Each costs
+    /// some hundred bytes on each core and some for each subsystem, and hosts are told that there may be so many more.
+    #[arg(
+        long, value_name = "N", default_value_t = Self::default().spare_namespaces,
+        value_parser = SPARE_NAMESPACES.parser::<u32>()
+    )]
+    pub spare_namespaces: u32,
     /// Ends after so many seconds. Default: at SIGINT or SIGTERM.
     #[arg(long, value_name = "SECONDS", value_parser = RUNTIME.parser::<u64>())]
     pub runtime: Option<u64>,
@@ -184,6 +193,8 @@ impl Default for TargetArguments {
             // Long enough to cost nothing, and short enough that places of hosts that are gone come back before somebody looks for them
             // by hand.
             max_silence: 300,
+            // What somebody adds by hand before he has time to start it again.
+            spare_namespaces: 8,
             runtime: None,
         }
     }
@@ -222,6 +233,7 @@ impl TargetArguments {
             return Err(Error::usage("data_blocks", text));
         }
         MAX_SILENCE.check(self.max_silence)?;
+        SPARE_NAMESPACES.check(self.spare_namespaces)?;
         self.check_max_transfer()
     }
 
@@ -373,6 +385,9 @@ impl ServeConfig {
         let mut options = target.options(self.listen)?;
         options.remote_invalidation = invalidation.remote_invalidate;
         options.parameters = device.parameters();
+        let started: usize = self.subsystems.iter().map(|subsystem| subsystem.namespaces.len()).sum();
+        // Few enough for 32 bits, as the number of subsystems and of namespaces in each is limited.
+        options.namespaces = (started as u32 + target.spare_namespaces).min(MAX_TOTAL_NAMESPACES);
         // At most MAX_CORES.
         options.cores = cores as u16;
         Ok(options)

@@ -38,7 +38,19 @@ pub struct ServedTarget {
 }
 
 impl ServedTarget {
-    /// What it was started with under this name.
+    /// One came while it serves.
+    pub(super) fn add(&mut self, identity: (Nqn, u32), report: NamespaceReport) {
+        let former = self.identities.iter().position(|former| *former == identity);
+        match former.and_then(|at| self.namespaces.get_mut(at)) {
+            Some(former) => *former = report,
+            None => {
+                self.identities.push(identity);
+                self.namespaces.push(report);
+            }
+        }
+    }
+
+    /// What it was given under this name.
     pub(super) fn namespace(&self, subsystem: &Nqn, identifier: u32) -> Option<&NamespaceReport> {
         let at = self.identities.iter().position(|(of, at)| of == subsystem && *at == identifier)?;
         self.namespaces.get(at)

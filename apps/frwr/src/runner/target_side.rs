@@ -1,6 +1,7 @@
 //! The target's core: a namespace in memory behind an NVMe-oF target, and the poller that runs it.
 
 use super::{
+    change::Applied,
     cores::{Core, Message},
     namespaces::{NamespacePlan, SubsystemPlan},
     orders::{Answer, Desk, Order},
@@ -175,10 +176,12 @@ impl<P: Port> TargetSide<P> {
                     desk.answer(Answer::Report { round, snapshot: Box::new(self.snapshot()) });
                 }
                 Order::Change { number, change, ticket } => {
-                    if ticket.take() {
-                        let result = change.apply(&mut self.target).map_err(|reason| reason.to_string());
-                        desk.answer(Answer::Changed { number, result });
-                    }
+                    desk.answer(if ticket.take() {
+                        let Applied { result, storage } = change.apply(&mut self.target);
+                        Answer::Changed { number, result: result.map_err(|reason| reason.to_string()), storage }
+                    } else {
+                        Answer::Withdrawn(change)
+                    });
                 }
                 Order::Outcome => {
                     // What has no room waits until it is asked for again.
@@ -289,6 +292,16 @@ fn storage(namespace: NamespacePlan, depth: usize, region: &mut Region) -> Resul
             (filled(region, geometry, content.as_deref())?, geometry, read_only)
         }
     };
+    in_memory(medium, geometry, read_only, depth)
+}
+
+/// One core's way to a namespace in memory.
+pub(super) fn in_memory(
+    medium: DeviceMemory,
+    geometry: Geometry,
+    read_only: bool,
+    depth: usize,
+) -> Result<AnyStorage, Error> {
     let storage = MemoryStorage::new(medium, geometry.block_bytes(), depth);
     let storage = storage.map_err(Error::setup)?;
     Ok(AnyStorage::Memory(if read_only { storage.read_only() } else { storage }))

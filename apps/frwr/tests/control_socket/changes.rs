@@ -83,6 +83,93 @@ fn subsystems_come_and_go_and_namespaces_go_for_good() {
     assert_eq!(target.end().served.namespaces.len(), 1);
 }
 
+/// A namespace that is added to the one that there is.
+fn another(identifier: u32, medium: Value) -> Value {
+    let mut all = json!({ "subsystem": SUBSYSTEM, "namespace": identifier });
+    let medium = medium.as_object().unwrap().clone();
+    all.as_object_mut().unwrap().extend(medium);
+    all
+}
+
+#[test]
+fn a_namespace_comes_while_a_host_loads_and_is_used_on_all_cores_and_goes_again() {
+    const BYTES: usize = 256 << 10;
+    for cores in [1, 2] {
+        let target = Target::start(cores);
+        let path = target.folder.path().join("second");
+        let lock = || OpenOptions::new().write(true).create(true).truncate(false).open(&path).unwrap();
+        lock().set_len(BYTES as u64).unwrap();
+        let (mut client, first) = (target.client(), target.host("3600"));
+        client.until("status", |status| status["bytes_read"].as_u64() > Some(0));
+        assert!(target.host_of(BYTES, "0", &["--nsid", "2"]).thread.join().unwrap().is_err());
+        assert_eq!(client.call("add_namespace", another(2, json!({ "file": path }))), changed(true));
+        assert_eq!(client.call("add_namespace", another(3, json!({ "memory": "256K" }))), changed(true));
+        let loaded = json!({ "load": target.file(), "read_only": true, "nguid": "0123456789abcdef0123456789ABCDEF" });
+        assert_eq!(client.call("add_namespace", another(4, loaded)), changed(true));
+        let told = client.ask("namespaces");
+        let of = |at: usize, key: &str| told["namespaces"][at][key].clone();
+        assert_eq!((of(1, "medium"), of(1, "active")), (json!(path), json!(true)), "{told}");
+        assert_eq!((of(2, "kind"), of(3, "read_only")), (json!("memory"), json!(true)), "{told}");
+        for nsid in ["2", "3"] {
+            let writes = ["--nsid", nsid, "--rw", "randrw", "--allow-overwrite"];
+            let written = target.host_of(BYTES, "1", &writes).thread.join().unwrap();
+            assert!(written.is_ok(), "{written:?}");
+        }
+        assert!(target.host_of(FILE_BYTES, "0", &["--nsid", "4"]).thread.join().unwrap().is_ok());
+        for identifier in [2, 3] {
+            let gone = json!({ "subsystem": SUBSYSTEM, "namespace": identifier });
+            assert_eq!(client.call("remove_namespace", gone), changed(true));
+        }
+        // Its file is closed, and may be served anew, smaller.
+        lock().set_len(BYTES as u64 / 2).unwrap();
+        assert_eq!(client.call("add_namespace", another(2, json!({ "file": path, "direct": false }))), changed(true));
+        assert_eq!(bytes_of(&mut client, 2), Some(BYTES as u64 / 2));
+        assert_eq!(first.end().unwrap().reconnects(), 0, "it was not disturbed");
+        target.end();
+    }
+}
+
+#[test]
+fn a_namespace_that_cannot_be_added_leaves_nothing() {
+    let target = Target::start_with(2, &["--backing", "auto", "--spare-namespaces", "1"]);
+    let mut client = target.client();
+    let file = target.folder.path().join("second");
+    std::fs::write(&file, [0; 8192]).unwrap();
+    for (parameters, code, says) in [
+        (another(2, json!({})), -32602, "exactly one of memory, load, file and device"),
+        (another(2, json!({ "memory": "64M", "file": file })), -32602, "exactly one of"),
+        (another(2, json!({ "memory": "64M", "direct": true })), -32602, "direct: is for file and device only"),
+        (another(2, json!({ "memory": 17, "block_size": 512 })), -32602, "memory is 17"),
+        (another(2, json!({ "memory": "64M", "block_size": 1000 })), -32602, "block_size is 1000"),
+        (another(2, json!({ "memory": "64M", "size": 7 })), -32602, "size"),
+        (another(2, json!({ "memory": "64M", "nguid": "12" })), -32602, "32 hexadecimal digits"),
+        (another(2, json!({ "file": target.folder.path().join("none") })), -32004, "none"),
+        (another(2, json!({ "device": file })), -32004, "second"),
+        (another(2, json!({ "file": target.file() })), -32004, "served once"),
+        (another(1, json!({ "file": file })), -32004, "there is a namespace 1"),
+        (another(0, json!({ "file": file })), -32004, "from 1 to 2"),
+        (another(3, json!({ "file": file })), -32004, "--spare-namespaces"),
+    ] {
+        let refused = client.call("add_namespace", parameters).unwrap_err();
+        assert!(refused["code"] == code && refused["message"].as_str().unwrap().contains(says), "{refused}");
+    }
+    assert_eq!(client.ask("namespaces")["namespaces"].as_array().unwrap().len(), 1);
+    // What was opened for nothing was closed; and the cores, which see it last, give back what they do not take.
+    let usual = json!({ "file": file, "nguid": nguid_of_the_first(&target) });
+    let refused = client.call("add_namespace", another(2, usual)).unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("NGUID"), "{refused}");
+    assert_eq!(client.call("add_namespace", another(2, json!({ "file": file }))), changed(true));
+    let refused = client.call("add_namespace", another(1, json!({ "memory": "1M" }))).unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("namespace 1"), "{refused}");
+    target.end();
+}
+
+/// Hosts know it by this.
+fn nguid_of_the_first(_: &Target) -> String {
+    let name = frwr_nvmf::wire::Nqn::new(SUBSYSTEM).unwrap();
+    name.identifier(1).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Bytes that the cores say a namespace has.
 fn bytes_of(client: &mut Client, identifier: u32) -> Option<u64> {
     let told = client.ask("namespaces");

@@ -3,9 +3,10 @@
 use super::{
     super::{
         change::Change,
-        config_file::Size,
         media_watch::{Identity, MediaWatch},
+        namespaces::NamespaceReport,
         orders::{Order, Orders, Ticket},
+        stock::Stock,
         survey::Findings,
     },
     Facts,
@@ -15,7 +16,7 @@ use crate::control::{Caller, Failure, INVALID_PARAMS, NOT_DONE, TIMED_OUT};
 use core::time::Duration;
 use frwr_nvmf::{
     controller::{AllowedHosts, ChangeEvent, ChangeId, NamespaceState, SubsystemState},
-    storage::{AnyStorage, Geometry, MediumFault},
+    storage::AnyStorage,
     wire::{AnaState, Nqn, SerialNumber},
 };
 use serde::Deserialize;
@@ -46,24 +47,36 @@ pub(super) struct Known<'a> {
     pub(super) findings: &'a Findings,
     /// What namespaces live in.
     pub(super) media: &'a mut MediaWatch,
+    /// What else there may be.
+    pub(super) stock: &'a mut Stock,
+    /// Told what a person may not expect.
+    pub(super) say: &'a mut dyn FnMut(&str),
 }
 
 /// A change: what each core is told, one after the other.
 #[derive(Debug)]
 pub(super) struct Planned {
-    steps: VecDeque<Step>,
+    pub(super) steps: VecDeque<Step>,
     /// Cores that say for themselves when they have nothing left of it.
-    parts: usize,
-    /// The namespace whose medium has so many blocks behind it.
-    resizes: Option<(Identity, u64)>,
+    pub(super) parts: usize,
+    pub(super) behind: Option<Behind>,
+}
+
+/// What the main thread has to do behind a change.
+#[derive(Debug)]
+pub(super) enum Behind {
+    /// The medium of a namespace has so many blocks.
+    Resized(Identity, u64),
+    /// There is this namespace.
+    Added(Identity, NamespaceReport),
 }
 
 /// What one core is told, and what undoes it where a later one cannot.
 #[derive(Debug)]
-struct Step {
-    core: usize,
-    change: Change,
-    undo: Option<Change>,
+pub(super) struct Step {
+    pub(super) core: usize,
+    pub(super) change: Change,
+    pub(super) undo: Option<Change>,
 }
 
 impl Planned {
@@ -75,7 +88,7 @@ impl Planned {
     /// The same, where so many cores say when they have nothing left of it.
     fn at_home_and_in(parts: usize, change: Change) -> Plan {
         let steps = VecDeque::from([Step { core: 0, change, undo: None }]);
-        Some(Box::new(Self { steps, parts, resizes: None }))
+        Some(Box::new(Self { steps, parts, behind: None }))
     }
 }
 
@@ -96,7 +109,7 @@ struct UnderWay {
     goes_on: Option<(ChangeId, Duration)>,
     held_up_by: Vec<String>,
     became: Became,
-    resizes: Option<(Identity, u64)>,
+    behind: Option<Behind>,
 }
 
 /// What the target has said of a change by now.
@@ -146,8 +159,8 @@ pub(super) struct Changes {
     unfinished: Vec<(ChangeId, Became)>,
     /// Namespaces that cores have said are gone there, once for each core.
     gone: Vec<Identity>,
-    /// Media that have as many blocks as was asked for.
-    resized: VecDeque<(Identity, u64)>,
+    /// What is to be done behind changes, and whether they were made.
+    ended: VecDeque<(Behind, bool)>,
     next_look: Duration,
 }
 
@@ -170,7 +183,7 @@ impl Changes {
             goes_on: None,
             held_up_by: Vec::new(),
             became: Became { taken: None, parts: planned.parts },
-            resizes: planned.resizes,
+            behind: planned.behind,
         });
     }
 
@@ -214,9 +227,9 @@ impl Changes {
         self.unfinished.retain(|(_, became)| !became.is_over());
     }
 
-    /// A medium that has so many blocks from now on.
-    pub(super) fn next_resized(&mut self) -> Option<(Identity, u64)> {
-        self.resized.pop_front()
+    /// What is to be done behind a change, and whether it was made.
+    pub(super) fn next_ended(&mut self) -> Option<(Behind, bool)> {
+        self.ended.pop_front()
     }
 
     /// A namespace that is gone on so many cores, which are all.
@@ -232,11 +245,11 @@ impl Changes {
         self.look(now, orders);
         let first = self.line.front_mut()?;
         let result = first.advance(now, orders)?;
-        let UnderWay { caller, goes_on, became, resizes, .. } = self.line.pop_front()?;
+        let UnderWay { caller, goes_on, became, behind, .. } = self.line.pop_front()?;
         if let Some((id, _)) = goes_on.filter(|_| !became.is_over()) {
             self.unfinished.push((id, became));
         }
-        self.resized.extend(resizes.filter(|_| became.taken == Some(true)));
+        self.ended.extend(behind.map(|behind| (behind, result.is_ok())));
         Some((caller, result))
     }
 
@@ -327,7 +340,7 @@ fn stands_still(core: usize) -> Failure {
 }
 
 /// The subsystem as it is.
-fn subsystem<'a>(findings: &'a Findings, text: &str) -> Result<(Nqn, &'a SubsystemState), Failure> {
+pub(super) fn subsystem<'a>(findings: &'a Findings, text: &str) -> Result<(Nqn, &'a SubsystemState), Failure> {
     let name = nqn("subsystem", text)?;
     let home = findings.home().ok_or_else(|| stands_still(0))?;
     let found = home.inventory.subsystems.iter().find(|subsystem| subsystem.name == name);
@@ -357,7 +370,11 @@ pub(super) fn set_namespace_active(known: &mut Known<'_>, parameters: Map<String
 }
 
 /// A namespace as it is.
-fn listed<'a>(findings: &'a Findings, of: &SubsystemState, identifier: u32) -> Result<&'a NamespaceState, Failure> {
+pub(super) fn listed<'a>(
+    findings: &'a Findings,
+    of: &SubsystemState,
+    identifier: u32,
+) -> Result<&'a NamespaceState, Failure> {
     let home = findings.home().map(|home| &home.inventory);
     let name = |at: usize| home.and_then(|home| home.subsystems.get(at)).map(|subsystem| subsystem.name);
     let all = home.map(|home| home.namespaces.as_slice()).unwrap_or_default();
@@ -370,7 +387,7 @@ fn listed<'a>(findings: &'a Findings, of: &SubsystemState, identifier: u32) -> R
 }
 
 /// Until when a change shall be complete, or is told by what holds it up.
-fn within(seconds: Option<u32>) -> Result<Duration, Failure> {
+pub(super) fn within(seconds: Option<u32>) -> Result<Duration, Failure> {
     let (seconds, most) = (seconds.unwrap_or(DEFAULT_WITHIN), MAX_WITHIN.as_secs());
     if u64::from(seconds) <= most {
         return Ok(Duration::from_secs(seconds.into()));
@@ -394,79 +411,6 @@ pub(super) fn remove_namespace(known: &mut Known<'_>, parameters: Map<String, Va
     listed(known.findings, state, identifier)?;
     let change = Change::RemoveNamespace { subsystem, identifier, within: within(within_seconds)? };
     Ok(Planned::at_home_and_in(known.findings.cores.len(), change))
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Resized {
-    subsystem: String,
-    namespace: u32,
-    bytes: Option<Size>,
-    within_seconds: Option<u32>,
-}
-
-pub(super) fn resize_namespace(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
-    let Resized { subsystem: of, namespace: identifier, bytes, within_seconds } = read(parameters)?;
-    let (subsystem, state) = subsystem(known.findings, &of)?;
-    let (before, within) = (listed(known.findings, state, identifier)?, within(within_seconds)?);
-    let (block_bytes, before) = (before.block_bytes, before.blocks);
-    let wanted = bytes.map(|Size(bytes)| bytes / u64::from(block_bytes.max(1)));
-    let blocks = resizable(known, (subsystem, identifier), wanted, block_bytes)?;
-    if blocks == before {
-        return Ok(None);
-    }
-    // Until it is done neither what goes nor what comes is missed.
-    known.media.resized((subsystem, identifier), blocks.min(before));
-    let cores = known.findings.cores.len();
-    let prepare = |core| Step { core, change: Change::PrepareResize { subsystem, identifier, blocks }, undo: None };
-    let mut steps: VecDeque<_> = (1..cores).map(prepare).collect();
-    let change = Change::ResizeNamespace { subsystem, identifier, blocks, within };
-    steps.push_back(Step { core: 0, change, undo: None });
-    // Each core says when nothing reaches beyond its new end.
-    let parts = if blocks < before { cores } else { 0 };
-    Ok(Some(Box::new(Planned { steps, parts, resizes: Some(((subsystem, identifier), blocks)) })))
-}
-
-/// Blocks that a namespace can have of those that are wanted, or of all.
-fn resizable(
-    known: &mut Known<'_>,
-    namespace: Identity,
-    wanted: Option<u64>,
-    block_bytes: u32,
-) -> Result<u64, Failure> {
-    let invalid = |text: String| Failure::new(INVALID_PARAMS, format!("params: {text}"));
-    let bytes = |blocks: u64| blocks.saturating_mul(block_bytes.into());
-    let (has, of, remedy) = match known.media.find(namespace).map(|(name, fault)| (name.to_owned(), fault)) {
-        Some((name, Some(MediumFault::Shrunk { found, wanted }))) => {
-            let text = format!(
-                "{name:?} was found with {found} bytes, and its namespace had {wanted}: every command to it fails until serve is \
-                 started again; another time make the namespace smaller first"
-            );
-            return Err(Failure::new(NOT_DONE, text));
-        }
-        Some((name, _)) => {
-            let measured = known.media.measure(namespace).transpose();
-            let geometry = measured.map_err(|error| Failure::new(NOT_DONE, error.to_string()))?;
-            let remedy = "make it longer first, or choose fewer";
-            (geometry.map_or(0, |geometry| geometry.blocks()), format!("{name:?}"), remedy)
-        }
-        None if wanted.is_none() => {
-            return Err(invalid(
-                "bytes: missing, and the namespace lives in memory; say how many it shall have".into(),
-            ));
-        }
-        None => {
-            let report = known.facts.served.namespace(&namespace.0, namespace.1);
-            let remedy = "choose fewer: memory stays as long as it was made";
-            (report.map_or(0, |report| report.blocks), "its memory".to_owned(), remedy)
-        }
-    };
-    let blocks = wanted.unwrap_or(has);
-    if blocks > has {
-        return Err(invalid(format!("bytes is {}: {of} has {}; {remedy}", bytes(blocks), bytes(has))));
-    }
-    Geometry::new(blocks, block_bytes).map_err(|error| invalid(format!("bytes is {}: {error}", bytes(blocks))))?;
-    Ok(blocks)
 }
 
 #[derive(Deserialize)]
@@ -633,6 +577,10 @@ mod tests {
         Change::AllowedHosts { subsystem, hosts, within: Duration::ZERO }
     }
 
+    fn text(change: &Change) -> String {
+        format!("{change:?}")
+    }
+
     fn wanted() -> Change {
         change(AllowedHosts::Listed(Vec::new()))
     }
@@ -649,7 +597,7 @@ mod tests {
             let desks = (0..3).map(|_| orders.add()).collect();
             let mut changes = Changes::default();
             let step = |core| Step { core, change: wanted(), undo: Some(change(AllowedHosts::Any)) };
-            changes.queue(caller(), Planned { steps: [1, 2, 0].map(step).into(), parts: 0, resizes: None });
+            changes.queue(caller(), Planned { steps: [1, 2, 0].map(step).into(), parts: 0, behind: None });
             Self { orders, desks, changes }
         }
 
@@ -663,8 +611,9 @@ mod tests {
         fn turn(&mut self, millis: u64) -> Option<Result<Value, i64>> {
             while let Some((core, answer)) = self.orders.next_answer() {
                 match answer {
-                    Answer::Changed { number, result } => self.changes.answered(core, number, result),
+                    Answer::Changed { number, result, .. } => self.changes.answered(core, number, result),
                     Answer::Became(event) => self.changes.became(*event),
+                    Answer::Withdrawn(_) => {}
                     Answer::Report { .. } => panic!("nobody asked for a report"),
                 }
             }
@@ -673,13 +622,13 @@ mod tests {
         }
 
         /// A core looks for its orders: what it was told to do and did.
-        fn obey(&mut self, core: usize, answer: Result<Option<ChangeId>, String>) -> Vec<Change> {
+        fn obey(&mut self, core: usize, answer: Result<Option<ChangeId>, String>) -> Vec<String> {
             let (mut did, desk) = (Vec::new(), &mut self.desks[core]);
             while let Some(order) = desk.next() {
                 match order {
                     Order::Change { number, change, ticket } if ticket.take() => {
-                        did.push(*change);
-                        desk.answer(Answer::Changed { number, result: answer.clone() });
+                        did.push(text(&change));
+                        desk.answer(Answer::Changed { number, result: answer.clone(), storage: None });
                     }
                     Order::Change { .. } | Order::Outcome => {}
                     Order::Report { .. } => panic!("nobody asked for a report"),
@@ -695,9 +644,9 @@ mod tests {
         for core in [1, 2, 0] {
             assert_eq!(three.turn(0), None);
             for other in (0..3).filter(|other| *other != core) {
-                assert_eq!(three.obey(other, Ok(None)), []);
+                assert!(three.obey(other, Ok(None)).is_empty());
             }
-            assert_eq!(three.obey(core, Ok(None)), [wanted()]);
+            assert_eq!(three.obey(core, Ok(None)), [text(&wanted())]);
         }
         assert_eq!(three.turn(0), Some(Ok(done(true))));
         assert_eq!(three.turn(0), None);
@@ -707,12 +656,12 @@ mod tests {
     fn a_change_that_one_core_refuses_is_undone_on_the_others() {
         let mut three = Three::new();
         assert_eq!(three.turn(0), None);
-        assert_eq!(three.obey(1, Ok(None)), [wanted()]);
+        assert_eq!(three.obey(1, Ok(None)), [text(&wanted())]);
         assert_eq!(three.turn(0), None);
-        assert_eq!(three.obey(2, Err("no".to_owned())), [wanted()]);
+        assert_eq!(three.obey(2, Err("no".to_owned())), [text(&wanted())]);
         assert_eq!(three.turn(0), Some(Err(NOT_DONE)));
-        assert_eq!(three.obey(1, Ok(None)), [change(AllowedHosts::Any)]);
-        assert_eq!((three.obey(2, Ok(None)), three.obey(0, Ok(None))), (vec![], vec![]));
+        assert_eq!(three.obey(1, Ok(None)), [text(&change(AllowedHosts::Any))]);
+        assert_eq!((three.obey(2, Ok(None)), three.obey(0, Ok(None))), (Vec::new(), Vec::new()));
         assert_eq!(three.turn(0), None, "what was undone is no answer to anything");
     }
 
@@ -720,12 +669,12 @@ mod tests {
     fn a_core_that_stands_still_never_does_what_was_taken_back() {
         let mut three = Three::new();
         assert_eq!(three.turn(0), None);
-        assert_eq!(three.obey(1, Ok(None)), [wanted()]);
+        assert_eq!(three.obey(1, Ok(None)), [text(&wanted())]);
         assert_eq!(three.turn(1), None);
         assert_eq!(three.turn(5000), None);
         assert_eq!(three.turn(5001), Some(Err(TIMED_OUT)));
-        assert_eq!(three.obey(2, Ok(None)), [], "it goes on, and finds the order withdrawn");
-        assert_eq!(three.obey(1, Ok(None)), [change(AllowedHosts::Any)]);
+        assert!(three.obey(2, Ok(None)).is_empty(), "it goes on, and finds the order withdrawn");
+        assert_eq!(three.obey(1, Ok(None)), [text(&change(AllowedHosts::Any))]);
     }
 
     #[test]

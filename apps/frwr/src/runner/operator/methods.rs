@@ -4,6 +4,7 @@ use super::{
     super::survey::Findings,
     Facts, answers,
     changes::{self, Known, Plan},
+    namespace_changes,
     parameters::Parameter,
 };
 use crate::control::{Failure, METHOD_NOT_FOUND};
@@ -133,6 +134,24 @@ const METHODS: &[Method] = &[
         does: Does::Change(changes::remove_namespace),
     },
     Method {
+        name: "add_namespace",
+        about: "adds a namespace, of memory, or in a file or block device",
+        parameters: &[
+            SUBSYSTEM,
+            Parameter { name: "namespace", kind: "NSID", required: true, about: "its identifier" },
+            Parameter { name: "memory", kind: "BYTES", required: false, about: "memory, zeros at first; or one of" },
+            Parameter { name: "load", kind: "PATH", required: false, about: "memory with a file's bytes" },
+            Parameter { name: "file", kind: "PATH", required: false, about: "a regular file" },
+            Parameter { name: "device", kind: "PATH", required: false, about: "a block device" },
+            Parameter { name: "backing", kind: "auto|ring|thread", required: false, about: "of file and device" },
+            Parameter { name: "direct", kind: "true|false", required: false, about: "past the page cache" },
+            Parameter { name: "read_only", kind: "true|false", required: false, about: "hosts cannot write" },
+            Parameter { name: "block_size", kind: "BYTES", required: false, about: "4096 where left out" },
+            Parameter { name: "nguid", kind: "HEX", required: false, about: "by which hosts know it again" },
+        ],
+        does: Does::Change(namespace_changes::add_namespace),
+    },
+    Method {
         name: "resize_namespace",
         about: "gives a namespace another size, within its medium",
         parameters: &[
@@ -146,7 +165,7 @@ const METHODS: &[Method] = &[
             },
             WITHIN,
         ],
-        does: Does::Change(changes::resize_namespace),
+        does: Does::Change(namespace_changes::resize_namespace),
     },
     Method {
         name: "add_subsystem",

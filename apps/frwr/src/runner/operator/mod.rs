@@ -6,6 +6,7 @@ mod changes;
 mod facts;
 mod methods;
 mod metrics;
+mod namespace_changes;
 mod parameters;
 mod recent;
 
@@ -14,13 +15,14 @@ pub use methods::{MethodDescription, methods};
 pub use parameters::Parameter;
 
 use super::{
-    media_watch::MediaWatch,
+    media_watch::{Identity, MediaWatch},
     orders::{Answer, Orders},
     present::present,
+    stock::Stock,
     survey::{Findings, Survey},
 };
 use crate::control::{Call, Caller, Failure, Server, Visitor, Web, wait};
-use changes::{Changes, Known};
+use changes::{Behind, Changes, Known};
 use core::time::Duration;
 use frwr_engine::control::ControlStatistics;
 use frwr_nvmf::controller::Incident;
@@ -61,6 +63,7 @@ pub(in super::super) struct Doors {
 /// Serves who asks.
 pub(super) struct Operator {
     facts: Facts,
+    stock: Stock,
     orders: Orders,
     doors: Doors,
     survey: Survey,
@@ -76,9 +79,10 @@ pub(super) struct Operator {
 
 impl Operator {
     /// Of a target whose cores get these orders; reports that a signal asks for are JSON, or text.
-    pub(super) fn new(facts: Facts, orders: Orders, doors: Doors, json: bool) -> Self {
+    pub(super) fn new(facts: Facts, stock: Stock, orders: Orders, doors: Doors, json: bool) -> Self {
         Self {
             facts,
+            stock,
             orders,
             doors,
             survey: Survey::default(),
@@ -121,10 +125,10 @@ impl Operator {
         work += self.take_calls();
         self.take_answers();
         while let Some(namespace) = self.changes.next_gone(self.orders.cores()) {
-            surroundings.media.forget(namespace);
+            self.forget(namespace, surroundings.media);
         }
-        while let Some((namespace, blocks)) = self.changes.next_resized() {
-            surroundings.media.resized(namespace, blocks);
+        while let Some((behind, is_so)) = self.changes.next_ended() {
+            self.ended(behind, is_so, surroundings.media);
         }
         self.survey.begin(surroundings.now, &mut self.orders);
         if let Some((round, findings)) = self.survey.end(surroundings.now, surroundings.reactors, surroundings.control)
@@ -173,7 +177,12 @@ impl Operator {
         while let Some((core, answer)) = self.orders.next_answer() {
             match answer {
                 Answer::Report { round, snapshot } => self.survey.answered(core, round, *snapshot),
-                Answer::Changed { number, result } => self.changes.answered(core, number, result),
+                // A storage that came back is closed here.
+                Answer::Changed { number, result, storage } => {
+                    drop(storage);
+                    self.changes.answered(core, number, result);
+                }
+                Answer::Withdrawn(change) => drop(change),
                 Answer::Became(event) => self.changes.became(*event),
             }
         }
@@ -199,7 +208,7 @@ impl Operator {
                     self.answer(caller, result);
                 }
                 Does::Change(plan) => {
-                    let mut known = Known { facts: &self.facts, findings, media };
+                    let mut known = Known { facts: &self.facts, findings, media, stock: &mut self.stock, say };
                     match plan(&mut known, call.parameters) {
                         Ok(None) => self.answer(caller, Ok(changes::done(false))),
                         Ok(Some(planned)) => self.changes.queue(caller, *planned),
@@ -208,6 +217,22 @@ impl Operator {
                 }
             }
         }
+    }
+
+    /// What the main thread does behind a change.
+    fn ended(&mut self, behind: Behind, is_so: bool, media: &mut MediaWatch) {
+        match behind {
+            Behind::Resized(namespace, blocks) if is_so => media.resized(namespace, blocks),
+            Behind::Added(namespace, report) if is_so => self.facts.served.add(namespace, report),
+            Behind::Added(namespace, _) => self.forget(namespace, media),
+            Behind::Resized(..) => {}
+        }
+    }
+
+    /// A namespace is gone, or never came.
+    fn forget(&mut self, namespace: Identity, media: &mut MediaWatch) {
+        media.forget(namespace);
+        self.stock.forget(namespace);
     }
 
     /// Metrics, to who waited for that round.

@@ -1,0 +1,139 @@
+//! Namespaces that come, or have another size.
+
+use super::{
+    super::{
+        change::Change,
+        config_file::{NamespaceTable, Size, as_key},
+        media_watch::Identity,
+    },
+    changes::{Behind, Known, Plan, Planned, Step, listed, subsystem, within},
+    parameters::read,
+};
+use crate::control::{Failure, INVALID_PARAMS, NOT_DONE};
+use frwr_nvmf::{
+    controller::NewNamespace,
+    storage::{Geometry, MediumFault},
+};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::VecDeque;
+
+/// What `add_namespace` takes beside what a file says of a namespace.
+#[derive(Deserialize)]
+struct Named {
+    subsystem: String,
+    namespace: u32,
+    nguid: Option<String>,
+}
+
+/// Their names.
+const NAMED: [&str; 3] = ["subsystem", "namespace", "nguid"];
+
+pub(super) fn add_namespace(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+    let (named, table): (Map<_, _>, Map<_, _>) =
+        parameters.into_iter().partition(|(name, _)| NAMED.contains(&name.as_str()));
+    let Named { subsystem: of, namespace: identifier, nguid } = read(named)?;
+    let table: NamespaceTable = read(table)?;
+    let config =
+        table.config().map_err(|error| Failure::new(INVALID_PARAMS, format!("params: {}", as_key(&error).1)))?;
+    let nguid = nguid.as_deref().map(parse_nguid).transpose()?;
+    let (subsystem, _) = subsystem(known.findings, &of)?;
+    let opened = known.stock.open((subsystem, identifier), &config, known.media, known.say);
+    let (mut storages, report) =
+        opened.map_err(|error| Failure::new(NOT_DONE, format!("{error}; nothing was changed")))?;
+    let at_home = storages.remove(0);
+    let supply = |(core, storage)| Step {
+        core,
+        change: Change::SupplyNamespace { subsystem, identifier, storage: Box::new(storage) },
+        undo: Some(Change::WithdrawNamespace { subsystem, identifier }),
+    };
+    let mut steps: VecDeque<_> = (1..).zip(storages).map(supply).collect();
+    let namespace = Box::new(NewNamespace { identifier, nguid, storage: at_home });
+    steps.push_back(Step { core: 0, change: Change::AddNamespace { subsystem, namespace }, undo: None });
+    let behind = Some(Behind::Added((subsystem, identifier), report));
+    Ok(Some(Box::new(Planned { steps, parts: 0, behind })))
+}
+
+/// 32 hexadecimal digits, not all of them 0, which says that there is none.
+fn parse_nguid(text: &str) -> Result<[u8; 16], Failure> {
+    let is_hex = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let number = u128::from_str_radix(text, 16).ok().filter(|number| is_hex && *number != 0);
+    number.map(u128::to_be_bytes).ok_or_else(|| {
+        let text = format!("params: nguid is {text:?}: must be 32 hexadecimal digits, not all 0; or leave it out");
+        Failure::new(INVALID_PARAMS, text)
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Resized {
+    subsystem: String,
+    namespace: u32,
+    bytes: Option<Size>,
+    within_seconds: Option<u32>,
+}
+
+pub(super) fn resize_namespace(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+    let Resized { subsystem: of, namespace: identifier, bytes, within_seconds } = read(parameters)?;
+    let (subsystem, state) = subsystem(known.findings, &of)?;
+    let (before, within) = (listed(known.findings, state, identifier)?, within(within_seconds)?);
+    let (block_bytes, before) = (before.block_bytes, before.blocks);
+    let wanted = bytes.map(|Size(bytes)| bytes / u64::from(block_bytes.max(1)));
+    let blocks = resizable(known, (subsystem, identifier), wanted, block_bytes)?;
+    if blocks == before {
+        return Ok(None);
+    }
+    // Until it is done neither what goes nor what comes is missed.
+    known.media.resized((subsystem, identifier), blocks.min(before));
+    let cores = known.findings.cores.len();
+    let prepare = |core| Step { core, change: Change::PrepareResize { subsystem, identifier, blocks }, undo: None };
+    let mut steps: VecDeque<_> = (1..cores).map(prepare).collect();
+    let change = Change::ResizeNamespace { subsystem, identifier, blocks, within };
+    steps.push_back(Step { core: 0, change, undo: None });
+    // Each core says when nothing reaches beyond its new end.
+    let parts = if blocks < before { cores } else { 0 };
+    let behind = Some(Behind::Resized((subsystem, identifier), blocks));
+    Ok(Some(Box::new(Planned { steps, parts, behind })))
+}
+
+/// Blocks that a namespace can have of those that are wanted, or of all.
+fn resizable(
+    known: &mut Known<'_>,
+    namespace: Identity,
+    wanted: Option<u64>,
+    block_bytes: u32,
+) -> Result<u64, Failure> {
+    let invalid = |text: String| Failure::new(INVALID_PARAMS, format!("params: {text}"));
+    let bytes = |blocks: u64| blocks.saturating_mul(block_bytes.into());
+    let (has, of, remedy) = match known.media.find(namespace).map(|(name, fault)| (name.to_owned(), fault)) {
+        Some((name, Some(MediumFault::Shrunk { found, wanted }))) => {
+            let text = format!(
+                "{name:?} was found with {found} bytes, and its namespace had {wanted}: every command to it fails until serve is \
+                 started again; another time make the namespace smaller first"
+            );
+            return Err(Failure::new(NOT_DONE, text));
+        }
+        Some((name, _)) => {
+            let measured = known.media.measure(namespace).transpose();
+            let geometry = measured.map_err(|error| Failure::new(NOT_DONE, error.to_string()))?;
+            let remedy = "make it longer first, or choose fewer";
+            (geometry.map_or(0, |geometry| geometry.blocks()), format!("{name:?}"), remedy)
+        }
+        None if wanted.is_none() => {
+            return Err(invalid(
+                "bytes: missing, and the namespace lives in memory; say how many it shall have".into(),
+            ));
+        }
+        None => {
+            let report = known.facts.served.namespace(&namespace.0, namespace.1);
+            let remedy = "choose fewer: memory stays as long as it was made";
+            (report.map_or(0, |report| report.blocks), "its memory".to_owned(), remedy)
+        }
+    };
+    let blocks = wanted.unwrap_or(has);
+    if blocks > has {
+        return Err(invalid(format!("bytes is {}: {of} has {}; {remedy}", bytes(blocks), bytes(has))));
+    }
+    Geometry::new(blocks, block_bytes).map_err(|error| invalid(format!("bytes is {}: {error}", bytes(blocks))))?;
+    Ok(blocks)
+}
