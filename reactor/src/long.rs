@@ -155,17 +155,32 @@ fn length(nanoseconds: u64) -> usize {
     (times.max(1).ilog2() as usize).min(LENGTHS - 1)
 }
 
+/// Between two questions about iterations that are no stalls, in nanoseconds: a core in its steady state asks nothing of the system but
+/// these ten in a second, also on a machine where most iterations are long.
+const BETWEEN_QUESTIONS: u64 = 100_000_000;
+
 /// Finds out why iterations took long: what the kernel has counted of the thread since the last question.
 #[derive(Debug, Default)]
 pub(crate) struct Inquiry {
     /// `None` where nobody asks: time is not the machine's.
     known: Option<ThreadUsage>,
+    /// When the next question may be asked that can wait.
+    next: u64,
 }
 
 impl Inquiry {
     /// Starts counting, on the thread that runs the reactor: one system call.
     pub(crate) fn begin(&mut self) {
         self.known = thread_usage();
+    }
+
+    /// Whether a question can be asked now, in nanoseconds of the reactor's clock, that is about no stall.
+    pub(crate) fn is_due(&mut self, now: u64) -> bool {
+        let is_due = now >= self.next;
+        if is_due {
+            self.next = now.saturating_add(BETWEEN_QUESTIONS);
+        }
+        is_due
     }
 
     /// What was counted since; nothing where nobody asks, or `worthwhile` says that the answer costs more than it is worth.

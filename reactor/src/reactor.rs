@@ -443,13 +443,15 @@ impl<C: Context> Reactor<C> {
     #[cold]
     fn account_long(&mut self, began: u64, ticks: u64) {
         let duration = self.now.span(ticks);
-        let usage = self.inquiry.ask(!self.found || duration >= WORTH_ASKING.min(self.stall));
+        let at = self.now.with_ticks(began).nanoseconds();
+        let is_worth = !self.found || duration >= WORTH_ASKING.min(self.stall);
+        let asks = duration > self.stall || (is_worth && self.inquiry.is_due(at));
+        let usage = self.inquiry.ask(asks);
         let cause = cause(usage, self.found);
         self.published.long().count(cause, duration);
         let poller = if self.found { self.slots.charge_long() } else { None };
         if duration > self.stall {
-            let began = self.now.with_ticks(began).nanoseconds();
-            self.published.stall().write(StallRecord { began, duration, cause, poller, usage });
+            self.published.stall().write(StallRecord { began: at, duration, cause, poller, usage });
         }
     }
 

@@ -76,7 +76,7 @@ fails_with() { # exit_code regex command...
     code=$?
     cat /tmp/out /tmp/err
     grep -v -e ' s  ' -e '^libibverbs: ' -e "^$SERVED: " -e '^listening on ' -e '^warning: process ' \
-        -e '^core [0-9]* (reactor [0-9]*) ' -e '^all cores are ready, after ' /tmp/err > /tmp/said
+        -e '^core [0-9]* (reactor [0-9]*) ' -e '^stalls: ' -e '^all cores are ready, after ' /tmp/err > /tmp/said
     [ $code -eq "$wanted" ] || { echo "-- exit code $code"; return 1; }
     [ "$(wc -l < /tmp/said)" -eq 1 ] && grep -qE "$regex" /tmp/said || { echo "-- not one line with $regex:"; cat /tmp/said; return 1; }
     ! [ -s /tmp/out ] || { echo "-- something on stdout"; return 1; }

@@ -1,7 +1,7 @@
 # shellcheck shell=dash
 # System calls of the whole load process, all threads, its whole life: posts equal doorbells, and hardly anything else.
 # On rxe a post of sends is write(2) with command 28 (IB_USER_VERBS_CMD_POST_SEND) to the device file; posts of receives and
-# polls are memory only.
+# polls are memory only. The watch for stalls is the main thread's, which looks as often as its threshold is short: it is off.
 # tools: strace:strace
 # limit: 120
 . /h/guest/halves.sh
@@ -36,7 +36,7 @@ summary() { # trace
 
 posts_are_doorbells_and_little_else_happens() {
     timeout -s KILL 100 strace -f -ttt -e trace=all -o /tmp/trace \
-        /h/bin/frwr load --device rxe0 --connect "$ADDRESS" --cores 1 --runtime 8 --json \
+        /h/bin/frwr load --device rxe0 --connect "$ADDRESS" --cores 1 --runtime 8 --stall-threshold 0 --json \
         > /tmp/report 2> /tmp/load.err || { cat /tmp/load.err; return 1; }
     cat /tmp/load.err /tmp/report
     grep -c . /tmp/trace
