@@ -156,8 +156,8 @@ fn length(nanoseconds: u64) -> usize {
 }
 
 /// Between two questions about iterations that are no stalls, in nanoseconds: a core in its steady state asks nothing of the system but
-/// these ten in a second, also on a machine where most iterations are long.
-const BETWEEN_QUESTIONS: u64 = 100_000_000;
+/// these four in a second, also on a machine where most iterations are long.
+const BETWEEN_QUESTIONS: u64 = 250_000_000;
 
 /// Finds out why iterations took long: what the kernel has counted of the thread since the last question.
 #[derive(Debug, Default)]
