@@ -2,7 +2,6 @@
 //! next flush posts.
 
 use crate::fixed_list::FixedList;
-use crate::mr::ConnectionKey;
 use crate::provider::{Access, Operation, SendQueueCost, Token, TokenKind, WorkRequest};
 use frwr_mempool::mutant;
 use frwr_mempool::{Region, region::CarveError, slab::Ring};
@@ -31,8 +30,9 @@ const _: () = assert!((TokenKind::Drain as u64) << 60 & ALONE == 0, "kinds leave
 const BARRIER: u32 = 1 << 16;
 
 /// The token of a work request whose completion tells that all in front of it is done, and nothing else, on a connection that works.
-pub(crate) const fn barrier_token(connection: ConnectionKey) -> Token {
-    Token::new(TokenKind::Drain, connection.index as u32 | BARRIER, connection.epoch as u32)
+/// `number`: of no other barrier of this connection that may still be in flight, or whose completion may come again.
+pub(crate) const fn barrier_token(connection: u16, number: u32) -> Token {
+    Token::new(TokenKind::Drain, connection as u32 | BARRIER, number)
 }
 
 /// The index of the connection whose marker or barrier this is.

@@ -7,7 +7,6 @@
 
 use super::Engine;
 use crate::{
-    chain::barrier_token,
     connection::Phase,
     event::RequestStatus,
     gather::MemoryId,
@@ -216,7 +215,7 @@ impl<P: Port> Engine<P> {
         if last.is_some() || !connection.sending.reserve(self.making.cost.message) {
             return last;
         }
-        let position = connection.sending.stage_barrier(barrier_token(connection.key));
+        let position = connection.sending.stage_barrier(index as u16);
         self.mark_dirty(index as u16);
         Some(position)
     }

@@ -71,6 +71,9 @@ pub(crate) struct Sending {
     /// A signalled message is in flight: its completion will free the slots that those before it
     /// hold.
     relief_coming: bool,
+    /// Barriers that were staged, ever: the number of each is another one, so that a completion that
+    /// comes again is not the next one's.
+    barriers: u32,
 }
 
 impl Sending {
@@ -93,6 +96,7 @@ impl Sending {
             fence_owed: false,
             end_unsignalled: false,
             relief_coming: false,
+            barriers: 0,
         })
     }
 

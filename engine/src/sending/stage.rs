@@ -3,7 +3,7 @@
 
 use super::{Rules, Sending};
 use crate::{
-    chain::{Posted, Registered, SendQueue},
+    chain::{Posted, Registered, SendQueue, barrier_token},
     fixed_list::Vacant,
     mr::{Mr, ReturnPolicy},
     provider::{Access, ElementRange, Operation, RemoteRange, Token, WorkRequest},
@@ -126,7 +126,9 @@ impl Sending {
 
     /// Stages an RDMA WRITE of no bytes that asks for its completion, which tells that all in front
     /// of it is done. Nobody else waits for it. Returns its position.
-    pub(crate) fn stage_barrier(&mut self, token: Token) -> u64 {
+    pub(crate) fn stage_barrier(&mut self, connection: u16) -> u64 {
+        self.barriers = self.barriers.wrapping_add(1);
+        let token = barrier_token(connection, self.barriers);
         self.signaller.signalled();
         self.end_unsignalled = false;
         self.stage_operations(token, &[RdmaOperation::NOTHING], true, false, write)
