@@ -1,11 +1,16 @@
 //! The memories of each core: registered in every domain that one of its queue pairs is in, and withdrawn from all of them.
 
-use super::{Control, Pending, connecting::Stage, domain::Base};
+use super::{
+    Control, Pending,
+    connecting::{Link, Stage},
+    domain::Base,
+};
 use crate::{
     gather::MemoryId,
     link::{BaseKey, DeclaredMemory, ToCore},
     provider::{Command, CommandError, Device},
 };
+use std::collections::BTreeSet;
 
 /// How far a memory has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,14 +111,13 @@ impl<D: Device> Control<D> {
         self.tell(core, ToCore::MemoryRemoved { memory: name });
     }
 
-    /// A core declared a memory: the domains of its queue pairs have it as well. Those whose queue pair is not being made yet ask by
-    /// themselves.
+    /// A core declared a memory: the domains of its queue pairs have it as well, each asked once however many they are. Those whose queue
+    /// pair is not being made yet ask by themselves.
     fn register_for_open(&mut self, core: usize) {
-        for at in 0..self.links.len() {
-            let Some(link) = self.links[at].as_ref().filter(|link| link.core == core) else { continue };
-            if link.has_bases() || link.stage == Stage::QueuePair {
-                self.prepare_domain(link.domain, core);
-            }
+        let has = |link: &&Link| link.core == core && (link.has_bases() || link.stage == Stage::QueuePair);
+        let domains: BTreeSet<usize> = self.links.iter().flatten().filter(has).map(|link| link.domain).collect();
+        for domain in domains {
+            self.prepare_domain(domain, core);
         }
     }
 
