@@ -303,6 +303,50 @@ fn hold_transfers_that_were_taken_before_are_done_and_the_memory_goes_behind_the
     }
 }
 
+/// Whoever always has more to send than there is room for does not keep the barrier out.
+#[test]
+fn a_memory_is_removed_although_transfers_always_wait_for_entries() {
+    for profile in PROFILES {
+        let mut test = Scripted::of(Setup::new(profile).target(|target| target.transfer_depth = 64));
+        let memory = declare(&mut test.target);
+        test.connect();
+        let offered = [test.host.segment(0, 512)];
+        test.host.submit(1, Access::RemoteRead, &offered, false).unwrap();
+        let (name, grants) = test.command();
+        let connection = test.target.connection.unwrap();
+        let usable = test.target.engine.connection_sizes(connection).unwrap().usable_entries;
+        // So many fetches take all entries.
+        let each = (1..=16).rev().find(|each| usable.is_multiple_of(*each)).unwrap();
+        let remote = RemoteRange { address: grants[0].address, key: grants[0].key };
+        let remote = vec![RemoteSegment { remote, length: 8 }; each as usize];
+        let local = [test.target.segment(0, 8 * each)];
+        let mut begun = 0;
+        let mut fill = |target: &mut Side<WatchedDevice>| {
+            loop {
+                let fetch = FetchRequest { local: &local, remote: &remote, cookie: 99 };
+                match target.engine.fetch(connection, &fetch) {
+                    Ok(()) => begun += 1,
+                    Err(TransferError::NoSlot) => break,
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        };
+        for _ in 0..A_WHILE {
+            fill(&mut test.pair.target);
+            test.steps(1);
+        }
+        test.target.engine.remove_memory(memory).unwrap();
+        test.until("removed", |pair| {
+            fill(&mut pair.target);
+            told(&pair.target) == 1
+        });
+        test.until("fetched", |pair| pair.target.fetched == begun);
+        test.reply(name, None);
+        answered(&mut test);
+        assert_eq!((test.host.disconnected, test.status(1)), (0, Some("replied")), "{profile}");
+    }
+}
+
 #[test]
 fn hold_a_connection_that_ends_keeps_the_memory_until_it_has_ended() {
     for profile in PROFILES {

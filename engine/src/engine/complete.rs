@@ -115,11 +115,12 @@ impl<P: Port> Engine<P> {
         if self.chores.unsettled() > 0 {
             work += self.settle(read);
         }
-        if self.chores.need_attention() {
-            work += self.admit_all(protocol);
-        }
+        // In front of who waits: a barrier needs an entry that has come back, and others may never leave one.
         if self.memories.are_withdrawn() {
             work += self.release_withdrawn();
+        }
+        if self.chores.need_attention() {
+            work += self.admit_all(protocol);
         }
         // What a full budget left of Control's messages is no news.
         self.chores.looked_at(self.memories.are_withdrawn() || !self.link.from_control.is_empty());
