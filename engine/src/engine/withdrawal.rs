@@ -17,6 +17,10 @@ use crate::{
 };
 use frwr_mempool::mutant;
 
+/// Connections, MRs and transfers that wait which one poll looks at for all memories that leave: a core may have thousands of
+/// connections with hundreds of MRs each, and requests that do not wait for any of this. The next poll goes on.
+const MAX_WALKED_PER_POLL: u32 = 512;
+
 /// Why a memory is not removed. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -102,9 +106,11 @@ impl<P: Port> Engine<P> {
     /// Has Control release what nothing uses any more. Called by each poll while there is something that may be in use.
     #[cold]
     pub(super) fn release_withdrawn(&mut self) -> u32 {
-        let (mut at, mut work) = (0, 0);
-        while let Some(mut withdrawal) = self.memories.withdrawn().get(at).copied() {
-            let is_unused = self.is_unused(&mut withdrawal) || mutant!(removed_in_use);
+        let (mut at, mut work, mut left) = (0, 0, MAX_WALKED_PER_POLL);
+        while left > 0
+            && let Some(mut withdrawal) = self.memories.withdrawn().get(at).copied()
+        {
+            let is_unused = self.is_unused(&mut withdrawal, &mut left) || mutant!(removed_in_use);
             if let Some(kept) = self.memories.withdrawn().get_mut(at) {
                 *kept = withdrawal;
             }
@@ -117,13 +123,19 @@ impl<P: Port> Engine<P> {
                 at += 1;
             }
         }
+        // Those that this poll did not come to are the first of the next.
+        self.memories.withdrawn().rotate_left(at);
         work
     }
 
-    /// Goes on with the walk. Whether it has come to its end.
-    fn is_unused(&mut self, withdrawal: &mut Withdrawal) -> bool {
+    /// Goes on with the walk, by so many steps at most. Whether it has come to its end.
+    fn is_unused(&mut self, withdrawal: &mut Withdrawal, left: &mut u32) -> bool {
         while usize::from(withdrawal.connection) < self.connections.len() {
-            if !self.is_unused_by(withdrawal) {
+            if *left == 0 {
+                return false;
+            }
+            *left -= 1;
+            if !self.is_unused_by(withdrawal, left) {
                 return false;
             }
             let Withdrawal { memory, connection, .. } = *withdrawal;
@@ -133,7 +145,7 @@ impl<P: Port> Engine<P> {
     }
 
     /// Goes on with one connection.
-    fn is_unused_by(&mut self, withdrawal: &mut Withdrawal) -> bool {
+    fn is_unused_by(&mut self, withdrawal: &mut Withdrawal, left: &mut u32) -> bool {
         let (index, memory) = (usize::from(withdrawal.connection), withdrawal.memory);
         let connection = &self.connections[index];
         match connection.phase() {
@@ -149,7 +161,7 @@ impl<P: Port> Engine<P> {
             return true;
         }
         if withdrawal.barrier.is_none() {
-            if !self.is_out_of_use(index, withdrawal) {
+            if !self.is_out_of_use(index, withdrawal, left) {
                 return false;
             }
             let connection = &self.connections[index];
@@ -171,16 +183,19 @@ impl<P: Port> Engine<P> {
     }
 
     /// Whether no MR of a connection is open over a memory, and no transfer waits that would use it.
-    fn is_out_of_use(&self, index: usize, withdrawal: &mut Withdrawal) -> bool {
+    fn is_out_of_use(&self, index: usize, withdrawal: &mut Withdrawal, left: &mut u32) -> bool {
         let memory = withdrawal.memory;
         let connection = &self.connections[index];
         let mrs = self.pool.of(connection.key.index);
         while mrs.start + withdrawal.mr < mrs.end {
-            if self.is_open_over(index, mrs.start + withdrawal.mr, memory) {
+            if *left == 0 || self.is_open_over(index, mrs.start + withdrawal.mr, memory) {
                 return false;
             }
+            *left -= 1;
             withdrawal.mr += 1;
         }
+        // All at once, or one could pass the walk.
+        *left = left.saturating_sub(connection.waiting().transfers() as u32);
         let mut waiting = connection.waiting().all_transfers();
         !waiting.any(|slot| self.is_transfer_with(index, slot, memory)) || mutant!(removed_under_transfers)
     }
