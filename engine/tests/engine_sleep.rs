@@ -3,6 +3,7 @@
 use core::task::Waker;
 use frwr_engine::provider::Access;
 use frwr_engine::provider::soft::SoftDevice;
+use frwr_engine::{FetchRequest, RemoteRange, RemoteSegment};
 use frwr_support::engine_harness::{PROFILES, Pair, Setup, Side};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -82,6 +83,33 @@ fn a_message_wakes_its_receiver_and_so_does_its_reply() {
         pair.target.engine.flush();
         assert!(of_host.times() > 0, "{profile}");
         pair.until("it ended", |pair| pair.host.ended.len() == 1);
+    }
+}
+
+/// What came in front of the bell was armed is found by the poll behind it, which does a part of it: nobody rings for the rest.
+#[test]
+fn who_has_answered_a_part_of_a_read_does_not_sleep() {
+    for profile in PROFILES {
+        let mut setup = Setup::new(profile);
+        setup.host_device.wire_packets = 2;
+        setup.target_device.wire_packets = 2;
+        let mut pair = setup.apart(|device| device);
+        let _woken = [Woken::of(&mut pair.host), Woken::of(&mut pair.target)];
+        pair.connect();
+        let segment = pair.host.segment(0, 65_536);
+        pair.host.submit(1, Access::RemoteRead, &[segment], true).unwrap();
+        pair.until("the host sleeps", |pair| !pair.target.commands.is_empty() && sleeps(pair, host));
+        let (_, grants) = pair.target.take_command().unwrap();
+        let remote = RemoteRange { address: grants[0].address, key: grants[0].key };
+        let remote = [RemoteSegment { remote, length: 65_536 }];
+        let (connection, local) = (pair.target.connection.unwrap(), [pair.target.segment(0, 65_536)]);
+        let fetch = FetchRequest { local: &local, remote: &remote, cookie: 2 };
+        // Its bell is not armed any more: this rings it, before the host looks.
+        pair.target.engine.fetch(connection, &fetch).unwrap();
+        pair.target.engine.flush();
+        assert!(sleeps(&mut pair, host) && !pair.host.engine.rests(), "{profile}: sixteen packets, of which two went");
+        pair.until("fetched", |pair| pair.target.fetched == 1);
+        pair.until("all is taken", |pair| sleeps(pair, host) && pair.host.engine.rests());
     }
 }
 

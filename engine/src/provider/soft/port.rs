@@ -247,7 +247,8 @@ impl Port for SoftPort {
     }
 
     fn rests(&self) -> bool {
-        self.nic.send_completions.is_empty() && self.nic.receive_completions.is_empty() && self.bridges.arm()
+        let is_empty = self.nic.send_completions.is_empty() && self.nic.receive_completions.is_empty();
+        is_empty && self.queue_pairs.rest() && self.bridges.arm()
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

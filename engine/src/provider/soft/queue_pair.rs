@@ -98,11 +98,21 @@ impl QueuePair {
     pub(super) fn arm(&self) -> bool {
         match &self.state {
             State::Unconnected | State::Failed => true,
-            State::Connected(connection) => {
-                let rests = self.sends.is_empty() && connection.responder.rests();
-                rests && connection.wire.arm()
-            }
+            State::Connected(connection) => self.owes_nothing(connection) && connection.wire.arm(),
         }
+    }
+
+    /// Another progress step would find nothing: all that the peer sent was taken, and nothing that it began is unfinished.
+    pub(super) fn rests(&self) -> bool {
+        match &self.state {
+            State::Unconnected | State::Failed => true,
+            State::Connected(connection) => self.owes_nothing(connection) && connection.wire.request_in.is_empty(),
+        }
+    }
+
+    /// It has nothing to do before the peer sends something, in either role.
+    fn owes_nothing(&self, connection: &Connection) -> bool {
+        self.sends.is_empty() && connection.responder.rests()
     }
 
     /// The device is gone, and with it the way to the peer; nothing completes any more.

@@ -69,6 +69,11 @@ impl QueuePairTable {
         self.places.iter().flatten().all(|queue_pair| queue_pair.arm())
     }
 
+    /// As [`QueuePair::rests`], of all of them.
+    pub(super) fn rest(&self) -> bool {
+        self.places.iter().flatten().all(|queue_pair| queue_pair.rests())
+    }
+
     /// Each queue pair in turn does what it can, within the budgets.
     pub(super) fn make_progress(&mut self, nic: &mut Nic) {
         let mut budget = STEP_BUDGET;
