@@ -13,7 +13,7 @@ const CAUSES: usize = 5;
 /// What took the time of a long iteration.
 ///
 /// The kernel's counts of a thread say that it was switched away or waited for a page, and not for how long. They are asked for after
-/// long iterations alone, so that they may hold what happened in short ones since the last long one.
+/// long iterations alone, so that they may hold what happened in short ones since the last long one, or since the last sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Cause {
@@ -172,6 +172,13 @@ impl Inquiry {
     /// Starts counting, on the thread that runs the reactor: one system call.
     pub(crate) fn begin(&mut self) {
         self.known = thread_usage();
+    }
+
+    /// The reactor has slept, which is no wait of the iterations that follow: counts anew, by one system call beside those of the sleep.
+    pub(crate) fn slept(&mut self) {
+        if self.known.is_some() {
+            self.begin();
+        }
     }
 
     /// Whether a question can be asked now, in nanoseconds of the reactor's clock, that is about no stall.

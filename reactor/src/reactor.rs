@@ -747,6 +747,7 @@ impl<C: Context> Reactor<C> {
         self.member.turn().set_asleep();
         let time = Duration::from_nanos(limit.saturating_sub(self.now.nanoseconds()));
         self.bed.sleep((limit != u64::MAX).then_some(time));
+        self.inquiry.slept();
         self.end_turn();
         let began = self.now.ticks;
         self.now.ticks = self.ticker.read(cpu::ticks()).max(began);

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use frwr_reactor::{
-    Cause, Context, CoreIndex, Now, Options, Outbox, Placement, Poller, Pulse, Reactors, Running, Schedule, Seat,
+    Cause, Context, CoreIndex, Idle, Now, Options, Outbox, Placement, Poller, Pulse, Reactors, Running, Schedule, Seat,
     Sleep, Source, Stall, Turn, poll_fn,
 };
 
@@ -148,5 +148,58 @@ fn a_stall_that_is_over_is_told_with_its_length_and_its_cause() {
     }
     let figures = &running.statistics()[0];
     assert!(figures.long.total() >= 2 && figures.pollers.len() == 2, "{figures:?}");
+    assert!(running.shutdown(Duration::ZERO).into_iter().all(|ended| ended.is_ok()));
+}
+
+/// Works for longer than the threshold, and lets the reactor sleep in between.
+#[derive(Default)]
+struct WorksAndSleeps {
+    worked_at: Duration,
+    now: Duration,
+}
+
+/// Sleeps between two works.
+const NAPS: u32 = 5;
+
+impl Poller<Nothing> for WorksAndSleeps {
+    fn poll(&mut self, _: &mut Nothing, now: &Now) -> u32 {
+        self.now = now.time();
+        if self.now < self.worked_at + NAPS * THRESHOLD {
+            return 0;
+        }
+        let began = Instant::now();
+        while began.elapsed() <= 2 * THRESHOLD {}
+        self.worked_at = self.now + 2 * THRESHOLD;
+        1
+    }
+
+    fn sleep_until(&self, _: &Nothing) -> Sleep {
+        Sleep::Until(self.now + THRESHOLD)
+    }
+
+    fn arm(&mut self, _: &mut Nothing) -> bool {
+        true
+    }
+}
+
+#[test]
+fn what_a_core_slept_before_is_no_wait_of_its_stall() {
+    let init = |_: CoreIndex| {
+        |seat: Seat<()>, _: Outbox<()>| {
+            let mut reactor = seat.reactor(Nothing);
+            reactor.add("works", Schedule::Busy, WorksAndSleeps::default()).unwrap();
+            Ok::<_, Infallible>(reactor)
+        }
+    };
+    let options = Options::default().stall_threshold(THRESHOLD).idle(Idle::SleepAfter(Duration::ZERO));
+    let running = Reactors::new(Placement::Unpinned { reactors: 1 }).options(options).launch(init).unwrap();
+    for before in 0..5 {
+        let stall = wait_for(|| running.last_stall(FIRST).filter(|stall| stall.number > before));
+        // Who gets a page may wait for it.
+        let no_wait = stall.voluntary_switches == 0 || stall.page_faults > 0;
+        assert!(no_wait && stall.cause != Cause::Wait, "{stall:?}");
+    }
+    let figures = &running.statistics()[0];
+    assert!(figures.asleep > Duration::ZERO && figures.long.wait.total() == 0, "{figures:?}");
     assert!(running.shutdown(Duration::ZERO).into_iter().all(|ended| ended.is_ok()));
 }
