@@ -214,7 +214,7 @@ impl<C: Context> Reactor<C> {
         PollerAdder { additions, group, core: self.core.index() }
     }
 
-    /// Wakes this reactor where a descriptor becomes readable while it sleeps, which costs it an epoll instance, and waking it a system
+    /// Wakes this reactor where a descriptor becomes readable while it sleeps, which costs it three descriptors, and waking it a system
     /// call more. Before it runs. Whoever arms what makes it readable ([`Poller::arm`]) also reads it, if that is needed: the reactor
     /// does not, and is woken by what comes newly. A descriptor that is closed wakes no more.
     ///

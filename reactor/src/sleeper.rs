@@ -44,16 +44,24 @@ pub(crate) struct Bed {
 struct Descriptors {
     epoll: OwnedFd,
     event: Arc<OwnedFd>,
+    /// Ends a wait to the nanosecond. A limit of the wait itself is whole milliseconds, rounded up, where epoll_pwait2(2) cannot be counted
+    /// on.
+    timer: OwnedFd,
 }
 
 #[cfg(not(loom))]
 impl Descriptors {
     fn new() -> io::Result<Self> {
-        use rustix::event::{EventfdFlags, epoll, eventfd};
+        use rustix::{
+            event::{EventfdFlags, epoll, eventfd},
+            time::{TimerfdClockId, TimerfdFlags, timerfd_create},
+        };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let all = Self { epoll, event: Arc::new(event) };
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
+        let all = Self { epoll, event: Arc::new(event), timer };
         all.add(&all.event)?;
+        all.add(&all.timer)?;
         Ok(all)
     }
 
@@ -66,14 +74,24 @@ impl Descriptors {
 
     fn sleep(&self, limit: Option<Duration>) {
         use core::mem::MaybeUninit;
-        use rustix::event::{Timespec, epoll};
+        use rustix::event::epoll;
         /// Descriptors that are told of at a time; what is ready beside them is told by the next wait.
         const TOLD: usize = 8;
         let mut told = [const { MaybeUninit::<epoll::Event>::uninit() }; TOLD];
-        // A time beyond what the kernel counts is none.
-        let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
-        // A signal may end it before: whoever sleeps looks and sleeps again.
-        let _ = epoll::wait(&self.epoll, &mut told, limit.as_ref());
+        if limit.is_some_and(|limit| !self.wakes_in(limit)) {
+            return;
+        }
+        // A signal may end it before: whoever sleeps looks and sleeps again. So may the timer of a sleep before.
+        let _ = epoll::wait(&self.epoll, &mut told, None);
+    }
+
+    /// Whether the timer ends the next wait then.
+    fn wakes_in(&self, limit: Duration) -> bool {
+        use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
+        // A time beyond what the kernel counts is never. None at all would stop the timer.
+        let Ok(it_value) = Timespec::try_from(limit.max(Duration::from_nanos(1))) else { return true };
+        let once = Itimerspec { it_interval: Timespec::default(), it_value };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once).is_ok()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -158,4 +158,54 @@ fn who_cannot_be_woken_is_polled_on() {
     let figures = running.statistics();
     end(running);
     assert!(figures.iter().all(|figures| figures.asleep == Duration::ZERO), "{figures:?}");
+}
+
+/// Has something to do at a time of its own, again and again.
+struct Punctual {
+    due: Duration,
+    /// It was polled in time.
+    in_time: Arc<AtomicBool>,
+    descriptor: std::io::PipeReader,
+}
+
+/// Far below a millisecond, the unit of epoll_wait(2).
+const PERIOD: Duration = Duration::from_micros(200);
+
+impl Poller<Nothing> for Punctual {
+    fn poll(&mut self, _: &mut Nothing, now: &Now) -> u32 {
+        let Some(late) = now.time().checked_sub(self.due) else { return 0 };
+        self.in_time.fetch_or(!self.due.is_zero() && late < PERIOD, Ordering::Relaxed);
+        self.due = now.time() + PERIOD;
+        1
+    }
+
+    fn sleep_until(&self, _: &Nothing) -> Sleep {
+        Sleep::Until(self.due)
+    }
+
+    fn arm(&mut self, _: &mut Nothing) -> bool {
+        true
+    }
+}
+
+/// Of many sleeps one ends in time on any machine.
+#[test]
+fn a_reactor_that_waits_for_descriptors_wakes_in_time() {
+    let in_time = Arc::<AtomicBool>::default();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut poller = Some(Punctual { due: Duration::ZERO, in_time: Arc::clone(&in_time), descriptor: reader });
+    let init = |_: CoreIndex| {
+        let poller = poller.take().unwrap();
+        move |seat: Seat<()>, _: Outbox<()>| {
+            let mut reactor = seat.reactor(Nothing);
+            reactor.wake_by(poller.descriptor.as_fd()).unwrap();
+            reactor.add("punctual", Schedule::Busy, poller).unwrap();
+            Ok::<_, Infallible>(reactor)
+        }
+    };
+    let options = Options::default().idle(Idle::SleepAfter(Duration::ZERO));
+    let running = Reactors::new(Placement::Unpinned { reactors: 1 }).options(options).launch(init).unwrap();
+    until(|| in_time.load(Ordering::Relaxed) && running.statistics()[0].asleep > Duration::ZERO);
+    end(running);
+    drop(writer);
 }
