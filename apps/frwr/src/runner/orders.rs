@@ -14,6 +14,8 @@ use std::sync::Arc;
 /// Orders on their way to a core, and answers on their way back: a report, a change, and what is taken back, each once more where the
 /// former one came too late.
 const LANE: usize = 8;
+/// What became of changes comes beside answers to all orders that there may be, and takes nobody's room: as many may wait.
+const OUTCOMES: usize = LANE;
 
 /// What a core shall do.
 #[derive(Debug)]
@@ -86,9 +88,9 @@ impl Desk {
         self.orders.pop()
     }
 
-    /// Another answer has room.
+    /// What became of a change has room, beside the answers to all other orders.
     pub(super) fn has_room(&self) -> bool {
-        self.answers.len() < self.answers.capacity()
+        self.answers.len() < OUTCOMES
     }
 
     /// What has no room came too late, and nobody waits for it.
@@ -112,7 +114,7 @@ impl Orders {
 
     /// One more core.
     pub(super) fn add(&mut self) -> Desk {
-        let ((orders, of_core), (answers, of_main)) = (lane::bounded(LANE), lane::bounded(LANE));
+        let ((orders, of_core), (answers, of_main)) = (lane::bounded(LANE), lane::bounded(LANE + OUTCOMES));
         self.cores.push((orders, of_main));
         Desk { orders: of_core, answers }
     }
@@ -137,12 +139,32 @@ impl Orders {
 
 #[cfg(test)]
 mod tests {
-    use super::Ticket;
+    use super::{Answer, LANE, OUTCOMES, Order, Orders, Ticket};
+    use crate::runner::progress::Progress;
 
     #[test]
     fn an_order_is_done_or_taken_back_and_never_both() {
         let (first, second) = (Ticket::default(), Ticket::default());
         assert!(first.clone().take() && !first.withdraw());
         assert!(second.withdraw() && !second.clone().take());
+    }
+
+    #[test]
+    fn however_much_became_of_changes_each_order_has_its_answer() {
+        let mut orders = Orders::new(&Progress::new(1));
+        let mut desk = orders.add();
+        let answer = |number| Answer::Changed { number, result: Ok(None), storage: None };
+        let mut outcomes = 0;
+        while desk.has_room() {
+            desk.answer(answer(0));
+            outcomes += 1;
+        }
+        let given = (1..).take_while(|round| orders.give(0, Order::Report { round: *round })).count();
+        while let Some(order) = desk.next() {
+            let Order::Report { round } = order else { panic!("nothing else was ordered: {order:?}") };
+            desk.answer(answer(round));
+        }
+        let answers: Vec<_> = core::iter::from_fn(|| orders.next_answer()).collect();
+        assert_eq!((outcomes, given, answers.len()), (OUTCOMES, LANE, OUTCOMES + LANE));
     }
 }
