@@ -171,7 +171,8 @@ impl LoadArguments {
         }
         if count > 1 && !self.shape.is_range(self.file.is_some()) {
             let text = format!(
-                "--nsid names {count} namespaces: must be 1 where all of it is written or read before the load; add --no-verify,                  or --rw randrw --allow-overwrite"
+                "--nsid names {count} namespaces: must be 1 where all of it is written or read before the load; add --no-verify, \
+                 or --rw randrw --allow-overwrite"
             );
             return Err(Error::usage("namespaces", text));
         }
