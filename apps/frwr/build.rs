@@ -28,9 +28,12 @@ fn checked_out() -> Option<String> {
         let output = Command::new("git").arg("--git-dir").arg(&folder).args(arguments).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    // Of each commit, checkout and pull a line is written there.
-    println!("cargo::rerun-if-changed={}", folder.join("logs/HEAD").display());
-    commit(&git(&["rev-parse", "HEAD"])?)
+    let name = git(&["rev-parse", "HEAD"])?;
+    // Of each commit, checkout and pull a line is written there, of a work tree in a folder of its own. Cargo takes a file that is not there
+    // for one that has changed, and would build the program again each time: so nothing is named where there is no checkout.
+    let log = git(&["rev-parse", "--git-path", "logs/HEAD"])?;
+    println!("cargo::rerun-if-changed={log}");
+    commit(&name)
 }
 
 fn commit(name: &str) -> Option<String> {
