@@ -76,6 +76,8 @@ pub struct Job {
     random: Random,
     slots: Box<[Slot]>,
     in_flight: u32,
+    /// What was offered last and is not on its way: its slot's memory has what it writes.
+    offered: Option<Request>,
     /// What was written where; none where nothing is checked.
     ledger: Option<Ledger>,
     /// Nobody else has it before it is whole.
@@ -144,6 +146,7 @@ impl Job {
             random: Random::new(options.seed),
             slots: vec![idle; options.queue_depth as usize].into(),
             in_flight: 0,
+            offered: None,
             ledger: options.load.verify.then(|| Ledger::new(units.clone())),
             read_back,
             block: vec![0; block_bytes as usize].into(),

@@ -21,7 +21,8 @@ impl Job {
         let bytes = self.extent(first..first + units);
         let bytes = (bytes.end - bytes.start) as u32;
         let request = Request { operation, lba: self.options.first + first, bytes, slot };
-        if operation == Operation::Write {
+        // Where there is no room it is offered in each iteration.
+        if self.offered.replace(request) != Some(request) && operation == Operation::Write {
             self.fill(request);
         }
         Some(request)
@@ -88,6 +89,7 @@ impl Job {
     /// The request of [`Job::next_request`] is on its way.
     pub fn submitted(&mut self, request: Request, now: Duration) {
         let (units, loading) = (self.units_of(request), self.phase == Phase::Load);
+        self.offered = None;
         let mut started = now;
         if loading {
             let choice = Choice { operation: request.operation, first: units.start, units: units.end - units.start };

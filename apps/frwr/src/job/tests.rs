@@ -251,6 +251,28 @@ fn a_request_that_found_no_room_is_offered_again_as_it_was() {
 }
 
 #[test]
+fn what_is_offered_again_is_not_filled_again_and_what_follows_is() {
+    let options = of_range(load(WRITES, AddressOrder::Sequential));
+    let medium = Medium::new(UNITS as usize * BLOCK as usize, &options);
+    let mut job = medium.job(&options);
+    let held = |request: Request| {
+        let mut held = [0; BLOCK as usize];
+        let (at, _) = medium.layout.pieces(request.slot, BLOCK as usize).next().unwrap();
+        medium.memory.read(at, &mut held).unwrap();
+        medium.memory.write(at, &[0; BLOCK as usize]).unwrap();
+        held != [0; BLOCK as usize]
+    };
+    for _ in 0..3 {
+        let request = job.next_request(Duration::ZERO).unwrap();
+        assert!(held(request), "it was filled");
+        assert_eq!(job.next_request(Duration::ZERO), Some(request));
+        assert!(!held(request), "it waits for room");
+        job.submitted(request, Duration::ZERO);
+        job.completed(request.slot, true, Duration::ZERO);
+    }
+}
+
+#[test]
 fn with_a_rate_a_request_counts_from_when_it_was_meant_to_begin() {
     let thousand = NonZeroU64::new(1000).unwrap();
     for (rate, sizes, first) in [
