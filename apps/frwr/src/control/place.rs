@@ -1,51 +1,123 @@
 //! Where a control socket is, and how it comes there.
 
 use rustix::{
-    fs::{Mode, fchmod},
-    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind as bind_to, connect, listen, socket_with},
+    fs::{FlockOperation, Mode, OFlags, fchmod, flock, fstat, open, stat},
+    io::Errno,
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with},
     process::geteuid,
 };
 use std::{
     fs, io,
-    os::unix::{fs::FileTypeExt as _, net::UnixListener},
+    os::{
+        fd::OwnedFd,
+        unix::{fs::FileTypeExt as _, net::UnixListener},
+    },
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
 };
 
 /// Connections that the kernel keeps until they are taken, which the main thread does several times a second.
 const BACKLOG: i32 = 16;
-/// Held while a socket is bound.
-static BINDING: Mutex<()> = Mutex::new(());
 /// Sockets without a name of their own that one process may have.
 const MAX_NUMBER: u32 = 64;
+/// Behind the name of a socket: what its process has locked.
+const LOCK_SUFFIX: &str = ".lock";
+/// How often a lock is taken whose file somebody has deleted meanwhile, before the place counts as taken.
+const LOCK_ATTEMPTS: u32 = 16;
 
-/// A socket for its owner alone, which does not block. One that a process left behind when it was killed is replaced.
-///
-/// # Errors
-/// There is something else at its place, or a process that listens there, or it cannot be made there.
-pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
-    // One that another thread of this process has bound, and not listened to yet, looks like one that was left behind.
-    let _alone = BINDING.lock().unwrap_or_else(PoisonError::into_inner);
-    match bind_new(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            remove_left_behind(path)?;
-            bind_new(path)
-        }
-        other => other,
+/// A place, and the socket that listens there. Dropped, it gives the place back.
+#[derive(Debug)]
+pub(super) struct Place {
+    listener: UnixListener,
+    path: PathBuf,
+    _lock: Lock,
+}
+
+impl Place {
+    /// A socket for its owner alone, which does not block. One that a process left behind when it was killed is replaced.
+    ///
+    /// # Errors
+    /// There is something else at its place, or a process that listens there, or it cannot be made there.
+    pub(super) fn take(path: &Path) -> io::Result<Self> {
+        let address = SocketAddrUnix::new(path)?;
+        // One that another process, or thread, has bound and not listened to yet looks like one that was left behind; and of two that
+        // replace such a one, the second would replace the first.
+        let lock = Lock::take(path)?;
+        let listener = match bind_new(&address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                remove_left_behind(path)?;
+                bind_new(&address)
+            }
+            other => other,
+        }?;
+        Ok(Self { listener, path: path.to_owned(), _lock: lock })
+    }
+
+    pub(super) fn listener(&self) -> &UnixListener {
+        &self.listener
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 }
 
-fn bind_new(path: &Path) -> io::Result<UnixListener> {
-    let address = SocketAddrUnix::new(path)?;
+impl Drop for Place {
+    fn drop(&mut self) {
+        // While the lock is held, so that it is nobody else's. What cannot be removed is replaced by the next who comes.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Whose place it is: the kernel lets go of it when the process dies. Its file lies beside the socket, and goes with it.
+#[derive(Debug)]
+struct Lock {
+    path: PathBuf,
+    _file: OwnedFd,
+}
+
+impl Lock {
+    fn take(of: &Path) -> io::Result<Self> {
+        let mut path = of.as_os_str().to_owned();
+        path.push(LOCK_SUFFIX);
+        let path = PathBuf::from(path);
+        for _ in 0..LOCK_ATTEMPTS {
+            let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let file = open(&path, flags, Mode::RUSR | Mode::WUSR)?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK) => return Err(taken()),
+                other => other?,
+            }
+            // Whoever had it may have deleted it: then it is the lock of nothing.
+            let here = fstat(&file)?;
+            if stat(&path).is_ok_and(|there| (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)) {
+                return Ok(Self { path, _file: file });
+            }
+        }
+        Err(taken())
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // While it is held.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn taken() -> io::Error {
+    io::Error::new(io::ErrorKind::AddrInUse, "another process listens there")
+}
+
+fn bind_new(address: &SocketAddrUnix) -> io::Result<UnixListener> {
     let socket = unconnected()?;
     // In front of bind(2), which makes the file as the socket is: there is no time in which others may connect.
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-    bind_to(&socket, &address)?;
+    bind(&socket, address)?;
     listen(&socket, BACKLOG)?;
     Ok(socket.into())
 }
 
-fn unconnected() -> io::Result<std::os::fd::OwnedFd> {
+fn unconnected() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
@@ -56,7 +128,7 @@ fn remove_left_behind(path: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no socket has this name"));
     }
     if is_alive(path) {
-        return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there"));
+        return Err(taken());
     }
     fs::remove_file(path)
 }
@@ -110,24 +182,48 @@ mod tests {
     fn a_socket_is_its_owners_alone_and_one_that_was_left_behind_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let first = bind(&path).unwrap();
+        let first = Place::take(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(bind(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse, "somebody listens there");
+        assert_eq!(Place::take(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse, "somebody listens there");
         drop(first);
-        let second = bind(&path).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left of it");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "left behind");
+        let second = Place::take(&path).unwrap();
         UnixStream::connect(&path).unwrap();
         drop(second);
     }
 
     #[test]
-    fn nothing_but_a_socket_is_replaced() {
+    fn nothing_but_a_socket_that_nobody_listens_to_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "kept").unwrap();
-        assert_eq!(bind(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(Place::take(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
+        let other = folder.path().join("other");
+        let _listens = UnixListener::bind(&other).unwrap();
+        assert_eq!(
+            Place::take(&other).unwrap_err().kind(),
+            io::ErrorKind::AddrInUse,
+            "of a program that knows no lock"
+        );
         let long = folder.path().join("x".repeat(200));
-        assert!(bind(&long).is_err());
+        assert!(Place::take(&long).is_err());
+    }
+
+    /// A process that has the place and does not listen yet is not taken for one that is dead.
+    #[test]
+    fn a_socket_whose_owner_does_not_listen_yet_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let lock = Lock::take(&path).unwrap();
+        let socket = unconnected().unwrap();
+        bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        assert_eq!(Place::take(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        listen(&socket, BACKLOG).unwrap();
+        UnixStream::connect(&path).unwrap();
+        drop(lock);
     }
 
     /// As several targets in one process start: each has a socket of its own, and none takes another's for one that was left behind.
@@ -139,7 +235,7 @@ mod tests {
         let bound: Vec<_> = std::thread::scope(|scope| {
             let bind_it = || {
                 barrier.wait();
-                bind(&path).ok()
+                Place::take(&path).ok()
             };
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(bind_it)).collect();
             threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()

@@ -2,14 +2,13 @@
 
 use super::{
     connection::{Connection, scratch},
-    place,
+    place::{self, Place},
     rpc::{Call, Failure},
 };
 use rustix::event::{PollFd, PollFlags};
 use serde_json::Value;
 use std::{
-    fs, io,
-    os::unix::net::UnixListener,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -33,8 +32,7 @@ struct Client {
 /// A socket with its clients. Dropped, it takes its file away.
 #[derive(Debug)]
 pub(crate) struct Server {
-    listener: UnixListener,
-    path: PathBuf,
+    place: Place,
     clients: Vec<Client>,
     scratch: Box<[u8]>,
     /// Counts clients and what they do.
@@ -47,16 +45,16 @@ impl Server {
     /// Listens there.
     ///
     /// # Errors
-    /// As [`place::bind`].
+    /// As [`Place::take`].
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let listener = place::bind(path)?;
-        Ok(Self { listener, path: path.to_owned(), clients: Vec::new(), scratch: scratch(), count: 0, turn: 0 })
+        let place = Place::take(path)?;
+        Ok(Self { place, clients: Vec::new(), scratch: scratch(), count: 0, turn: 0 })
     }
 
     /// Listens at the first place by default where this process does not listen already; `None` where no place is known.
     ///
     /// # Errors
-    /// As [`place::bind`], with the place.
+    /// As [`Place::take`], with the place.
     pub(crate) fn open_default() -> Option<Result<Self, (PathBuf, io::Error)>> {
         let mut last = None;
         for path in place::default_paths()? {
@@ -69,7 +67,7 @@ impl Server {
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        self.place.path()
     }
 
     /// Somebody is connected.
@@ -82,7 +80,7 @@ impl Server {
         let mut work = 0;
         for _ in 0..MAX_ACCEPTED {
             // Where there is no file left for another one it stays with the kernel, and is taken later.
-            let Ok((stream, _)) = self.listener.accept() else { break };
+            let Ok((stream, _)) = self.place.listener().accept() else { break };
             if stream.set_nonblocking(true).is_ok() {
                 self.make_room();
                 self.count += 1;
@@ -143,14 +141,7 @@ impl Server {
         let clients =
             self.clients.iter().map(move |client| (client, of(client))).filter(|(_, flags)| !flags.is_empty());
         let clients = clients.map(|(client, flags)| PollFd::new(client.connection.stream(), flags));
-        [PollFd::new(&self.listener, PollFlags::IN)].into_iter().chain(clients)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It is gone, or nobody's.
-        let _ = fs::remove_file(&self.path);
+        [PollFd::new(self.place.listener(), PollFlags::IN)].into_iter().chain(clients)
     }
 }
 
