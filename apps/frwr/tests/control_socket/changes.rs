@@ -164,6 +164,28 @@ fn a_namespace_that_cannot_be_added_leaves_nothing() {
     target.end();
 }
 
+#[test]
+fn namespaces_of_a_subsystem_that_is_removed_are_gone_when_that_is_complete() {
+    for cores in [1, 2] {
+        let target = Target::start(cores);
+        let mut client = target.client();
+        let file = target.folder.path().join("second");
+        std::fs::write(&file, [0; 8192]).unwrap();
+        let of_other = |identifier: u32, medium: Value| {
+            let mut all = another(identifier, medium);
+            all["subsystem"] = json!(OTHER);
+            all
+        };
+        assert_eq!(client.call("add_subsystem", json!({ "subsystem": OTHER })), changed(true));
+        assert_eq!(client.call("add_namespace", of_other(1, json!({ "file": file }))), changed(true));
+        assert_eq!(client.call("add_namespace", of_other(2, json!({ "memory": "64K" }))), changed(true));
+        assert_eq!(client.call("remove_subsystem", json!({ "subsystem": OTHER })), changed(true));
+        // Its file is closed, and may be served elsewhere.
+        assert_eq!(client.call("add_namespace", another(2, json!({ "file": file }))), changed(true));
+        target.end();
+    }
+}
+
 /// Hosts know it by this.
 fn nguid_of_the_first(_: &Target) -> String {
     let name = frwr_nvmf::wire::Nqn::new(SUBSYSTEM).unwrap();

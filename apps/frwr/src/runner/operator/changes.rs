@@ -57,7 +57,7 @@ pub(super) struct Known<'a> {
 #[derive(Debug)]
 pub(super) struct Planned {
     pub(super) steps: VecDeque<Step>,
-    /// Cores that say for themselves when they have nothing left of it.
+    /// What cores say for themselves when they have nothing left of it: once for each of them and each namespace.
     pub(super) parts: usize,
     pub(super) behind: Option<Behind>,
 }
@@ -85,7 +85,7 @@ impl Planned {
         Self::at_home_and_in(0, change)
     }
 
-    /// The same, where so many cores say when they have nothing left of it.
+    /// The same, where cores say for so many parts when they have nothing left of it.
     fn at_home_and_in(parts: usize, change: Change) -> Plan {
         let steps = VecDeque::from([Step { core: 0, change, undo: None }]);
         Some(Box::new(Self { steps, parts, behind: None }))
@@ -117,7 +117,7 @@ struct UnderWay {
 struct Became {
     /// All cores have taken it, or none.
     taken: Option<bool>,
-    /// Cores that still have something left of it.
+    /// What cores still have left of it.
     parts: usize,
 }
 
@@ -441,8 +441,10 @@ struct OldSubsystem {
 
 pub(super) fn remove_subsystem(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let OldSubsystem { subsystem: of, within_seconds } = read(parameters)?;
-    let (name, _) = subsystem(known.findings, &of)?;
-    Ok(Planned::at_home(Change::RemoveSubsystem { name, within: within(within_seconds)? }))
+    let (name, state) = subsystem(known.findings, &of)?;
+    // Each core hands back each of its namespaces.
+    let parts = state.namespaces as usize * known.findings.cores.len();
+    Ok(Planned::at_home_and_in(parts, Change::RemoveSubsystem { name, within: within(within_seconds)? }))
 }
 
 #[derive(Deserialize)]
