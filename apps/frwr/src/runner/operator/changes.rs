@@ -71,6 +71,16 @@ pub(super) enum Behind {
     Added(Identity, NamespaceReport),
 }
 
+impl Behind {
+    /// The namespace that has another size.
+    fn resized(&self) -> Option<Identity> {
+        match self {
+            Self::Resized(namespace, _) => Some(*namespace),
+            Self::Added(..) => None,
+        }
+    }
+}
+
 /// What one core is told, and what undoes it where a later one cannot.
 #[derive(Debug)]
 pub(super) struct Step {
@@ -150,13 +160,22 @@ struct Told {
     undo: Option<Change>,
 }
 
+/// A change that was answered before it was complete.
+#[derive(Debug)]
+struct Unfinished {
+    id: ChangeId,
+    became: Became,
+    /// The namespace that it makes smaller.
+    shrinks: Option<Identity>,
+}
+
 /// All changes that were asked for.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     line: VecDeque<UnderWay>,
     count: u64,
-    /// Changes that were answered before they were complete.
-    unfinished: Vec<(ChangeId, Became)>,
+    /// Changes that were answered before they were complete: as many as the target has under way.
+    unfinished: Vec<Unfinished>,
     /// Namespaces that cores have said are gone there, once for each core.
     gone: Vec<Identity>,
     /// What is to be done behind changes, and whether they were made.
@@ -221,10 +240,15 @@ impl Changes {
         if let Some(first) = self.first(id) {
             first.became.hear(said);
         }
-        for (_, became) in self.unfinished.iter_mut().filter(|(unfinished, _)| *unfinished == id) {
-            became.hear(said);
+        for unfinished in self.unfinished.iter_mut().filter(|unfinished| unfinished.id == id) {
+            unfinished.became.hear(said);
         }
-        self.unfinished.retain(|(_, became)| !became.is_over());
+        self.unfinished.retain(|unfinished| !unfinished.became.is_over());
+    }
+
+    /// A namespace has another size, or is gone: cores never say of an earlier, smaller one that it is reached.
+    fn forget_shrinking(&mut self, namespace: Identity) {
+        self.unfinished.retain(|unfinished| unfinished.shrinks != Some(namespace));
     }
 
     /// What is to be done behind a change, and whether it was made.
@@ -237,6 +261,7 @@ impl Changes {
         let count = |one: &&Identity| self.gone.iter().filter(|other| other == one).count() >= cores;
         let gone = self.gone.iter().find(count).copied()?;
         self.gone.retain(|other| *other != gone);
+        self.forget_shrinking(gone);
         Some(gone)
     }
 
@@ -246,8 +271,12 @@ impl Changes {
         let first = self.line.front_mut()?;
         let result = first.advance(now, orders)?;
         let UnderWay { caller, goes_on, became, behind, .. } = self.line.pop_front()?;
+        let shrinks = behind.as_ref().and_then(Behind::resized);
+        if let Some(namespace) = shrinks.filter(|_| result.is_ok()) {
+            self.forget_shrinking(namespace);
+        }
         if let Some((id, _)) = goes_on.filter(|_| !became.is_over()) {
-            self.unfinished.push((id, became));
+            self.unfinished.push(Unfinished { id, became, shrinks });
         }
         self.ended.extend(behind.map(|behind| (behind, result.is_ok())));
         Some((caller, result))
@@ -732,12 +761,40 @@ mod tests {
     }
 
     #[test]
+    fn a_smaller_size_that_another_one_or_the_end_of_the_namespace_overtook_is_waited_for_no_longer() {
+        let namespace = (Nqn::new("nqn.2026-11.invalid.frwr:a").unwrap(), 1);
+        let held_up = || {
+            let (mut three, id) = going_on(Three::in_parts());
+            three.changes.line[0].behind = Some(Behind::Resized(namespace, 1));
+            three.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
+            assert_eq!(three.turn(21_000).unwrap().unwrap()["complete"], false);
+            assert_eq!(three.changes.unfinished.len(), 1);
+            three
+        };
+        let (mut three, id) = (held_up(), ChangeId(8));
+        let steps = [Step { core: 0, change: wanted(), undo: None }].into();
+        let behind = Some(Behind::Resized(namespace, 2));
+        three.changes.queue(caller(), Planned { steps, parts: 0, behind });
+        assert_eq!(three.turn(22_000), None);
+        three.obey(0, Ok(Some(id)));
+        three.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
+        assert_eq!(three.turn(22_000), None);
+        three.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
+        assert_eq!(three.turn(22_000), Some(Ok(done(true))));
+        assert!(three.changes.unfinished.is_empty());
+        let mut three = held_up();
+        three.changes.gone = vec![namespace; 3];
+        assert_eq!(three.changes.next_gone(3), Some(namespace));
+        assert!(three.changes.unfinished.is_empty());
+    }
+
+    #[test]
     fn what_nobody_says_the_end_of_is_answered_as_not_complete_and_looked_after() {
         let (mut three, id) = going_on(Three::new());
         assert_eq!(three.turn(20_999), None);
         let told = three.turn(21_000).unwrap().unwrap();
         assert_eq!((&told["changed"], &told["complete"]), (&json!(true), &json!(false)));
-        assert_eq!(three.changes.unfinished.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [id]);
+        assert_eq!(three.changes.unfinished.iter().map(|one| one.id).collect::<Vec<_>>(), [id]);
         three.desks[1].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
         assert_eq!(three.turn(22_000), None);
         assert!(three.changes.unfinished.is_empty());
