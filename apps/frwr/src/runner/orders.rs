@@ -123,6 +123,11 @@ impl Orders {
         self.cores.len()
     }
 
+    /// The core has taken all orders that it was given.
+    pub(super) fn has_none_left(&self, core: usize) -> bool {
+        self.cores.get(core).is_some_and(|(orders, _)| orders.is_empty())
+    }
+
     /// Gives an order. False where the core has not taken the former ones: it stands still.
     pub(super) fn give(&mut self, core: usize, order: Order) -> bool {
         let taken = self.cores.get_mut(core).is_some_and(|(orders, _)| orders.push(order).is_ok());

@@ -290,7 +290,10 @@ impl Changes {
         }
         self.next_look = now.saturating_add(if waits { LOOK_PERIOD } else { LATE_LOOK_PERIOD });
         for core in 0..orders.cores() {
-            orders.give(core, Order::Outcome);
+            // Once is enough for a core that stands still for a while, and leaves it room for orders that matter.
+            if orders.has_none_left(core) {
+                orders.give(core, Order::Outcome);
+            }
         }
     }
 }
@@ -706,6 +709,19 @@ mod tests {
         assert_eq!(three.turn(5001), Some(Err(TIMED_OUT)));
         assert!(three.obey(2, Ok(None)).is_empty(), "it goes on, and finds the order withdrawn");
         assert_eq!(three.obey(1, Ok(None)), [text(&change(AllowedHosts::Any))]);
+    }
+
+    #[test]
+    fn a_core_that_paused_while_it_was_asked_again_and_again_takes_the_next_change() {
+        let (mut three, id) = going_on(Three::new());
+        (1..100).for_each(|look| assert_eq!(three.turn(10 * look), None));
+        three.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
+        assert_eq!(three.turn(1000), Some(Ok(done(true))));
+        let steps = [Step { core: 1, change: wanted(), undo: None }].into();
+        three.changes.queue(caller(), Planned { steps, parts: 0, behind: None });
+        assert_eq!(three.turn(1000), None);
+        assert_eq!(three.obey(1, Ok(None)), [text(&wanted())]);
+        assert_eq!(three.turn(1000), Some(Ok(done(true))));
     }
 
     #[test]
