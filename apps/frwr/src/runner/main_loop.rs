@@ -143,7 +143,7 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
     /// What looks at the intervals of a load.
     pub(super) load: Option<&'a mut LoadWatch>,
     /// Who answers and does what somebody asks for; without, a line is told.
-    pub(super) operator: Option<Operator>,
+    pub(super) operator: Option<&'a mut Operator>,
     /// What to say once the target listens.
     pub(super) listening: Option<String>,
     /// When to stop without being told.
@@ -278,7 +278,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                 say(&line);
             }
             if work == 0 {
-                let attended = self.operator.as_ref().is_some_and(Operator::is_attended);
+                let attended = self.operator.as_ref().is_some_and(|operator| operator.is_attended());
                 let longest = if attended { LONGEST_PAUSE } else { LONGEST_WAIT }.min(self.stalls.period());
                 let rest = |pause| match &self.operator {
                     Some(operator) => operator.wait(pause),

@@ -133,15 +133,16 @@ where
         identities: config.subsystems.iter().flat_map(SubsystemConfig::identities).collect(),
         shared_receives: target.shared_receives.0,
     };
-    let facts = Facts::new(served.clone(), config.describe(), progress.clone());
+    let facts = Facts::new(served, config.describe(), progress.clone());
     let (size, asked_at) = (buffers_of(buffers, target.max_transfer), where_asked(&doors));
+    let mut operator = Operator::new(facts, stock, orders, doors, output.json);
     let main = MainLoop {
         controls: vec![&mut control],
         threads: &threads,
         progress: &progress,
         incidents,
         load: None,
-        operator: Some(Operator::new(facts, stock, orders, doors, output.json)),
+        operator: Some(&mut operator),
         media,
         lookout: &mut lookout,
         stalls: StallWatch::new(core.stall_threshold()),
@@ -152,6 +153,7 @@ where
         gives_up: false,
     };
     let driven = main.drive(asked, say);
+    let served = operator.end();
     let outcome = match ended(threads, driven) {
         Ok(ended) => Outcome::<D::Port, D::Port>::collect(ended)?,
         Err(error) => return Err(leave(error, control)),

@@ -50,6 +50,15 @@ impl ServedTarget {
         }
     }
 
+    /// One is gone that came while it serves: behind so many.
+    pub(super) fn forget(&mut self, identity: (Nqn, u32), started: usize) {
+        let at = self.identities.iter().position(|one| *one == identity);
+        if let Some(at) = at.filter(|at| (started..self.namespaces.len()).contains(at)) {
+            self.identities.remove(at);
+            self.namespaces.remove(at);
+        }
+    }
+
     /// What it was given under this name.
     pub(super) fn namespace(&self, subsystem: &Nqn, identifier: u32) -> Option<&NamespaceReport> {
         let at = self.identities.iter().position(|(of, at)| of == subsystem && *at == identifier)?;

@@ -182,7 +182,10 @@ fn namespaces_of_a_subsystem_that_is_removed_are_gone_when_that_is_complete() {
         assert_eq!(client.call("remove_subsystem", json!({ "subsystem": OTHER })), changed(true));
         // Its file is closed, and may be served elsewhere.
         assert_eq!(client.call("add_namespace", another(2, json!({ "file": file }))), changed(true));
-        target.end();
+        // The report knows it, and none of those that are gone.
+        let report = target.end();
+        let names: Vec<_> = report.served.namespaces.iter().map(|one| one.name.clone()).collect();
+        assert_eq!((names.len(), names[1].as_str(), report.storages.len()), (2, file.to_str().unwrap(), 2));
     }
 }
 

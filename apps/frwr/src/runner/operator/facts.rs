@@ -1,7 +1,7 @@
 //! What the main thread itself knows of its target.
 
 use super::{
-    super::{progress::Progress, serve_report::ServedTarget},
+    super::{media_watch::Identity, progress::Progress, serve_report::ServedTarget},
     recent::Recent,
 };
 use crate::{About, report::value};
@@ -11,6 +11,8 @@ use serde_json::Value;
 /// All that is known without asking a core.
 pub(in super::super) struct Facts {
     pub(super) served: ServedTarget,
+    /// Namespaces of the start.
+    started: usize,
     /// What `--version` says.
     pub(super) about: Value,
     /// What was asked for by command line or file.
@@ -23,6 +25,12 @@ pub(in super::super) struct Facts {
 
 impl Facts {
     pub(in super::super) fn new(served: ServedTarget, options: Value, progress: Progress) -> Self {
-        Self { served, about: value(About::this()), options, recent: Recent::default(), progress, now: Duration::ZERO }
+        let (about, started) = (value(About::this()), served.namespaces.len());
+        Self { served, started, about, options, recent: Recent::default(), progress, now: Duration::ZERO }
+    }
+
+    /// A namespace is gone. What it was started with is told all the same.
+    pub(super) fn forget(&mut self, namespace: Identity) {
+        self.served.forget(namespace, self.started);
     }
 }

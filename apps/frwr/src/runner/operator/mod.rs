@@ -18,6 +18,7 @@ use super::{
     media_watch::{Identity, MediaWatch},
     orders::{Answer, Orders},
     present::present,
+    serve_report::ServedTarget,
     stock::Stock,
     survey::{Findings, Survey},
 };
@@ -92,6 +93,11 @@ impl Operator {
             report: None,
             json,
         }
+    }
+
+    /// Nobody is answered any more. What is served by now.
+    pub(super) fn end(self) -> ServedTarget {
+        self.facts.served
     }
 
     /// Somebody asked for the report by a signal.
@@ -233,6 +239,7 @@ impl Operator {
     fn forget(&mut self, namespace: Identity, media: &mut MediaWatch) {
         media.forget(namespace);
         self.stock.forget(namespace);
+        self.facts.forget(namespace);
     }
 
     /// Metrics, to who waited for that round.
