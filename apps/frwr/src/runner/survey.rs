@@ -7,7 +7,6 @@ use super::{
 use core::time::Duration;
 use frwr_engine::control::ControlStatistics;
 use frwr_reactor::Statistics as ReactorStatistics;
-use std::rc::Rc;
 
 /// How long cores are waited for that shall hand over their figures: one that goes on takes no time at all, however busy its processor.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -99,7 +98,7 @@ impl Survey {
         now: Duration,
         reactors: impl FnOnce() -> Vec<ReactorStatistics>,
         control: impl FnOnce() -> ControlStatistics,
-    ) -> Option<(u64, Rc<Findings>)> {
+    ) -> Option<(u64, Findings)> {
         let began = self.began.filter(|_| self.under_way)?;
         if now < began.saturating_add(ANSWER_TIME) && self.answers.iter().any(Option::is_none) {
             return None;
@@ -107,6 +106,6 @@ impl Survey {
         self.under_way = false;
         let answers = core::mem::take(&mut self.answers).into_iter();
         let cores = answers.zip(reactors()).map(|(snapshot, reactor)| Found { snapshot, reactor }).collect();
-        Some((self.round, Rc::new(Findings { at: began, cores, control: control() })))
+        Some((self.round, Findings { at: began, cores, control: control() }))
     }
 }

@@ -55,6 +55,8 @@ const WITHIN: Parameter = Parameter {
     about: "behind which it is told what holds it up; 5 where left out, 20 at most",
 };
 const SUBSYSTEM: Parameter = Parameter { name: "subsystem", kind: "NQN", required: true, about: "which subsystem" };
+const NAMESPACE: Parameter =
+    Parameter { name: "namespace", kind: "NSID", required: true, about: "which of its namespaces" };
 
 const METHODS: &[Method] = &[
     Method { name: "methods", about: "these methods", parameters: &[], does: Does::Tell(answers::methods) },
@@ -118,7 +120,7 @@ const METHODS: &[Method] = &[
         about: "lists a namespace, or takes it from hosts",
         parameters: &[
             SUBSYSTEM,
-            Parameter { name: "namespace", kind: "NSID", required: true, about: "which of its namespaces" },
+            NAMESPACE,
             Parameter { name: "active", kind: "true|false", required: true, about: "whether hosts may use it" },
         ],
         does: Does::Change(changes::set_namespace_active),
@@ -126,11 +128,7 @@ const METHODS: &[Method] = &[
     Method {
         name: "remove_namespace",
         about: "takes a namespace away for good; what it has in hand ends first",
-        parameters: &[
-            SUBSYSTEM,
-            Parameter { name: "namespace", kind: "NSID", required: true, about: "which of its namespaces" },
-            WITHIN,
-        ],
+        parameters: &[SUBSYSTEM, NAMESPACE, WITHIN],
         does: Does::Change(changes::remove_namespace),
     },
     Method {
@@ -156,7 +154,7 @@ const METHODS: &[Method] = &[
         about: "gives a namespace another size, within its medium",
         parameters: &[
             SUBSYSTEM,
-            Parameter { name: "namespace", kind: "NSID", required: true, about: "which of its namespaces" },
+            NAMESPACE,
             Parameter {
                 name: "bytes",
                 kind: "BYTES",
