@@ -2,7 +2,7 @@
 
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
-use frwr_nvmf::controller::Subsystem;
+use frwr_nvmf::controller::{NewNamespace, Subsystem};
 use frwr_nvmf::storage::{Backing, FileMedium, Operation, Storage};
 use frwr_nvmf::wire::{
     BlockRange, Command, ConnectData, ControllerConfiguration, ControllerStatus, DYNAMIC_CONTROLLER, ErrorLogEntry,
@@ -66,6 +66,24 @@ fn a_normal_shutdown_is_complete_when_every_cache_was_brought_to_its_medium() {
     assert!(after.shutdown() == ShutdownStatus::Complete && !after.is_fatal());
     assert!(caches.iter().all(|cache| !cache.dirty.get() && cache.flushes() == 1));
     assert_eq!(raw.target.statistics().failed_commits, 0);
+}
+
+/// A namespace that comes while a shutdown waits has nothing that the shutdown was asked for.
+#[test]
+fn a_shutdown_does_not_wait_for_a_namespace_that_was_added_behind_it() {
+    let [(first, cache), (second, other)] = [Cached::new(8, BLOCK), Cached::new(8, BLOCK)];
+    let mut raw = Raw::with(target_options().namespaces(2), vec![first]);
+    let (admin, io) = raw.io_queue();
+    write(&mut raw, io, 1);
+    cache.held.set(true);
+    configure(&mut raw, admin, NORMAL);
+    let new = NewNamespace { identifier: 2, nguid: None, storage: second };
+    raw.target.add_namespace(&subsystem(), new).unwrap();
+    raw.steps(100);
+    assert_eq!(status(&mut raw, admin).shutdown(), ShutdownStatus::Occurring);
+    cache.held.set(false);
+    raw.until("complete", |raw| status(raw, admin).shutdown() == ShutdownStatus::Complete);
+    assert_eq!((cache.flushes(), other.flushes()), (1, 0));
 }
 
 #[test]

@@ -122,8 +122,9 @@ impl<S: Storage> Media<S> {
 
     /// All that was answered before the commit of this number is on the media of these namespaces.
     pub(in super::super) fn has_committed(&self, places: impl Iterator<Item = usize>, number: u64) -> bool {
-        let mut media = places.filter_map(|place| self.get(place));
-        media.all(|medium| !medium.storage.features().is_cached() || medium.commit.done >= number)
+        let mut commits = places.filter_map(|place| Some(self.get(place)?.commit));
+        // Those that came later, or have no cache, were not asked.
+        commits.all(|commit| commit.asked < number || commit.done >= number)
     }
 
     /// No flush of this namespace is under way or wanted that no command asked for.
