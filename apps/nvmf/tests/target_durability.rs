@@ -343,6 +343,22 @@ fn an_end_without_hosts_takes_what_was_written_to_the_media_first() {
     assert!(!caches[0].dirty.get());
 }
 
+/// Nobody would hear of that flush, and the target would never be drained.
+#[test]
+fn a_storage_is_not_taken_back_while_the_end_flushes_it() {
+    let (storage, cache) = Cached::new(8, BLOCK);
+    let options = target_options().cores(2).namespaces(2);
+    let mut raw = Raw::spread(options, |_| vec![Subsystem::new(subsystem(), vec![Cached::new(8, BLOCK).0])]);
+    let member = &mut raw.members[0];
+    member.supply_namespace(&subsystem(), 2, storage).unwrap();
+    cache.held.set(true);
+    member.shut_down();
+    raw.until("flushing", |_| cache.flushes() > 0);
+    assert!(raw.members[0].withdraw_namespace(&subsystem(), 2).is_none());
+    cache.held.set(false);
+    raw.until("drained", |raw| raw.members[0].is_drained());
+}
+
 /// A core without queues gives the news no time, and says no sooner than the others that it has ended.
 #[test]
 fn an_end_takes_what_members_have_written_to_the_media_too() {

@@ -27,10 +27,12 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.supply(subsystem, identifier, None, storage).map(drop)
     }
 
-    /// Takes a storage back that no host knows of.
+    /// Takes a storage back that no host knows of. `None`: there is none, or the target ends and flushes it; it goes with the target
+    /// then.
     pub fn withdraw_namespace(&mut self, subsystem: &Nqn, identifier: u32) -> Option<S> {
         let at = self.subsystems.find(subsystem)?;
-        let place = self.subsystems.namespaces_mut(at)?.withdraw(identifier)?;
+        let media = &self.media;
+        let place = self.subsystems.namespaces_mut(at)?.withdraw(identifier, |place| !media.is_committing(place))?;
         self.detach(place)
     }
 

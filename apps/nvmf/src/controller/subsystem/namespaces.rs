@@ -149,15 +149,15 @@ impl Namespaces {
         }
     }
 
-    /// The place of a storage that no host knows of; it is none of this namespace's any more.
-    pub(in super::super) fn withdraw(&mut self, identifier: u32) -> Option<usize> {
+    /// The place of a storage that no host knows of, and that may go; it is none of this namespace's any more.
+    pub(in super::super) fn withdraw(&mut self, identifier: u32, may_go: impl Fn(usize) -> bool) -> Option<usize> {
         let entry = self.entries.get_mut(identifier.wrapping_sub(1) as usize)?;
-        let supplied = core::mem::replace(entry, Entry::VACANT);
-        if supplied.condition == Condition::Supplied {
-            return Some(supplied.place as usize);
+        let place = entry.place as usize;
+        if entry.condition != Condition::Supplied || !may_go(place) {
+            return None;
         }
-        *entry = supplied;
-        None
+        *entry = Entry::VACANT;
+        Some(place)
     }
 
     /// One whose storage is here takes commands from now on. False where there is none.
