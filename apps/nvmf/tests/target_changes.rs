@@ -315,6 +315,27 @@ fn what_a_core_was_not_given_is_seen_nowhere_and_comes_back() {
     changed.finish();
 }
 
+/// The home core's storage is taken back while another core is told of it.
+#[test]
+fn what_the_home_core_has_no_longer_is_undone_as_that_of_any_core() {
+    let mut changed = Changed::new(2);
+    changed.event_request(900);
+    changed.raw.carried = false;
+    let medium = Medium::new();
+    let id = changed.add(2, &medium);
+    assert!(changed.raw.target.withdraw_namespace(&subsystem(), 2).is_some());
+    changed.raw.carried = true;
+    changed.until_said(1, |event| is_removed(event, id));
+    changed.until_said(1, |event| matches!(event, ChangeEvent::Undone { id: undone } if *undone == id));
+    assert_eq!(changed.active(), [1]);
+    assert_eq!(changed.status(2, 0).without_flags(), Status::INVALID_NAMESPACE, "on all cores");
+    assert!(changed.events.is_empty(), "nobody was told");
+    let id = changed.add(2, &medium);
+    changed.done(id);
+    changed.serves(2, 1);
+    changed.finish();
+}
+
 #[test]
 fn a_change_that_cannot_be_is_refused_with_the_limit_and_the_remedy() {
     let mut changed = Changed::new(2);

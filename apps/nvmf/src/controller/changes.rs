@@ -260,39 +260,38 @@ impl<P: Port, S: Storage> Target<P, S> {
         let Some(open) = self.pending.take_answered() else { return };
         if open.undoes {
             self.pending.tell(ChangeEvent::Undone { id: open.id });
-        } else if open.failed {
+        } else if open.failed || !self.finish(&open) {
             self.undo(&open);
         } else {
-            self.finish(&open);
             self.pending.tell(ChangeEvent::Done { id: open.id });
         }
     }
 
-    /// All other cores have taken a change: this one does.
-    fn finish(&mut self, open: &Open) {
+    /// All other cores have taken a change: this one does, and hosts are told. False where it cannot, as another core.
+    fn finish(&mut self, open: &Open) -> bool {
         match open.order {
             Order::AddSubsystem { name } => {
-                let Some(at) = self.subsystems.find_any(&name) else { return };
+                let Some(at) = self.subsystems.find_any(&name) else { return false };
                 self.subsystems.list(at);
                 self.tell_discovery(at);
             }
             Order::AddNamespace { subsystem, identifier } => {
-                let Some(at) = self.subsystems.find_any(&subsystem) else { return };
-                if self.obey(open.order) {
-                    self.subsystems.ana_group_changed(at);
-                    self.tell_changed(at, identifier);
-                }
+                let Some(at) = self.subsystems.find_any(&subsystem).filter(|_| self.obey(open.order)) else {
+                    return false;
+                };
+                self.subsystems.ana_group_changed(at);
+                self.tell_changed(at, identifier);
             }
             Order::ResizeNamespace { subsystem, identifier, .. } => {
-                if self.obey(open.order)
-                    && let Some(at) = self.subsystems.find_any(&subsystem)
-                {
-                    self.tell_changed(at, identifier);
-                }
+                let Some(at) = self.subsystems.find_any(&subsystem).filter(|_| self.obey(open.order)) else {
+                    return false;
+                };
+                self.tell_changed(at, identifier);
             }
-            Order::RemoveSubsystem { .. } => drop(self.obey(open.order)),
+            Order::RemoveSubsystem { .. } => return self.obey(open.order),
             Order::RemoveNamespace { .. } => {}
         }
+        true
     }
 
     /// Some core could not.
