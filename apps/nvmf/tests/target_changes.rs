@@ -237,14 +237,7 @@ impl Changed {
     }
 
     fn finish(mut self) {
-        self.raw.target.shut_down();
-        self.raw.members.iter_mut().for_each(|member| member.shut_down());
-        self.raw.until("drained", |raw| raw.cores().all(|target| target.is_drained()));
-        for target in self.raw.cores() {
-            let statistics = target.statistics();
-            assert_eq!((statistics.queues, statistics.slots_used, statistics.orphans), (0, 0, 0));
-            assert_eq!(statistics.buffers, statistics.buffers_free);
-        }
+        self.raw.shut_down();
     }
 }
 

@@ -109,17 +109,6 @@ fn set_configuration(raw: &mut Cores, admin: ConnectionId, value: u32) {
     raw.command(admin, Command::PropertySet(PropertySet { property, size, value: value.into() }), None);
 }
 
-/// Ends everything, and proves that nothing is left on any core.
-fn finish(mut raw: Cores) {
-    raw.target.shut_down();
-    raw.members.iter_mut().for_each(|member| member.shut_down());
-    raw.until("drained", |raw| raw.cores().all(|target| target.is_drained()));
-    for target in raw.cores() {
-        let statistics = target.statistics();
-        assert_eq!((statistics.queues, statistics.slots_used, statistics.orphans), (0, 0, 0));
-    }
-}
-
 #[test]
 fn the_io_queues_of_one_controller_are_spread_and_serve_the_same_blocks() {
     for (cores, expected) in [(1, vec![5]), (2, vec![3, 2]), (3, vec![2, 2, 1])] {
@@ -134,7 +123,7 @@ fn the_io_queues_of_one_controller_are_spread_and_serve_the_same_blocks() {
             }
         }
         assert!(raw.cores().all(|target| target.statistics().reads > 0 && target.statistics().writes > 0));
-        finish(raw);
+        raw.shut_down();
     }
 }
 
@@ -145,7 +134,7 @@ fn hosts_with_one_io_queue_each_share_the_cores() {
         raw.io_queue();
     }
     assert_eq!(queues(&raw), [4 + 2, 2]);
-    finish(raw);
+    raw.shut_down();
 }
 
 #[test]
@@ -186,7 +175,7 @@ fn a_connect_on_a_member_is_judged_by_the_home_core() {
         before = now;
     }
     assert_eq!(asked, [true; 2]);
-    finish(raw);
+    raw.shut_down();
 }
 
 /// Only the core of the admin queues sees how far the news of an end is: the others give it 50 ms.
@@ -202,7 +191,7 @@ fn queues_of_other_cores_outlive_the_news_of_an_end() {
     assert!(raw.now < begun + Duration::from_millis(50) && queues(&raw) == [1, 1]);
     raw.pass(Duration::from_millis(50));
     raw.until("ended", |raw| raw.disconnected.contains(&io));
-    finish(raw);
+    raw.shut_down();
 }
 
 #[test]
@@ -212,7 +201,7 @@ fn members_take_no_admin_queue() {
     raw.steps(10);
     let admin = raw.open(RequestPrivateData::new(0, 32).as_bytes());
     assert_eq!(admin, Opened::Rejected(RejectStatus::NoResources as u16));
-    finish(raw);
+    raw.shut_down();
 }
 
 #[test]
@@ -224,7 +213,7 @@ fn a_queue_identifier_is_free_once_its_queue_is_gone() {
     raw.until("gone", |raw| queues(raw) == [1, 0]);
     let io = raw.another_queue(controller, 1);
     assert!(write(&mut raw, io, 0, 1).status().is_success());
-    finish(raw);
+    raw.shut_down();
 }
 
 #[test]
@@ -255,7 +244,7 @@ fn the_end_of_a_controller_ends_its_queues_on_all_cores() {
         // And everything can begin again.
         let (_, io) = raw.io_queue();
         assert!(write(&mut raw, io, 0, 1).status().is_success());
-        finish(raw);
+        raw.shut_down();
     }
 }
 
@@ -276,7 +265,7 @@ fn commands_on_a_member_keep_the_controller_alive() {
     assert_eq!((raw.target.statistics().keep_alive_expirations, raw.disconnected.len()), (0, 0));
     raw.pass(Duration::from_secs(3));
     raw.until("expired", |raw| raw.disconnected.len() == 2);
-    finish(raw);
+    raw.shut_down();
 }
 
 /// A host takes it that a controller whose Keep Alive Timeout is over executes nothing any more, and may go on elsewhere.
@@ -298,7 +287,7 @@ fn a_controller_that_expired_takes_no_command_while_its_admin_queue_still_ends()
         assert_eq!(writes(&raw), 1);
         raw.controlled = true;
         raw.until("ended", |raw| raw.disconnected.len() == 2);
-        finish(raw);
+        raw.shut_down();
     }
 }
 
@@ -316,7 +305,7 @@ fn a_reset_controller_gets_new_queues_while_the_old_ones_end() {
         assert!(write(&mut raw, io, 0, 1).status().is_success());
     }
     assert_eq!(queues(&raw).iter().sum::<u64>(), 3);
-    finish(raw);
+    raw.shut_down();
 }
 
 /// Sends the Connect of another admin queue.
@@ -350,7 +339,7 @@ fn a_session_waits_for_the_last_one_as_long_as_its_host_does() {
     shared.go.set(true);
     raw.until("done", |raw| raw.members[0].statistics().orphans == 0);
     raw.io_queue();
-    finish(raw);
+    raw.shut_down();
 }
 
 #[test]
@@ -370,7 +359,7 @@ fn no_new_session_overtakes_a_write_that_a_member_still_has() {
     raw.until("answered", |raw| raw.responses.len() == 1);
     assert!(raw.responses[0].status().is_success());
     assert_eq!(raw.members[0].statistics().orphans, 0);
-    finish(raw);
+    raw.shut_down();
 }
 
 /// A connection has ended when its queue pair is destroyed; its host connects again as soon as it likes.
@@ -392,7 +381,7 @@ fn no_new_session_overtakes_a_write_of_a_connection_that_still_ends_on_a_member(
     shared.go.set(true);
     raw.until("answered", |raw| raw.responses.len() == 1);
     assert!(raw.responses[0].status().is_success());
-    finish(raw);
+    raw.shut_down();
 }
 
 #[test]
@@ -411,7 +400,7 @@ fn no_new_session_begins_before_members_have_heard_of_the_end() {
     raw.until("answered", |raw| raw.responses.len() == 1);
     assert!(raw.responses[0].status().is_success());
     assert_eq!(raw.disconnected, [admin, io]);
-    finish(raw);
+    raw.shut_down();
 }
 
 #[test]
@@ -439,7 +428,7 @@ fn a_queue_pair_that_a_device_keeps_on_a_member_keeps_no_other_host_away() {
     let (_, io) = raw.io_queue();
     assert!(write(&mut raw, io, 0, 1).status().is_success());
     raw.faults.clear();
-    finish(raw);
+    raw.shut_down();
 }
 
 #[test]
@@ -463,7 +452,7 @@ fn without_a_write_cache_members_flush_behind_writes_before_the_host_relies_on_i
     assert!(raw.command(admin, Command::SetFeatures(on), None).status().is_success());
     write(&mut raw, io, 0, 3);
     assert_eq!(shared.flushes.get(), 1);
-    finish(raw);
+    raw.shut_down();
 }
 
 #[test]
@@ -504,7 +493,7 @@ fn a_host_relies_on_its_write_cache_only_when_all_queues_do_whichever_comes_mean
         write(&mut raw, queue, 0, 1);
         assert_eq!((shared.flushes.get(), raw.members[0].statistics().writes), (count, count.into()));
     }
-    finish(raw);
+    raw.shut_down();
 }
 
 #[test]
@@ -526,7 +515,7 @@ fn a_host_that_is_barred_while_its_connect_is_judged_is_told() {
     let (_, controller) = raw.controller();
     let response = raw.connect(io, connect(1, 32), &connect_data(controller));
     assert!(response.status().is_success(), "{}", response.status());
-    finish(raw);
+    raw.shut_down();
 }
 
 #[test]
@@ -540,7 +529,7 @@ fn a_queue_that_comes_later_begins_without_write_cache() {
         write(&mut raw, io, 0, 1);
     }
     assert_eq!((shared.flushes.get(), raw.members[0].statistics().writes), (2, 1));
-    finish(raw);
+    raw.shut_down();
 }
 
 #[test]
@@ -558,7 +547,7 @@ fn a_host_that_leaves_while_members_are_told_leaves_nothing() {
     raw.until("ended", |raw| raw.disconnected.len() == 2);
     raw.steps(10);
     raw.io_queue();
-    finish(raw);
+    raw.shut_down();
 }
 
 #[test]
@@ -584,7 +573,7 @@ fn commands_of_another_cores_queue_are_aborted_where_they_wait() {
     let aborted = raw.responses.iter().find(|response| response.command_id.get() == 1032).unwrap();
     assert_eq!(code(aborted), Status::COMMAND_ABORT_REQUESTED.code());
     assert_eq!(raw.members[0].statistics().aborted_commands, 1);
-    finish(raw);
+    raw.shut_down();
 }
 
 #[test]
@@ -601,7 +590,7 @@ fn more_aborts_at_a_time_than_the_limit_are_refused() {
     raw.carried = true;
     raw.until("answered", |raw| raw.responses.len() == 6);
     assert!(raw.responses[2..].iter().all(|answer| (code(answer), answer.result.get()) == (0, 1)));
-    finish(raw);
+    raw.shut_down();
 }
 
 fn log(raw: &mut Cores, admin: ConnectionId, page: u8, length: u64) -> Vec<u8> {
@@ -638,7 +627,7 @@ fn log_pages_are_about_all_cores() {
     let errors = errors.chunks(64).map(|entry| ErrorLogEntry::read_from_bytes(entry).unwrap());
     let found: Vec<_> = errors.map(|entry| (entry.count.get(), entry.queue_id.get(), entry.namespace.get())).collect();
     assert_eq!(found, [(3, 3, 9), (2, 2, 9), (1, 1, 9), (0, 0, 0)]);
-    finish(raw);
+    raw.shut_down();
 }
 
 #[test]
@@ -654,7 +643,7 @@ fn more_failures_than_the_log_has_entries_are_counted_all() {
     let errors = log(&mut raw, admin, log_page::ERRORS, 1024);
     let counts = errors.chunks(64).map(|entry| ErrorLogEntry::read_from_bytes(entry).unwrap().count.get());
     assert!(counts.eq((5..=20).rev()));
-    finish(raw);
+    raw.shut_down();
 }
 
 #[test]
@@ -673,7 +662,7 @@ fn states_of_subsystems_and_namespaces_reach_members() {
         raw.steps(2);
         assert_eq!(code(&write(&mut raw, io, 0, 1)), status.code());
     }
-    finish(raw);
+    raw.shut_down();
 }
 
 #[test]
@@ -703,7 +692,7 @@ fn a_connection_that_ends_while_it_is_judged_gives_its_place_to_the_next() {
         raw.until("ended", |raw| raw.disconnected.last() == Some(&next));
         raw.steps(10);
     }
-    finish(raw);
+    raw.shut_down();
 }
 
 #[test]
@@ -753,5 +742,5 @@ fn hosts_that_come_and_go_at_any_moment_leave_nothing_behind() {
     raw.steps(20);
     let (_, io) = raw.io_queue();
     assert!(write(&mut raw, io, 0, 1).status().is_success());
-    finish(raw);
+    raw.shut_down();
 }

@@ -128,13 +128,7 @@ impl Hosts {
 
     fn finish(mut self) {
         assert!(self.said.is_empty(), "{:?}", self.said);
-        self.raw.target.shut_down();
-        self.raw.members.iter_mut().for_each(|member| member.shut_down());
-        self.raw.until("drained", |raw| raw.cores().all(|target| target.is_drained()));
-        for target in self.raw.cores() {
-            let statistics = target.statistics();
-            assert_eq!((statistics.queues, statistics.slots_used, statistics.orphans), (0, 0, 0));
-        }
+        self.raw.shut_down();
     }
 }
 

@@ -303,9 +303,7 @@ fn what_members_have_answered_is_on_the_medium_when_a_shutdown_is_complete() {
     for io in queues {
         write(&mut raw, io, 1);
     }
-    raw.target.shut_down();
-    raw.members.iter_mut().for_each(|member| member.shut_down());
-    raw.until("drained", |raw| raw.cores().all(|core| core.is_drained()));
+    raw.shut_down();
     assert!(!cache.dirty.get());
 }
 

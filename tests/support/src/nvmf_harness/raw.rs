@@ -323,6 +323,18 @@ impl<S: Storage> Raw<S> {
         }
     }
 
+    /// Ends the targets of all cores, and proves that nothing of hosts is left on any.
+    pub fn shut_down(&mut self) {
+        self.target.shut_down();
+        self.members.iter_mut().for_each(Target::shut_down);
+        self.until("drained", |raw| raw.cores().all(|target| target.is_drained()));
+        for target in self.cores() {
+            let statistics = target.statistics();
+            assert_eq!((statistics.queues, statistics.slots_used, statistics.orphans), (0, 0, 0));
+            assert_eq!(statistics.buffers_free, statistics.buffers);
+        }
+    }
+
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
         for _ in 0..20_000 {
             if done(self) {
