@@ -150,15 +150,16 @@ impl Work {
         }
     }
 
-    /// It may reach beyond so many blocks. Of lists of ranges nothing is known.
+    /// One of a namespace may reach beyond so many blocks.
     pub(super) fn may_reach_beyond(&self, end: u64) -> bool {
         match self {
             Self::Read { lba, blocks, .. }
             | Self::Write { lba, blocks, .. }
             | Self::Compare { lba, blocks, .. }
             | Self::WriteZeroes { lba, blocks, .. } => lba.saturating_add((*blocks).into()) > end,
-            Self::Deallocate { .. } => true,
-            _ => false,
+            Self::Flush { .. } | Self::Harden { .. } => false,
+            // Of others, such as lists of ranges, nothing is known.
+            _ => true,
         }
     }
 
