@@ -55,9 +55,13 @@ struct Changed {
 
 impl Changed {
     fn new(cores: u16) -> Self {
-        let first = Medium::new();
+        Self::over(cores, Medium::new(), |first, _| first.way())
+    }
+
+    /// The same, with ways to the medium that differ from core to core.
+    fn over(cores: u16, first: Medium, way: impl Fn(&Medium, u16) -> Gated) -> Self {
         let options = target_options().cores(cores).io_queues(2).namespaces(3).controllers(3);
-        let mut raw = Raw::spread(options, |_| vec![Subsystem::new(subsystem(), vec![first.way()])]);
+        let mut raw = Raw::spread(options, |core| vec![Subsystem::new(subsystem(), vec![way(&first, core)])]);
         let (admin, controller) = raw.controller();
         let queues = (1..=2).map(|queue| raw.another_queue(controller, queue)).collect();
         let set = SetFeatures { feature: feature::ASYNCHRONOUS_EVENTS, save: false, value: EVENTS };
@@ -501,6 +505,49 @@ fn a_namespace_grows_and_shrinks_and_nothing_in_flight_is_cut() {
         changed.quiet();
         changed.finish();
     }
+}
+
+/// What was to be smaller is not, on the core that was not so far; what comes next is not cut by it.
+#[test]
+fn a_namespace_that_is_to_be_larger_again_is_cut_on_no_core() {
+    let (first, second) = (Medium::new(), Medium::new());
+    let ways = [Rc::clone(&first.switch), Rc::clone(&second.switch)];
+    let way = |first: &Medium, core| Gated::over(first.memory.clone(), BLOCK, 64, &ways[usize::from(core)]);
+    let mut changed = Changed::over(2, first, way);
+    let within = Duration::from_secs(1);
+    let is_shrunk = |event: &ChangeEvent<Gated>| matches!(event, ChangeEvent::Shrunk { .. });
+    changed.first.switch.gate.set(Gate::Running);
+    changed.send(1, 1, 50, 700);
+    let small = changed.raw.target.resize_namespace(&subsystem(), 1, 32, within).unwrap();
+    changed.done(small);
+    changed.until_said(1, is_shrunk);
+    changed.quiet();
+    assert_eq!((ways[0].blocks.get(), ways[1].blocks.get()), (BLOCKS, 32), "one core still has a command there");
+    // The other core hears of the larger size when that command has ended.
+    changed.raw.members[0].prepare_resize(&subsystem(), 1, 48).unwrap();
+    changed.raw.carried = false;
+    let large = changed.raw.target.resize_namespace(&subsystem(), 1, 48, within).unwrap();
+    changed.until_said(1, |event| matches!(event, ChangeEvent::Superseded { id } if *id == small));
+    changed.first.switch.gate.set(Gate::Open);
+    changed.raw.until("answered", |raw| !raw.responses.is_empty());
+    changed.quiet();
+    changed.raw.carried = true;
+    changed.done(large);
+    assert_eq!(changed.identify(1).size.get(), 48);
+    changed.serves(1, 47);
+    // One that is removed is not made smaller first.
+    changed.first.switch.gate.set(Gate::Running);
+    changed.send(1, 1, 40, 701);
+    changed.until_said(1, is_shrunk);
+    let small = changed.raw.target.resize_namespace(&subsystem(), 1, 32, within).unwrap();
+    changed.done(small);
+    changed.until_said(1, is_shrunk);
+    let gone = changed.raw.target.remove_namespace(&subsystem(), 1, within).unwrap();
+    changed.until_said(1, |event| matches!(event, ChangeEvent::Superseded { id } if *id == small));
+    changed.first.switch.gate.set(Gate::Open);
+    changed.done(gone);
+    changed.removed(gone);
+    changed.finish();
 }
 
 /// A host that never reads what changed hears of one change, and costs the target nothing more.

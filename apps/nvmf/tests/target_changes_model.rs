@@ -252,7 +252,7 @@ impl World {
                 self.handed_back += 1;
                 self.leaving -= 1;
             }
-            ChangeEvent::Shrunk { .. } => {}
+            ChangeEvent::Shrunk { .. } | ChangeEvent::Superseded { .. } => {}
             ChangeEvent::Undone { .. } => panic!("every core had what it needs"),
             ChangeEvent::HeldUp { by, .. } => panic!("held up by {by}"),
         }

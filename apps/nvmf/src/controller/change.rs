@@ -206,6 +206,12 @@ pub enum ChangeEvent<S> {
         /// Which change.
         id: ChangeId,
     },
+    /// A namespace is removed, or is to have another size, before it was as small on this core as this change said: [`Self::Shrunk`] is
+    /// not told here. Of each core that it is so on.
+    Superseded {
+        /// Which.
+        id: ChangeId,
+    },
     /// The time of a change is over, and this is why it is not done; it goes on. Told once, of each core that holds it up.
     HeldUp {
         /// Which.
@@ -222,6 +228,7 @@ impl<S> fmt::Debug for ChangeEvent<S> {
             Self::Undone { id } => write!(f, "Undone({})", id.0),
             Self::Removed { id, identifier, .. } => write!(f, "Removed({}, {identifier})", id.0),
             Self::Shrunk { id } => write!(f, "Shrunk({})", id.0),
+            Self::Superseded { id } => write!(f, "Superseded({})", id.0),
             Self::HeldUp { id, by } => write!(f, "HeldUp({}, {by})", id.0),
         }
     }

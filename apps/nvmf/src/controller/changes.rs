@@ -73,7 +73,8 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// Makes sure on a core that is not the home core that its storage can have so many blocks, which more of them it has from now on;
-    /// no host knows before [`Target::resize_namespace`].
+    /// no host knows before [`Target::resize_namespace`]. A change before that, which waits until it is smaller, waits no longer
+    /// ([`ChangeEvent::Superseded`]).
     ///
     /// # Errors
     /// [`ChangeError`].
@@ -82,7 +83,10 @@ impl<P: Port, S: Storage> Target<P, S> {
         let Some(has) = self.media.storage_geometry(place) else { return Ok(()) };
         Geometry::new(blocks, has.block_bytes()).map_err(crate::storage::ResizeError::from)?;
         // Fewer are no matter before nobody uses those that go.
-        Ok(self.media.resize_storage(place, blocks.max(has.blocks()))?)
+        self.media.resize_storage(place, blocks.max(has.blocks()))?;
+        // Else it could take them away before the order comes.
+        self.pending.supersede_shrinking(place);
+        Ok(())
     }
 
     /// A namespace has so many blocks, which all other cores are prepared for ([`Target::prepare_resize`]). Hosts that asked for it are
@@ -346,7 +350,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         let place = self.subsystems.namespaces_mut(subsystem).and_then(|all| all.begin_removal(identifier));
         let (Some(place), Some(served)) = (place, self.subsystems.get(subsystem)) else { return };
         let (subsystem, deadline) = (*served.name(), Deadline::new(id, self.clock.now(), within));
-        self.pending.forget_shrinking(place);
+        self.pending.supersede_shrinking(place);
         self.pending.wait(Waiting { deadline, place, subsystem, identifier, until: Until::Gone });
     }
 
@@ -361,7 +365,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         let Ok((_, place)) = self.listed_namespace(&subsystem, identifier) else { return false };
         let Some(has) = self.media.storage_geometry(place).filter(|has| has.blocks() >= blocks) else { return false };
         let Ok(geometry) = Geometry::new(blocks, has.block_bytes()) else { return false };
-        self.pending.forget_shrinking(place);
+        self.pending.supersede_shrinking(place);
         self.media.set_geometry(place, geometry);
         if has.blocks() > blocks {
             self.pending.wait(Waiting { deadline, place, subsystem, identifier, until: Until::Within { blocks } });

@@ -191,8 +191,10 @@ impl<S> Pending<S> {
     }
 
     /// A namespace has another size before it was as small as it should be.
-    pub(super) fn forget_shrinking(&mut self, place: usize) {
-        self.waiting.retain(|waiting| waiting.place != place || !matches!(waiting.until, Until::Within { .. }));
+    pub(super) fn supersede_shrinking(&mut self, place: usize) {
+        let shrinks = |waiting: &mut Waiting| waiting.place == place && matches!(waiting.until, Until::Within { .. });
+        let superseded = self.waiting.extract_if(.., shrinks);
+        self.events.extend(superseded.map(|waiting| ChangeEvent::Superseded { id: waiting.deadline.id }));
         self.note();
     }
 

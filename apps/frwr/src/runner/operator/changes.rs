@@ -227,7 +227,7 @@ impl Changes {
                 self.gone.push((subsystem, identifier));
                 self.said(id, Said::Part);
             }
-            ChangeEvent::Shrunk { id } => self.said(id, Said::Part),
+            ChangeEvent::Shrunk { id } | ChangeEvent::Superseded { id } => self.said(id, Said::Part),
         }
     }
 
