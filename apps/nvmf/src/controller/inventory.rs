@@ -23,7 +23,8 @@ pub struct Inventory {
     pub listening: TargetListening,
     /// It ends, or has ended ([`Target::end`]).
     pub ending: bool,
-    /// Its subsystems, the same on all cores.
+    /// Its subsystems, the same on all cores but for `hosts` and `serial`, which hosts are told and judged by those of the home core:
+    /// of others they are as they were made.
     pub subsystems: Vec<SubsystemState>,
     /// Their namespaces, in the order of subsystems and identifiers: the same on all cores but for what this one did.
     pub namespaces: Vec<NamespaceState>,
