@@ -3,9 +3,9 @@
 use super::{
     super::{live_line::name as doing_name, survey::Findings},
     Facts,
-    changes::ana_name,
     methods::{self as table, MethodDescription},
     parameters::{Parameter, none, nqn, read},
+    subsystem_changes::ana_name,
 };
 use crate::{
     control::{Failure, INTERNAL, INVALID_PARAMS},

@@ -2,10 +2,10 @@
 
 use super::{
     super::survey::Findings,
-    Facts, answers,
-    changes::{self, Known, Plan},
-    namespace_changes,
+    Facts, answers, host_changes, namespace_changes,
     parameters::Parameter,
+    planned::{Known, Plan},
+    subsystem_changes,
 };
 use crate::control::{Failure, METHOD_NOT_FOUND};
 use serde_json::{Map, Value};
@@ -123,13 +123,13 @@ const METHODS: &[Method] = &[
             NAMESPACE,
             Parameter { name: "active", kind: "true|false", required: true, about: "whether hosts may use it" },
         ],
-        does: Does::Change(changes::set_namespace_active),
+        does: Does::Change(namespace_changes::set_namespace_active),
     },
     Method {
         name: "remove_namespace",
         about: "takes a namespace away for good; what it has in hand ends first",
         parameters: &[SUBSYSTEM, NAMESPACE, WITHIN],
-        does: Does::Change(changes::remove_namespace),
+        does: Does::Change(namespace_changes::remove_namespace),
     },
     Method {
         name: "add_namespace",
@@ -178,13 +178,13 @@ const METHODS: &[Method] = &[
                 about: "its serial number; follows from the name",
             },
         ],
-        does: Does::Change(changes::add_subsystem),
+        does: Does::Change(subsystem_changes::add_subsystem),
     },
     Method {
         name: "remove_subsystem",
         about: "takes a subsystem away, with its namespaces; its hosts are told",
         parameters: &[SUBSYSTEM, WITHIN],
-        does: Does::Change(changes::remove_subsystem),
+        does: Does::Change(subsystem_changes::remove_subsystem),
     },
     Method {
         name: "set_ana_state",
@@ -198,7 +198,7 @@ const METHODS: &[Method] = &[
                 about: "the state of its ANA group",
             },
         ],
-        does: Does::Change(changes::set_ana_state),
+        does: Does::Change(subsystem_changes::set_ana_state),
     },
     Method {
         name: "set_allowed_hosts",
@@ -208,7 +208,7 @@ const METHODS: &[Method] = &[
             Parameter { name: "hosts", kind: "[NQN...]|null", required: true, about: "these hosts; null: every host" },
             WITHIN,
         ],
-        does: Does::Change(changes::set_allowed_hosts),
+        does: Does::Change(subsystem_changes::set_allowed_hosts),
     },
     Method {
         name: "drain",
@@ -217,13 +217,13 @@ const METHODS: &[Method] = &[
             Parameter { name: "host", kind: "NQN", required: false, about: "which; all where left out" },
             WITHIN,
         ],
-        does: Does::Change(changes::drain),
+        does: Does::Change(host_changes::drain),
     },
     Method {
         name: "resume",
         about: "lets a host come again, or all",
         parameters: &[Parameter { name: "host", kind: "NQN", required: false, about: "which; all where left out" }],
-        does: Does::Change(changes::resume),
+        does: Does::Change(host_changes::resume),
     },
     Method {
         name: "set_log_level",

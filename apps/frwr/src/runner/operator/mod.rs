@@ -4,11 +4,14 @@
 mod answers;
 mod changes;
 mod facts;
+mod host_changes;
 mod methods;
 mod metrics;
 mod namespace_changes;
 mod parameters;
+mod planned;
 mod recent;
+mod subsystem_changes;
 
 pub(super) use facts::Facts;
 pub use methods::{MethodDescription, methods};
@@ -23,12 +26,13 @@ use super::{
     survey::{Findings, Survey},
 };
 use crate::control::{Call, Caller, Failure, Server, Visitor, Web, wait};
-use changes::{Behind, Changes, Known};
+use changes::Changes;
 use core::time::Duration;
 use frwr_engine::control::ControlStatistics;
 use frwr_nvmf::controller::Incident;
 use frwr_reactor::Statistics as ReactorStatistics;
 use methods::Does;
+use planned::{Behind, Known};
 use serde_json::Value;
 
 /// Calls that are begun in a turn: each client has one under way at most.

@@ -1,4 +1,4 @@
-//! Namespaces that come, or have another size.
+//! Namespaces that come and go, are listed or not, or have another size.
 
 use super::{
     super::{
@@ -6,8 +6,8 @@ use super::{
         config_file::{NamespaceTable, Size, as_key},
         media_watch::Identity,
     },
-    changes::{Behind, Known, Plan, Planned, Step, listed, subsystem, within},
     parameters::read,
+    planned::{Behind, Known, Plan, Planned, Step, listed, subsystem, within},
 };
 use crate::control::{Failure, INVALID_PARAMS, NOT_DONE};
 use frwr_nvmf::{
@@ -62,6 +62,40 @@ fn parse_nguid(text: &str) -> Result<[u8; 16], Failure> {
         let text = format!("params: nguid is {text:?}: must be 32 hexadecimal digits, not all 0; or leave it out");
         Failure::new(INVALID_PARAMS, text)
     })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamespaceActive {
+    subsystem: String,
+    namespace: u32,
+    active: bool,
+}
+
+pub(super) fn set_namespace_active(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+    let NamespaceActive { subsystem: of, namespace: identifier, active } = read(parameters)?;
+    let (name, state) = subsystem(known.findings, &of)?;
+    let before = listed(known.findings, state, identifier)?;
+    if before.active == active {
+        return Ok(None);
+    }
+    Ok(Planned::at_home(Change::NamespaceActive { subsystem: name, identifier, active }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfNamespace {
+    subsystem: String,
+    namespace: u32,
+    within_seconds: Option<u32>,
+}
+
+pub(super) fn remove_namespace(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+    let OfNamespace { subsystem: of, namespace: identifier, within_seconds } = read(parameters)?;
+    let (subsystem, state) = subsystem(known.findings, &of)?;
+    listed(known.findings, state, identifier)?;
+    let change = Change::RemoveNamespace { subsystem, identifier, within: within(within_seconds)? };
+    Ok(Planned::at_home_and_in(known.findings.cores.len(), change))
 }
 
 #[derive(Deserialize)]

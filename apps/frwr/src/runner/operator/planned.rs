@@ -1,0 +1,142 @@
+//! What a change consists of, and what it is planned by.
+
+use super::{
+    super::{
+        change::Change,
+        media_watch::{Identity, MediaWatch},
+        namespaces::NamespaceReport,
+        stock::Stock,
+        survey::Findings,
+    },
+    Facts,
+    parameters::nqn,
+};
+use crate::control::{Failure, INVALID_PARAMS, TIMED_OUT};
+use core::time::Duration;
+use frwr_nvmf::{
+    controller::{NamespaceState, SubsystemState},
+    wire::Nqn,
+};
+use std::collections::VecDeque;
+
+/// How long a core has for its part of a change: it takes no time where the core goes on.
+pub(super) const STEP_TIME: Duration = Duration::from_secs(5);
+/// Until a change that is not complete is told by what holds it up, where nobody says otherwise.
+const DEFAULT_WITHIN: u32 = 5;
+/// The longest such time: clients wait for an answer a little longer.
+pub(super) const MAX_WITHIN: Duration = Duration::from_secs(20);
+
+/// What a method wants to have changed; `None` where it is so already.
+pub(super) type Plan = Option<Box<Planned>>;
+
+/// What a change is planned by.
+pub(super) struct Known<'a> {
+    /// What the main thread knows.
+    pub(super) facts: &'a Facts,
+    /// What the cores have just told.
+    pub(super) findings: &'a Findings,
+    /// What namespaces live in.
+    pub(super) media: &'a mut MediaWatch,
+    /// What else there may be.
+    pub(super) stock: &'a mut Stock,
+    /// Told what a person may not expect.
+    pub(super) say: &'a mut dyn FnMut(&str),
+}
+
+/// A change: what each core is told, one after the other.
+#[derive(Debug)]
+pub(super) struct Planned {
+    pub(super) steps: VecDeque<Step>,
+    /// What cores say for themselves when they have nothing left of it: once for each of them and each namespace.
+    pub(super) parts: usize,
+    pub(super) behind: Option<Behind>,
+}
+
+/// What the main thread has to do behind a change.
+#[derive(Debug)]
+pub(super) enum Behind {
+    /// The medium of a namespace has so many blocks.
+    Resized(Identity, u64),
+    /// There is this namespace.
+    Added(Identity, NamespaceReport),
+}
+
+impl Behind {
+    /// The namespace that has another size.
+    pub(super) fn resized(&self) -> Option<Identity> {
+        match self {
+            Self::Resized(namespace, _) => Some(*namespace),
+            Self::Added(..) => None,
+        }
+    }
+}
+
+/// What one core is told, and what undoes it where a later one cannot.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) core: usize,
+    pub(super) change: Change,
+    pub(super) undo: Option<Change>,
+}
+
+impl Planned {
+    /// What the home core does for all.
+    pub(super) fn at_home(change: Change) -> Plan {
+        Self::at_home_and_in(0, change)
+    }
+
+    /// The same, where cores say for so many parts when they have nothing left of it.
+    pub(super) fn at_home_and_in(parts: usize, change: Change) -> Plan {
+        let steps = VecDeque::from([Step { core: 0, change, undo: None }]);
+        Some(Box::new(Self { steps, parts, behind: None }))
+    }
+}
+
+/// Until when a change shall be complete, or is told by what holds it up.
+pub(super) fn within(seconds: Option<u32>) -> Result<Duration, Failure> {
+    let (seconds, most) = (seconds.unwrap_or(DEFAULT_WITHIN), MAX_WITHIN.as_secs());
+    if u64::from(seconds) <= most {
+        return Ok(Duration::from_secs(seconds.into()));
+    }
+    let text =
+        format!("params: within_seconds is {seconds}: must be {most} at most; the change goes on behind it anyway");
+    Err(Failure::new(INVALID_PARAMS, text))
+}
+
+/// Why nothing was changed.
+pub(super) fn stands_still(core: usize) -> Failure {
+    let text = format!(
+        "reactor {core} has not answered in {} s: it stands still; nothing was changed; `cores` says more, try again when it goes on",
+        STEP_TIME.as_secs()
+    );
+    Failure::new(TIMED_OUT, text)
+}
+
+/// The subsystem as it is.
+pub(super) fn subsystem<'a>(findings: &'a Findings, text: &str) -> Result<(Nqn, &'a SubsystemState), Failure> {
+    let name = nqn("subsystem", text)?;
+    let home = findings.home().ok_or_else(|| stands_still(0))?;
+    let found = home.inventory.subsystems.iter().find(|subsystem| subsystem.name == name);
+    let missing = || {
+        let text = format!("params: there is no subsystem {text:?}; `subsystems` lists those that there are");
+        Failure::new(INVALID_PARAMS, text)
+    };
+    found.map(|state| (name, state)).ok_or_else(missing)
+}
+
+/// A namespace as it is.
+pub(super) fn listed<'a>(
+    findings: &'a Findings,
+    of: &SubsystemState,
+    identifier: u32,
+) -> Result<&'a NamespaceState, Failure> {
+    let home = findings.home().map(|home| &home.inventory);
+    let name = |at: usize| home.and_then(|home| home.subsystems.get(at)).map(|subsystem| subsystem.name);
+    let all = home.map(|home| home.namespaces.as_slice()).unwrap_or_default();
+    let found = all.iter().find(|one| one.identifier == identifier && name(one.subsystem) == Some(of.name));
+    found.ok_or_else(|| {
+        let text =
+            format!("params: namespace is {identifier}, which the subsystem has not; `namespaces` lists its own");
+        Failure::new(INVALID_PARAMS, text)
+    })
+}
