@@ -122,14 +122,40 @@ fn a_namespace_has_another_size_while_it_is_used() {
     pair.finish();
 }
 
+/// It says by its NGUID that it is the same one.
 #[test]
-fn a_namespace_of_another_size_behind_a_reconnect_ends_the_host() {
-    let (mut pair, _) = gated(host_options());
-    resize(&mut pair, 100);
-    pair.host.drop_connections();
-    pair.tick = Duration::from_millis(1);
-    pair.until("failed", |pair| pair.host.failure().is_some());
-    assert_eq!(pair.host.failure(), Some(HostFailure::NamespaceChanged));
+fn a_namespace_of_another_size_behind_a_reconnect_is_used_on() {
+    for blocks in [200, 100] {
+        let (storage, _) = Gated::new(256, BLOCK, 64);
+        let mut pair = Pair::with_subsystems(
+            "reg_mr",
+            host_options(),
+            target_options(),
+            vec![Subsystem::new(subsystem(), vec![storage])],
+            8,
+        );
+        resize(&mut pair, 128);
+        pair.bring_up();
+        settle(&mut pair);
+        assert_eq!(pair.host.geometry().unwrap().blocks(), 128);
+        pair.fill(0, 0x5a);
+        // What has no answer goes out again; behind an end that is nearer by then it is refused as in a session that goes on.
+        for block in [99, 127] {
+            pair.host.write(block, &[pair.segment(0, 1)], block).unwrap();
+        }
+        pair.host.flush();
+        pair.host.drop_connections();
+        resize(&mut pair, blocks);
+        pair.tick = Duration::from_millis(1);
+        let ended = pair.completed(2);
+        let of = |block: u64| ended.iter().find(|ended| ended.cookie == block).unwrap().result;
+        assert_eq!((of(99), of(127).is_ok()), (Ok(()), blocks > 127), "{ended:?}");
+        assert_eq!(pair.host.geometry().unwrap().blocks(), blocks);
+        pair.host.read(blocks - 1, &[pair.segment(1, 1)], 3).unwrap();
+        assert_eq!(pair.completed(1)[0].result, Ok(()));
+        assert_eq!((pair.host.failure(), pair.host.statistics().sessions), (None, 2));
+        pair.finish();
+    }
 }
 
 #[test]

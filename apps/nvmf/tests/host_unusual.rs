@@ -396,6 +396,24 @@ fn another_namespace_in_the_place_of_the_one_that_was_used_gets_none_of_its_writ
 }
 
 #[test]
+fn a_namespace_without_a_name_that_has_another_size_behind_a_reconnect_gets_none_of_the_writes_of_the_former_one() {
+    for blocks in [255, 257] {
+        let mut scripted = Scripted::ready("reg_mr", host_options(), |controller| {
+            controller.rule = Box::new(|asked| (is_write(asked) && asked.session == 1).then_some(Answer::Silence));
+        });
+        scripted.lone.host.write(0, &[scripted.segment(0, 1)], 1).unwrap();
+        scripted.until("asked", |scripted| scripted.controller.count(is_write) == 1);
+        scripted.controller.namespace.size = blocks.into();
+        scripted.controller.hang_up();
+        scripted.tick = SECOND / 1000;
+        scripted.until("failed", |scripted| scripted.lone.host.failure().is_some());
+        assert_eq!(scripted.lone.host.failure(), Some(HostFailure::NamespaceChanged));
+        assert_eq!(scripted.completions[0].result, Err(IoError::Abandoned));
+        assert_eq!(scripted.controller.count(is_write), 1);
+    }
+}
+
+#[test]
 fn as_many_requests_can_be_submitted_as_the_host_says() {
     let mut scripted = Scripted::ready("reg_mr", host_options(), |_| {});
     let segment = [scripted.segment(0, 1)];

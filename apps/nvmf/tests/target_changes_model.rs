@@ -381,8 +381,6 @@ impl World {
     fn drain(&mut self) {
         let whom = [None, Nqn::new("nqn.host1").ok(), Nqn::new("nqn.host2").ok()][self.random.below(3) as usize];
         let drained = self.cores[0].drain(whom, LONG);
-        // Behind another size it takes the namespace for another one.
-        self.guests[1].explained = true;
         if self.note(drained) {
             let steps = self.random.below(400);
             self.work(steps);

@@ -70,9 +70,9 @@ impl Namespace {
             // Lost writes must not reach another namespace in the place of theirs.
             Some(_) if is_other(self.identity, identity) => return Err(HostFailure::NamespaceChanged),
             // A namespace may have another size while it is used: requests behind its end fail. It may not have another
-            // block size under requests that were taken for it, nor another size behind a reconnect, where it may be
-            // another one.
-            Some(before) if live && before.block_bytes() == geometry.block_bytes() => {}
+            // block size under requests that were taken for it, nor another size behind a reconnect where it says by no
+            // name that it is no other one.
+            Some(before) if (live || is_named(self.identity)) && before.block_bytes() == geometry.block_bytes() => {}
             Some(before) if before != geometry => return Err(HostFailure::NamespaceChanged),
             _ => {}
         }
@@ -84,6 +84,11 @@ impl Namespace {
 
 /// NGUID and EUI64 of a namespace.
 type Identity = ([u8; 16], [u8; 8]);
+
+/// Whether it says of itself which one it is.
+fn is_named(identity: Identity) -> bool {
+    identity != Identity::default()
+}
 
 /// Whether a namespace that was named says now that it is another one; zeros are no name.
 fn is_other(before: Identity, now: Identity) -> bool {
