@@ -137,12 +137,3 @@ impl Statistics {
         self.registrations.saturating_sub(dead)
     }
 }
-
-/// What the device said to the last of each kind of failure.
-#[derive(Debug, Default)]
-pub(crate) struct LastErrors {
-    pub(crate) mr_allocation: Option<CommandError>,
-    pub(crate) deregistration: Option<CommandError>,
-    pub(crate) pad: Option<PadFailure>,
-    pub(crate) post: Option<PostError>,
-}

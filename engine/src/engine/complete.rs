@@ -22,9 +22,7 @@ impl<P: Port> Engine<P> {
     /// `now` must not go back. Bounded: at most one batch of each kind.
     #[inline(always)]
     pub fn poll(&mut self, now: impl Into<Timestamp>, protocol: &mut impl Protocol) -> u32 {
-        self.now = self.now.max(now.into());
-        self.port.begin_iteration(self.statistics.polls);
-        self.statistics.polls += 1;
+        self.port.begin_iteration(self.polls.begin(now.into()));
         // Most polls of a core that waits end here.
         if self.has_nothing_to_do() { 0 } else { self.poll_all(protocol) }
     }
@@ -58,7 +56,7 @@ impl<P: Port> Engine<P> {
             }
             // Who ends waits for this; nobody else does.
             if self.chores.unsettled() > 0 && !batch.is_full() {
-                self.empty_receive_polls += 1;
+                self.polls.read_all_receives();
             }
             batch.clear();
             self.port.poll(CompletionQueue::Send, &mut batch);
@@ -69,7 +67,7 @@ impl<P: Port> Engine<P> {
                 work += self.poll_control();
             }
         } else {
-            self.skip_queues();
+            self.polls.skip();
         }
         if self.chores.is_alert() {
             work += self.poll_chores(work, protocol);
@@ -77,13 +75,8 @@ impl<P: Port> Engine<P> {
         if work == 0 && !self.has_pending() {
             return 0;
         }
-        self.full_polls += 1;
+        self.polls.found_work();
         work.max(1)
-    }
-
-    #[cold]
-    fn skip_queues(&mut self) {
-        self.skipped_in = self.statistics.polls;
     }
 
     /// Whether messages, ends of work requests or what Control says may have arrived before the last poll, which returned `work`, and
@@ -92,7 +85,7 @@ impl<P: Port> Engine<P> {
     #[must_use]
     pub fn may_have_unread(&self, work: u32) -> bool {
         work as usize >= MAX_COMPLETIONS_PER_POLL
-            || self.skipped_in == self.statistics.polls
+            || self.polls.was_skipped()
             || !self.events.is_empty()
             || !self.link.from_control.is_empty()
     }
@@ -131,7 +124,7 @@ impl<P: Port> Engine<P> {
     /// Who submits by the clock behind a poll that returned 0 asks here whether its own turn did nothing.
     #[must_use]
     pub fn has_pending(&self) -> bool {
-        let is_due = |shared: &SharedReceives| shared.is_due(self.now);
+        let is_due = |shared: &SharedReceives| shared.is_due(self.polls.now());
         !self.events.is_empty() || !self.dirty.is_empty() || self.shared.as_ref().is_some_and(is_due)
     }
 
@@ -159,7 +152,7 @@ impl<P: Port> Engine<P> {
     /// where it waits for Control, which wakes nobody.
     #[must_use]
     pub fn poll_at(&self) -> Option<Duration> {
-        let now = self.now.since_epoch();
+        let now = self.polls.now().since_epoch();
         let kept = self.connections.iter().filter(|connection| connection.is_kept()).count();
         if self.chores.unsettled() as usize > kept || self.has_pending() {
             return Some(now);
@@ -237,7 +230,7 @@ impl<P: Port> Engine<P> {
             }
             // K12: who waits is woken by the clock alone.
             let is_time = !mutant!(K12)
-                || self.now.since_epoch()
+                || self.polls.now().since_epoch()
                     >= self.connections[index].objects.refill_after() + Duration::from_millis(250);
             if self.connections[index].waiting().requests() > 0 && is_time {
                 work += self.admit_waiting(index, protocol);

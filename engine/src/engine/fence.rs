@@ -70,7 +70,7 @@ impl<P: Port> Engine<P> {
             // It has no message that the device could read.
             request.message_position = NOT_POSTED;
         }
-        self.statistics.requests_ended += 1;
+        self.counters.requests_ended(1);
         self.events.push_ended(handle.index());
     }
 

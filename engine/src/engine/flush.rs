@@ -2,7 +2,6 @@
 
 use super::Engine;
 use crate::{
-    chain::Registered,
     connection::{Connection, Opening, Phase},
     event::DisconnectCause,
     mr::{self, ReturnPolicy},
@@ -57,7 +56,7 @@ impl<P: Port> Engine<P> {
         }
         connection.receive_queue.clear_next();
         connection.receive_queue.posted(if mutant!(S2_receives_counted) { posts } else { accepted } as u32);
-        self.statistics.receive_doorbells += 1;
+        self.counters.receives_posted();
         if let Some(error) = refusal.filter(|_| accepted < posts) {
             self.note_receives_refused(index, error);
             self.fail(index, DisconnectCause::PostRefused(error));
@@ -66,7 +65,7 @@ impl<P: Port> Engine<P> {
 
     /// Posts what was given back of shared receives, for all connections at once, and gives them credit for it.
     pub(super) fn post_shared_receives(&mut self) {
-        let now = self.now;
+        let now = self.polls.now();
         let Some(shared) = self.shared.as_mut().filter(|shared| shared.is_due(now)) else { return };
         let Some((queue, lkey)) = shared.queue() else { return };
         let receives = &mut self.receives;
@@ -75,7 +74,7 @@ impl<P: Port> Engine<P> {
         let posts = self.scratch.receives.len();
         let refusal = self.port.post_shared_receives(queue, &self.scratch.receives).err();
         let accepted = refusal.map_or(posts, |error| error.accepted.min(posts));
-        self.statistics.receive_doorbells += 1;
+        self.counters.receives_posted();
         for refused in &self.scratch.receives[if mutant!(S2_shared_receives) { posts } else { accepted }..] {
             self.receives.unpost(refused.token.index(), refused.token.generation());
         }
@@ -98,8 +97,7 @@ impl<P: Port> Engine<P> {
     /// starve: it opens behind the pause, or ends with its next refusal.
     #[cold]
     fn shared_receives_refused(&mut self, error: PostError) {
-        self.statistics.posts_refused += 1;
-        self.last_errors.post = Some(error);
+        self.counters.post_refused(error);
         for index in 0..self.connections.len() {
             if !matches!(self.connections[index].phase(), Phase::Opening(Opening::QueuePair { .. })) {
                 self.record(TracePoint::PostReceivesRefused(error), index as u16, None, error.accepted as u32);
@@ -136,8 +134,7 @@ impl<P: Port> Engine<P> {
         let requests = connection.sending.chain();
         let all = requests.len();
         let result = self.port.post(connection.queue_pair, Chain { requests, elements: &self.elements });
-        self.statistics.doorbells += 1;
-        self.statistics.send_chains += 1;
+        self.counters.chain_posted();
         let (accepted, registered) = match &result {
             Ok(()) => (all, connection.sending.accept_all()),
             Err(error) => {
@@ -145,9 +142,9 @@ impl<P: Port> Engine<P> {
                 (accepted, connection.sending.accept_part(accepted))
             }
         };
-        self.statistics.work_requests += accepted as u64;
+        self.counters.work_requests(accepted as u64);
         if registered.registrations > 0 {
-            self.count_registered(&registered);
+            self.counters.registered(&registered);
         }
         if registered.first_keys {
             self.note_rounds(index, accepted);
@@ -162,16 +159,6 @@ impl<P: Port> Engine<P> {
             self.post_refused(index, accepted, error);
         }
         self.connections[index].sending.next_chain();
-    }
-
-    /// Accounts for the registrations that the device took.
-    #[inline(always)]
-    fn count_registered(&mut self, registered: &Registered) {
-        self.statistics.registrations += registered.registrations;
-        self.statistics.lists_registered += registered.lists;
-        let [read, write, both] = registered.bytes;
-        self.statistics.bytes_registered_read += read + both;
-        self.statistics.bytes_registered_write += write + if mutant!(both_rights_uncounted) { 0 } else { both };
     }
 
     /// Notes when descriptors began another round of their keys.

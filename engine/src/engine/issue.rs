@@ -104,7 +104,7 @@ impl<P: Port> Engine<P> {
             (Some(vacant), _) => vacant.index(),
             (None, Seat::Waited(handle)) => handle.index(),
             (None, Seat::New) => {
-                self.statistics.requests_without_slot += 1;
+                self.counters.request_without_slot();
                 connection.idle.put_back(memory.taken());
                 return Err(Hindrance::NoSlot);
             }
@@ -192,7 +192,7 @@ impl<P: Port> Engine<P> {
         if !writing.write(issue.payload, &announced, protocol) {
             return Err(self.unannounced(index, seat, handle));
         }
-        self.statistics.requests += 1;
+        self.counters.request();
         connection.mark_dirty(&mut self.dirty);
         if self.trace.is_some() {
             self.record_mapped(index, handle);
@@ -204,7 +204,7 @@ impl<P: Port> Engine<P> {
     #[cold]
     fn unannounced(&mut self, index: usize, seat: Seat, handle: Handle) -> Hindrance {
         self.record_mapped(index, handle);
-        self.statistics.failed_marshal_count += 1;
+        self.counters.request_unannounced();
         self.record(TracePoint::MarshalFailed, index as u16, None, 0);
         if !mutant!(unannounced_stays_staged) {
             self.unstage(handle);

@@ -28,7 +28,7 @@ impl<P: Port> Engine<P> {
     /// that comes back flushed is one.
     pub(super) fn fail(&mut self, index: usize, cause: DisconnectCause) {
         if self.connections[index].ends_also_by(cause) {
-            self.statistics.causes_while_ending += 1;
+            self.counters.cause_while_ending();
         } else {
             self.fail_first(index, cause);
         }
@@ -38,7 +38,7 @@ impl<P: Port> Engine<P> {
     #[inline]
     pub(super) fn work_request_failed(&mut self, index: usize, failure: Failure) {
         if failure.is_flush() && self.connections[index].is_ending() {
-            self.statistics.causes_while_ending += 1;
+            self.counters.cause_while_ending();
             return;
         }
         self.fail(index, DisconnectCause::WorkRequest(failure));
@@ -69,7 +69,7 @@ impl<P: Port> Engine<P> {
         }
         entry.receive_queue.clear_next();
         let _ = entry.objects.take_unasked();
-        self.statistics.disconnects += 1;
+        self.counters.disconnects();
         self.record(TracePoint::Disconnect(cause), index as u16, None, 0);
         self.tell_control_to_fail(index);
     }
@@ -93,7 +93,7 @@ impl<P: Port> Engine<P> {
     pub(super) fn queue_pair_failed(&mut self, connection: ConnectionId, refused: bool) {
         let Some(index) = self.index_of(connection) else { return };
         // What Control needed until here is no fault of the queue pair's.
-        let now = self.now.since_epoch();
+        let now = self.polls.now().since_epoch();
         // Nobody looks at the clock while nothing ends.
         let _ = self.draining.is_due(now);
         let drained_by = self.draining.watched(now).saturating_add(self.options.drain_timeout);
@@ -118,9 +118,9 @@ impl<P: Port> Engine<P> {
     #[inline(never)]
     pub(super) fn settle(&mut self, read: u32) -> u32 {
         let mut work = 0;
-        let now = self.now.since_epoch();
+        let now = self.polls.now().since_epoch();
         // What has come back may stand behind other completions.
-        let unread = read as usize >= MAX_COMPLETIONS_PER_POLL || self.skipped_in == self.statistics.polls;
+        let unread = read as usize >= MAX_COMPLETIONS_PER_POLL || self.polls.was_skipped();
         let looks = self.draining.is_due(now);
         let judges = looks && self.draining.judges(unread, self.polls_of_full_queues());
         for index in 0..self.connections.len() {
@@ -166,7 +166,9 @@ impl<P: Port> Engine<P> {
                 if drained || overdue {
                     // Mutant: a drain that timed out is taken for one that ended.
                     self.connections[index].hold_back(!drained && !mutant!(hold_overdue));
-                    self.statistics.drain_timeouts += u64::from(!drained);
+                    if !drained {
+                        self.counters.drain_timeout();
+                    }
                     self.destroy_all(index);
                 }
                 drained || overdue
@@ -199,7 +201,7 @@ impl<P: Port> Engine<P> {
             self.note_refused(index, error);
             self.give_up_drain(index);
         } else {
-            self.statistics.drain_markers += 1;
+            self.counters.drain_marker();
             self.connections[index].sending.marker_posted(request.token);
         }
         self.connections[index].set_step(Ending::Drain { marker_posted: true });
@@ -215,15 +217,15 @@ impl<P: Port> Engine<P> {
         }
         let is_said = self.capabilities.quirks.silent_about_last_receive && (sent || mutant!(S5_silent_unsent));
         if !entry.receive_queue.has_ended() && is_said {
-            entry.receive_queue.ended(self.empty_receive_polls);
+            entry.receive_queue.ended(self.polls.without_receives());
         }
-        entry.receive_queue.is_drained(self.empty_receive_polls)
+        entry.receive_queue.is_drained(self.polls.without_receives())
     }
 
     /// The queue pair said that it takes no more shared receives.
     pub(super) fn last_receive_reached(&mut self, connection: ConnectionId) {
         if let Some(index) = self.index_of(connection) {
-            self.connections[index].receive_queue.ended(self.empty_receive_polls);
+            self.connections[index].receive_queue.ended(self.polls.without_receives());
         }
     }
 
@@ -231,7 +233,7 @@ impl<P: Port> Engine<P> {
     /// connected has taken none.
     fn give_up_receives(&mut self, index: usize) {
         if self.shared.is_some() {
-            self.connections[index].receive_queue.give_up(self.empty_receive_polls);
+            self.connections[index].receive_queue.give_up(self.polls.without_receives());
         }
     }
 

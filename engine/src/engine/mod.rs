@@ -45,6 +45,7 @@ pub use withdrawal::RemoveMemoryError;
 use crate::{
     chores::Chores,
     connection::Connection,
+    counters::Counters,
     event::{ConnectionId, Event, Received, RequestStatus},
     events::{Events, Told},
     fixed_list::FixedList,
@@ -55,6 +56,7 @@ use crate::{
     options::EngineOptions,
     parked::Parked,
     plan::{EngineError, GUARD_BYTES, Plan},
+    polls::Polls,
     pool::Pool,
     provider::{Capabilities, Port, QueuePairId, ReceiveRequest, ScatterElement},
     receive::Receives,
@@ -62,8 +64,7 @@ use crate::{
     sending::Rules,
     shared_receives::SharedReceives,
     sizes::{ConnectionSizes, EngineSizes},
-    statistics::{LastErrors, Statistics},
-    timestamp::Timestamp,
+    statistics::Statistics,
     trace::Tracer,
     transfer::{RdmaOperation, RdmaOperations, Transfer},
     watched_clock::WatchedClock,
@@ -121,8 +122,7 @@ pub struct Engine<P: Port> {
     making: Making,
     gather: Limits,
     iova: IovaRule,
-    /// The time that the last poll was told; never goes back.
-    now: Timestamp,
+    polls: Polls,
     memories: Memories,
     /// The engine's own memory, the first of them.
     messages: DeviceMemory,
@@ -137,8 +137,6 @@ pub struct Engine<P: Port> {
     receives: Receives,
     /// What there is to know of them where all connections share them.
     shared: Option<SharedReceives>,
-    /// Polls that found the receive completion queue empty, while a connection opened or ended.
-    empty_receive_polls: u64,
     connections: Table<Connection>,
     /// Connections with work for the next flush, each at most once.
     dirty: FixedList<u16>,
@@ -148,13 +146,7 @@ pub struct Engine<P: Port> {
     events: Events,
     /// What each poll has to look at beside completions.
     chores: Chores,
-    statistics: Statistics,
-    /// What its counters of failures were counted for last: apart from them, which are hot.
-    last_errors: Box<LastErrors>,
-    /// Polls that found work.
-    full_polls: u64,
-    /// The last poll, counted from 1, that left its completions where they are, because too many events wait to be taken.
-    skipped_in: u64,
+    counters: Counters,
     /// By which drain time-outs pass; looked at while a connection opens or ends.
     draining: WatchedClock,
     /// Slots kept only by Hold.
@@ -238,7 +230,7 @@ impl<P: Port> Engine<P> {
             link,
             capabilities: *capabilities,
             making: Making::new(capabilities, plan.request_slots),
-            now: Timestamp::EPOCH,
+            polls: Polls::NONE,
             memories: Memories::new(plan.memories),
             messages: messages.clone(),
             request_messages,
@@ -248,17 +240,13 @@ impl<P: Port> Engine<P> {
             pool,
             receives,
             shared,
-            empty_receive_polls: 0,
             connections,
             dirty: FixedList::new_in(region, plan.connections as usize, 0)?,
             rdma_operations: Table::new_in(region, plan.transfer_slots as usize, |_| [RdmaOperation::NOTHING; _])?,
             elements,
             events: Events::new_in(region, plan.events())?,
             chores: Chores::new(plan.shares_receives),
-            statistics: Statistics::default(),
-            last_errors: Box::default(),
-            full_polls: 0,
-            skipped_in: 0,
+            counters: Counters::default(),
             draining: WatchedClock::new(WatchedClock::STANDSTILL),
             held: 0,
             scratch: Scratch {
@@ -421,18 +409,16 @@ impl<P: Port> Engine<P> {
     /// Counters, by value.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
+        let (polls, empty_polls) = self.polls.counts();
         Statistics {
+            polls,
+            empty_polls,
             request_slots_used: u64::from(self.requests.len()),
             slots_held: u64::from(self.held),
-            empty_polls: self.statistics.polls - self.full_polls,
             shortest_key_reuse_ns: self.pool.shortest_key_reuse_ns(),
-            mr_allocation_error: self.last_errors.mr_allocation,
-            deregistration_error: self.last_errors.deregistration,
-            pad_failure: self.last_errors.pad,
-            post_error: self.last_errors.post,
             shared_receives_free: self.shared.as_ref().map_or(0, |shared| shared.free().into()),
             shared_receives_withdrawn: self.shared.as_ref().map_or(0, |shared| shared.withdrawn().into()),
-            ..self.statistics
+            ..self.counters.read()
         }
     }
 

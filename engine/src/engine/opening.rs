@@ -298,7 +298,7 @@ impl<P: Port> Engine<P> {
         let (created, receives) = (entry.idle.len(), entry.credits.granted());
         entry.become_ready();
         self.chores.settle();
-        self.statistics.connections += 1;
+        self.counters.connected();
         self.record(TracePoint::MrsCreated, connection.index, None, created);
         if self.options.write_pad {
             self.make_pad(index);
@@ -320,8 +320,7 @@ impl<P: Port> Engine<P> {
                 self.record(TracePoint::KeyTold, index as u16, Some(descriptor), PAD_BYTES);
             }
             Err(failure) => {
-                self.statistics.pads_failed += 1;
-                self.last_errors.pad = Some(failure);
+                self.counters.pad_failed(failure);
                 self.record(TracePoint::PadFailed(failure), index as u16, None, PAD_BYTES);
             }
         }

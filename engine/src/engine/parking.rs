@@ -51,7 +51,7 @@ impl<P: Port> Engine<P> {
         let standing = self.connections[index].posted.of(Kind::of(sends, answered, inline));
         let request = Request::waiting(submission.cookie, standing, submission.invite_invalidation);
         let Some(handle) = self.requests.insert_with(|| ManuallyDrop::new(request)) else {
-            self.statistics.requests_without_slot += 1;
+            self.counters.request_without_slot();
             return Err(SubmitError::NoSlot);
         };
         if let Err(error) = self.keep(index, handle, submission, pieces) {
@@ -62,8 +62,7 @@ impl<P: Port> Engine<P> {
         if cause == WaitCause::Registrations {
             self.lack_mrs(index, pieces);
         }
-        self.statistics.requests_waited += 1;
-        self.statistics.request_waits.add(cause, 1);
+        self.counters.request_waits(cause);
         self.connections[index].wait(|waiting| waiting.push_request(handle.index()));
         // K11: nobody looks at who waits.
         if !mutant!(K11_request) {

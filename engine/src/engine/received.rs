@@ -4,6 +4,7 @@
 use super::{Engine, stage::Making};
 use crate::{
     connection::{Connection, Opening, Phase as Connected},
+    counters::Counters,
     event::{ConnectionId, DisconnectCause, Event, Received, RequestStatus},
     events::Events,
     fixed_list::FixedList,
@@ -11,7 +12,6 @@ use crate::{
     protocol::{CLASSIFY_BYTES, Message, Protocol},
     provider::{Completion, CompletionBatch, Port, Success, TokenKind},
     request::{Kind, Phase, Request, RequestHandle, Standing},
-    statistics::Statistics,
 };
 use arrayvec::ArrayVec;
 use core::mem::ManuallyDrop;
@@ -30,7 +30,7 @@ struct Replies<'a> {
     pool: &'a mut Pool,
     events: &'a mut Events,
     dirty: &'a mut FixedList<u16>,
-    statistics: &'a mut Statistics,
+    counters: &'a mut Counters,
     making: &'a Making,
     /// The MR whose key the peer killed by the reply that was taken.
     killed: Option<u32>,
@@ -44,7 +44,7 @@ macro_rules! replies {
             pool: &mut $engine.pool,
             events: &mut $engine.events,
             dirty: &mut $engine.dirty,
-            statistics: &mut $engine.statistics,
+            counters: &mut $engine.counters,
             making: &$engine.making,
             killed: None,
         }
@@ -75,10 +75,7 @@ impl Replies<'_> {
             connection.sending.release(if mutant!(S4_remote) { 0 } else { self.making.cost.invalidate });
             connection.idle.push(dead);
             self.killed = Some(dead);
-            if !request.invited && !mutant!(uninvited) {
-                self.statistics.uninvited_invalidations += 1;
-            }
-            self.statistics.remote_invalidations += 1;
+            self.counters.remotely_invalidated(request.invited || mutant!(uninvited));
         }
         let Received { buffer, generation, length, .. } = *received;
         request.outcome = RequestStatus::Replied(Received { buffer, generation, length, is_reply: true });
@@ -89,11 +86,11 @@ impl Replies<'_> {
         // K13: told before the keys are dead.
         if (request.mrs.is_empty() && !waits_for_send) || mutant!(K13_reply) {
             request.standing.phase = Phase::Ended;
-            self.statistics.requests_ended += 1;
+            self.counters.requests_ended(1);
             self.events.push_ended(handle.index());
             return true;
         }
-        self.statistics.reply_waits_for_send += u64::from(waits_for_send);
+        self.counters.reply(waits_for_send);
         request.standing.phase = Phase::Fencing;
         for &descriptor in &request.mrs {
             connection.invalidate(descriptor);
@@ -120,7 +117,7 @@ impl<P: Port> Engine<P> {
             batch.iter().for_each(|completion| self.take_receive::<true>(completion, protocol));
         }
         let taken = batch.len() as u32;
-        self.statistics.receive_completions += u64::from(taken);
+        self.counters.receives_completed(taken);
         taken
     }
 
@@ -249,18 +246,18 @@ impl<P: Port> Engine<P> {
         if completion.token.kind() == TokenKind::Foreign {
             self.events.push_back(Event::Foreign(*completion));
         } else {
-            self.statistics.stale_completions += 1;
+            self.counters.stale_completion();
         }
     }
 
     /// A receive that a connection has for itself brought nothing.
     fn receive_failed(&mut self, completion: &Completion, index: usize) {
         let Err(failure) = completion.result else {
-            self.statistics.stale_completions += 1;
+            self.counters.stale_completion();
             return;
         };
         if !self.is_current(index, completion) {
-            self.statistics.stale_completions += 1;
+            self.counters.stale_completion();
             return;
         }
         self.receives.unpost(completion.token.index(), completion.token.generation());
@@ -277,7 +274,7 @@ impl<P: Port> Engine<P> {
         shared.released.push(buffer);
         let index = usize::from(owner);
         let Some(connection) = self.connections.get(index) else {
-            self.statistics.stale_completions += 1;
+            self.counters.stale_completion();
             shared.found(completion.queue_pair);
             return;
         };
@@ -287,7 +284,7 @@ impl<P: Port> Engine<P> {
         }
         match completion.result {
             Err(failure) => self.work_request_failed(index, failure),
-            Ok(_) if granted => self.statistics.stale_completions += 1,
+            Ok(_) if granted => self.counters.stale_completion(),
             Ok(_) => self.fail(index, DisconnectCause::ReceivesExceeded),
         }
     }
@@ -315,13 +312,13 @@ impl<P: Port> Engine<P> {
                 if matches!(message, Message::Malformed) {
                     self.fail(index, DisconnectCause::Protocol);
                 }
-                self.statistics.bad_reply_count += 1;
+                self.counters.bad_reply();
                 received.is_reply = self.answers_cancelled(index);
                 (success.invalidated.is_some(), mutant!(F13_unknown))
             }
         };
         if is_foreign && !mutant {
-            self.statistics.foreign_invalidations += 1;
+            self.counters.foreign_invalidation();
             self.fail(index, DisconnectCause::ForeignInvalidation);
         }
         self.release(received);

@@ -53,7 +53,7 @@ impl<P: Port> Engine<P> {
         }
         self.retire_run(run);
         let taken = batch.len() as u32;
-        self.statistics.send_completions += u64::from(taken);
+        self.counters.sends_completed(taken);
         taken
     }
 
@@ -101,7 +101,7 @@ impl<P: Port> Engine<P> {
             if token.kind() == TokenKind::Foreign {
                 self.events.push_back(Event::Foreign(completion));
             } else {
-                self.statistics.stale_completions += 1;
+                self.counters.stale_completion();
             }
             return;
         };
@@ -184,8 +184,8 @@ impl<P: Port> Engine<P> {
                 ended += 1;
             }
         }
-        self.statistics.local_invalidations += u64::from((before & !awaited).count_ones());
-        self.statistics.requests_ended += ended;
+        self.counters.invalidated(u64::from((before & !awaited).count_ones()));
+        self.counters.requests_ended(ended);
         if self.trace.is_some() {
             self.record_invalidations(index, word, before & !awaited);
         }
@@ -318,7 +318,7 @@ impl<P: Port> Engine<P> {
             && let Some(connection) = self.connections.get_mut(index)
             && let Some(slot) = key_died(connection, &mut self.pool, &mut self.requests, posted.token, |_| posted.owner)
         {
-            self.statistics.requests_ended += 1;
+            self.counters.requests_ended(1);
             self.events.push_ended(slot);
         }
     }

@@ -92,8 +92,7 @@ impl<P: Port> Engine<P> {
         }
         let count = places.count();
         connection.invalidated(count);
-        self.statistics.local_inv_needed += count;
-        self.statistics.local_inv_chains += u64::from(count > 0);
+        self.counters.invalidations_staged(count);
     }
 
     /// Whether a request's work requests stand in the chain and are not posted. `found` is the request in this slot.

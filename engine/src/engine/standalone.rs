@@ -246,8 +246,7 @@ impl<P: Port> Engine<P> {
     pub(super) fn post_pad(&mut self, index: usize, registration: WorkRequest) -> Result<(), PostError> {
         let queue_pair = self.connections[index].queue_pair;
         let chain = Chain { requests: core::slice::from_ref(&registration), elements: &self.elements };
-        self.statistics.doorbells += 1;
-        self.statistics.send_chains += 1;
+        self.counters.chain_posted();
         if let Err(error) = self.port.post(queue_pair, chain) {
             self.note_refused(index, error);
             // What the device took runs, whatever it says besides.
@@ -255,8 +254,7 @@ impl<P: Port> Engine<P> {
                 return Err(error);
             }
         }
-        self.statistics.registrations += 1;
-        self.statistics.work_requests += 1;
+        self.counters.pad_registered();
         self.connections[index].sending.pad_posted(registration.token);
         Ok(())
     }

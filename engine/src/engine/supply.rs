@@ -59,7 +59,7 @@ impl<P: Port> Engine<P> {
         let connection = &self.connections[index];
         // F16: several refills at a time.
         let is_asked = connection.objects.are_awaited() && !mutant!(F16_concurrent);
-        if connection.is_ready() && !is_asked && self.now.since_epoch() >= connection.objects.refill_after() {
+        if connection.is_ready() && !is_asked && self.polls.now().since_epoch() >= connection.objects.refill_after() {
             self.refill(index, self.plan.refill);
         }
     }
@@ -94,8 +94,7 @@ impl<P: Port> Engine<P> {
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
         let installed = mr.install(object, key, connection);
         debug_assert!(installed.is_ok(), "a descriptor from the absent list has no object");
-        self.statistics.mrs_allocated += 1;
-        self.statistics.mrs_recovered += u64::from(repaired);
+        self.counters.mr_allocated(repaired);
         // Mutant: an object that was made for a connection that ends stays.
         if self.connections[index].is_ending() && !mutant!(allocated_while_ending) {
             self.free_object(index, descriptor);
@@ -112,15 +111,14 @@ impl<P: Port> Engine<P> {
     #[cold]
     fn not_allocated(&mut self, index: usize, connection: ConnectionId, descriptor: u32, error: CommandError) {
         let entry = &mut self.connections[index];
-        entry.objects.not_made(self.now.since_epoch());
+        entry.objects.not_made(self.polls.now().since_epoch());
         if mutant!(F9_not_made) {
             // F9: a descriptor without an object is pooled.
             entry.idle.push(descriptor);
         } else if !mutant!(S10_not_made) {
             entry.objects.put_absent(&mut self.pool, descriptor);
         }
-        self.statistics.mr_allocations_failed += 1;
-        self.last_errors.mr_allocation = Some(error);
+        self.counters.mr_not_allocated(error);
         // K17: a device without another object ends the connection.
         if mutant!(K17_refill) {
             self.fail(index, DisconnectCause::Device);
@@ -179,8 +177,7 @@ impl<P: Port> Engine<P> {
 
     /// A destroyed object's descriptor came back from Control.
     pub(super) fn object_destroyed(&mut self, descriptor: u32) {
-        self.statistics.mrs_destroyed += 1;
-        self.statistics.keys_destroyed_live += self.pool.take_doomed_keys(descriptor);
+        self.counters.mr_destroyed(self.pool.take_doomed_keys(descriptor));
         if self.trace.is_some() {
             self.record_all_dead(TracePoint::KeyDestroyed, descriptor);
         }
@@ -225,8 +222,7 @@ impl<P: Port> Engine<P> {
     /// queue pair has drained, and once more when that is destroyed. Then it is given up, and told with the connection's end (S105).
     pub(super) fn object_not_destroyed(&mut self, descriptor: u32, error: CommandError) {
         let index = usize::from(self.pool.connection_of(descriptor));
-        self.statistics.deregistrations_failed += 1;
-        self.last_errors.deregistration = Some(error);
+        self.counters.mr_not_destroyed(error);
         self.record(TracePoint::MrDestroyFailed(error), index as u16, Some(descriptor), 0);
         let Some(connection) = self.connections.get_mut(index) else { return };
         if mutant!(F9_kept) {
@@ -234,7 +230,7 @@ impl<P: Port> Engine<P> {
             return self.object_gone(descriptor);
         }
         if matches!(connection.phase(), Connected::Ending { step: Ending::Sweep, .. }) {
-            self.statistics.mrs_orphaned += 1;
+            self.counters.mr_orphaned();
             connection.objects.orphaned();
             if self.trace.is_some() {
                 self.record_all_dead(TracePoint::KeyOrphaned, descriptor);

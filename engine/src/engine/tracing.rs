@@ -64,7 +64,7 @@ impl<P: Port> Engine<P> {
         if let Some(trace) = &mut self.trace
             && !trace.push(record)
         {
-            self.statistics.trace_records_dropped += 1;
+            self.counters.trace_record_dropped();
         }
     }
 
@@ -196,20 +196,18 @@ impl<P: Port> Engine<P> {
     /// The device refused a post on a connection's queue pair, in whole or in part.
     #[cold]
     pub(super) fn note_refused(&mut self, index: usize, error: PostError) {
-        self.statistics.posts_refused += 1;
-        self.last_errors.post = Some(error);
+        self.counters.post_refused(error);
         self.record(TracePoint::PostSendRefused(error), index as u16, None, error.accepted as u32);
     }
 
     /// The same of receives.
     #[cold]
     pub(super) fn note_receives_refused(&mut self, index: usize, error: PostError) {
-        self.statistics.posts_refused += 1;
-        self.last_errors.post = Some(error);
+        self.counters.post_refused(error);
         self.record(TracePoint::PostReceivesRefused(error), index as u16, None, error.accepted as u32);
     }
 
     pub(super) fn now_ns(&self) -> u64 {
-        self.now.nanoseconds()
+        self.polls.now().nanoseconds()
     }
 }

@@ -81,7 +81,7 @@ impl<P: Port> Engine<P> {
             Some((vacant, room))
         });
         let Some((vacant, mut room)) = with_room else {
-            self.statistics.transfers_without_slot += 1;
+            self.counters.transfer_without_slot();
             return Err(TransferError::NoSlot);
         };
         let operations = data.cut(connection, kind, &self.plan, &mut room.places)?;
@@ -97,7 +97,7 @@ impl<P: Port> Engine<P> {
         if !(first && connection.admit_transfer(handle, transfer, asked, room)) {
             return self.have_transfer_wait(index, handle, first);
         }
-        self.statistics.transfers += 1;
+        self.counters.transfer();
         connection.mark_dirty(&mut self.dirty);
         Ok(())
     }
@@ -128,7 +128,7 @@ impl<P: Port> Engine<P> {
             self.transfers.remove(handle);
             return Err(TransferError::NoPeerReceives);
         }
-        self.statistics.transfer_waits.add(if first { cause } else { WaitCause::Order }, 1);
+        self.counters.transfer_waits(if first { cause } else { WaitCause::Order });
         self.connections[index].wait(|waiting| waiting.push_transfer(handle.index()));
         if !mutant!(K11_transfer) {
             self.ask_attention();
@@ -161,7 +161,7 @@ impl<P: Port> Engine<P> {
         if !connection.admit_transfer(handle, transfer, asked, room) {
             return false;
         }
-        self.statistics.transfers += 1;
+        self.counters.transfer();
         self.mark_dirty(index as u16);
         true
     }
