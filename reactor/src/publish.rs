@@ -19,7 +19,7 @@ use crate::statistics::{Longest, LoopCounters, PollerStatistics, Statistics};
 /// A reader that meets a writer this often takes what it has: a writer may be preempted in the middle.
 const READ_TRIES: usize = 1000;
 
-const LOOP_WORDS: usize = 11;
+const LOOP_WORDS: usize = 12;
 /// Which of them counts iterations.
 const ITERATIONS: usize = 1;
 const POLLER_WORDS: usize = 9;
@@ -182,6 +182,7 @@ fn loop_words(counters: &LoopCounters) -> [u64; LOOP_WORDS] {
         counters.busy,
         counters.idle,
         counters.asleep,
+        counters.sleeps,
         counters.work,
         counters.messages,
         counters.would_blocks,
@@ -191,8 +192,20 @@ fn loop_words(counters: &LoopCounters) -> [u64; LOOP_WORDS] {
 }
 
 fn loop_from(words: [u64; LOOP_WORDS]) -> LoopCounters {
-    let [at, iterations, busy_iterations, busy, idle, asleep, work, messages, would_blocks, longest, longest_at] =
-        words;
+    let [
+        at,
+        iterations,
+        busy_iterations,
+        busy,
+        idle,
+        asleep,
+        sleeps,
+        work,
+        messages,
+        would_blocks,
+        longest,
+        longest_at,
+    ] = words;
     LoopCounters {
         at,
         iterations,
@@ -200,6 +213,7 @@ fn loop_from(words: [u64; LOOP_WORDS]) -> LoopCounters {
         busy,
         idle,
         asleep,
+        sleeps,
         work,
         messages,
         would_blocks,

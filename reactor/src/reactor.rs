@@ -741,6 +741,7 @@ impl<C: Context> Reactor<C> {
 
     /// Sleeps until then, `u64::MAX` until it is woken.
     fn rest(&mut self, limit: u64) {
+        self.counters.sleeps += 1;
         self.publish();
         self.begin(self.ticker.read(cpu::ticks()));
         self.end_idleness();

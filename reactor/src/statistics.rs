@@ -59,6 +59,8 @@ pub struct Statistics {
     pub idle: Duration,
     /// Time asleep; in neither of the two above.
     pub asleep: Duration,
+    /// How often it slept, and was woken since, or it is asleep.
+    pub sleeps: u64,
     /// Work units of all pollers, removed ones included.
     pub work: u64,
     /// Messages received.
@@ -127,6 +129,7 @@ pub(crate) struct LoopCounters {
     pub(crate) busy: u64,
     pub(crate) idle: u64,
     pub(crate) asleep: u64,
+    pub(crate) sleeps: u64,
     pub(crate) work: u64,
     pub(crate) messages: u64,
     pub(crate) would_blocks: u64,
@@ -165,6 +168,7 @@ impl LoopCounters {
             busy: Duration::from_nanos(self.busy),
             idle: Duration::from_nanos(self.idle),
             asleep: Duration::from_nanos(self.asleep),
+            sleeps: self.sleeps,
             work: self.work,
             messages: self.messages,
             would_blocks: self.would_blocks,

@@ -17,6 +17,7 @@ fn a_reactors_statistics_have_their_fields_by_name() {
         busy: Duration::ZERO,
         idle: Duration::ZERO,
         asleep: Duration::ZERO,
+        sleeps: 0,
         work: 0,
         messages: 0,
         would_blocks: 0,

@@ -54,6 +54,7 @@ pub(crate) struct ReactorFigures {
     pub(crate) busy_share: f64,
     /// Not busy.
     asleep_share: f64,
+    pub(crate) sleeps: u64,
     iterations: u64,
     long_iterations: u64,
     /// From when on one is long.
@@ -69,6 +70,7 @@ impl ReactorFigures {
             core: reactor.cpu.map(|cpu| cpu.get()),
             busy_share: reactor.busy_share(),
             asleep_share: reactor.asleep_share(),
+            sleeps: reactor.sleeps,
             iterations: reactor.iterations,
             long_iterations: reactor.long_iterations,
             long_iteration_us: LONG_ITERATION.as_secs_f64() * 1e6,

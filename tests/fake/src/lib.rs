@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "it is called by pointer, as C is; docs/architecture.md")]
 
 mod builder;
+mod channels;
 mod connection_manager;
 mod discarding;
 mod manager_functions;
@@ -243,6 +244,18 @@ impl FakeContext {
     #[must_use]
     pub fn queue_pairs(self) -> usize {
         with(|world| world.contexts.get(&self.0).map_or(0, |context| context.by_soft.len()))
+    }
+
+    /// Completion channels that are not destroyed.
+    #[must_use]
+    pub fn channels(self) -> usize {
+        with(|world| world.contexts.get(&self.0).map_or(0, |context| context.channels.len()))
+    }
+
+    /// Events of completion channels that wait to be taken.
+    #[must_use]
+    pub fn events(self) -> usize {
+        with(|world| world.contexts.get(&self.0).map_or(0, world::Context::channel_events))
     }
 
     /// The next so many calls of a function are refused with this error number; 0 complies again.

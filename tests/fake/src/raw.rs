@@ -36,6 +36,12 @@ impl Signal {
         self.0
     }
 
+    /// Whether a read of it returns at once.
+    pub(crate) fn is_nonblocking(&self) -> bool {
+        // SAFETY: no pointer.
+        unsafe { libc::fcntl(self.0, libc::F_GETFL) & libc::O_NONBLOCK != 0 }
+    }
+
     /// One more waits.
     pub(crate) fn raise(&self) {
         let one = 1u64;

@@ -13,6 +13,10 @@ pub enum Refusable {
     DestroyRegistration,
     /// ibv_alloc_mw(3).
     MakeRegistration,
+    /// ibv_create_comp_channel(3).
+    MakeChannel,
+    /// ibv_req_notify_cq(3).
+    RequestNotification,
 }
 
 /// How often one function is refused.

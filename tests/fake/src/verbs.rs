@@ -1,7 +1,7 @@
 //! The functions of libibverbs but for queue pairs: devices, contexts, domains, memory, windows, completion queues, events.
 
 use crate::{
-    FakeWindows, Manners,
+    FakeWindows, Manners, channels,
     nic::Nic,
     queue_pairs,
     raw::{Signal, WorkCompletion, null, set_errno},
@@ -43,6 +43,10 @@ pub(crate) const FUNCTIONS: VerbsFunctions = VerbsFunctions {
     ibv_dealloc_pd: dealloc_pd,
     ibv_reg_mr: reg_mr,
     ibv_dereg_mr: dereg_mr,
+    ibv_create_comp_channel: channels::create_comp_channel,
+    ibv_destroy_comp_channel: channels::destroy_comp_channel,
+    ibv_get_cq_event: channels::get_cq_event,
+    ibv_ack_cq_events: channels::ack_cq_events,
     ibv_create_cq: create_cq,
     ibv_destroy_cq: destroy_cq,
     ibv_create_srq: shared_receives::create_srq,
@@ -167,6 +171,7 @@ impl World {
             context.ops.dealloc_mw = Some(dealloc_mw);
         }
         context.ops.poll_cq = Some(poll_cq);
+        context.ops.req_notify_cq = Some(channels::req_notify_cq);
         context.ops.post_send = Some(queue_pairs::post_send);
         context.ops.post_recv = Some(queue_pairs::post_recv);
         context.ops.post_srq_recv = Some(shared_receives::post_srq_recv);
@@ -184,6 +189,7 @@ impl World {
             windows: HashMap::new(),
             mkeys: HashMap::new(),
             queues: HashMap::new(),
+            channels: HashMap::new(),
             shared: HashMap::new(),
             by_soft: HashMap::new(),
             events: VecDeque::new(),
@@ -199,7 +205,7 @@ unsafe extern "C" fn close_device(raw: *mut ibv_context) -> c_int {
     let closed = with(|world| {
         let Some(context) = world.contexts.get(&raw.addr()) else { return false };
         let left = context.domains.len() + context.regions.len() + context.windows.len() + context.queues.len();
-        let left = left + context.threads.len() + context.parents.len();
+        let left = left + context.threads.len() + context.parents.len() + context.channels.len();
         if left + context.mkeys.len() + context.shared.len() + context.by_soft.len() > 0 {
             world.violation(raw.addr(), format!("a device closed with {left} objects or more"));
         }
@@ -468,10 +474,14 @@ unsafe extern "C" fn create_cq(
         let Some(capacity) = usize::try_from(entries).ok().filter(|entries| (1..=limit).contains(entries)) else {
             return null(libc::EINVAL);
         };
+        let notification = match context.follow(channel.addr()) {
+            Ok(notification) => notification,
+            Err(code) => return null(code),
+        };
         let mut made: ibv_cq = zeroed();
         (made.context, made.channel, made.cq_context, made.cqe) = (raw, channel, cookie, entries);
         let made = give(made);
-        let queue = QueueRecord { capacity, entries: VecDeque::new(), overran: false };
+        let queue = QueueRecord { capacity, entries: VecDeque::new(), overran: false, notification };
         context.queues.insert(made.expose_provenance(), queue);
         made
     })
@@ -487,7 +497,13 @@ unsafe extern "C" fn destroy_cq(raw: *mut ibv_cq) -> c_int {
             return Err(libc::EBUSY);
         }
         let context = world.contexts.get_mut(&address).ok_or(libc::EINVAL)?;
-        context.queues.remove(&raw.addr()).map(drop).ok_or(libc::EINVAL)
+        let queue = context.queues.remove(&raw.addr()).ok_or(libc::EINVAL)?;
+        let unacknowledged = context.unfollow(raw.addr(), queue.notification);
+        if unacknowledged > 0 {
+            let what = format!("a completion queue destroyed with {unacknowledged} events that nobody acknowledged");
+            world.violation(address, what);
+        }
+        Ok(())
     });
     match destroyed {
         Ok(()) => {

@@ -2,6 +2,7 @@
 
 use crate::{
     Carried, FakeOptions,
+    channels::{ChannelRecord, Notification},
     connection_manager::ConnectionManager,
     nic::{News, Nic},
     queue_pair::{QueuePair, Sent, State},
@@ -105,6 +106,7 @@ pub(crate) struct QueueRecord {
     pub(crate) capacity: usize,
     pub(crate) entries: VecDeque<Queued>,
     pub(crate) overran: bool,
+    pub(crate) notification: Notification,
 }
 
 /// An asynchronous event that waits.
@@ -131,6 +133,8 @@ pub(crate) struct Context {
     /// By the addresses of their structures.
     pub(crate) mkeys: HashMap<usize, MkeyRecord>,
     pub(crate) queues: HashMap<usize, QueueRecord>,
+    /// Completion channels, by the addresses of their structures.
+    pub(crate) channels: HashMap<usize, ChannelRecord>,
     pub(crate) shared: HashMap<usize, SharedRecord>,
     pub(crate) by_soft: HashMap<QueuePairId, u32>,
     pub(crate) events: VecDeque<Event>,
@@ -313,6 +317,7 @@ impl Context {
         let Some(queue) = self.queues.get_mut(&address) else { return };
         if queue.entries.len() < queue.capacity {
             queue.entries.push_back(queued);
+            self.notify(address);
         } else if !core::mem::replace(&mut queue.overran, true) {
             self.tell(Event::OfCompletionQueue(address));
         }

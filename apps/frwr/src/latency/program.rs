@@ -14,7 +14,7 @@ use crate::{
     Error,
     address::{self, Purpose},
     check::Machine,
-    options::DeviceArguments,
+    options::{DeviceArguments, IdleArgument},
     output::{Output, success},
     report::Report as _,
     runner::{DeviceRole, open_rdma, open_soft},
@@ -65,7 +65,14 @@ pub fn run(config: &LatencyConfig, asked: &dyn Asked, say: &mut dyn FnMut(&str))
         let served = match &config.device {
             DeviceChoice::Rdma(device) => {
                 let address = own_address(config, device, &machine)?;
-                serve(&mut || open_rdma(device, DeviceRole::Responder), address, config, &machine, asked, say)
+                serve(
+                    &mut || open_rdma(device, DeviceRole::Responder, IdleArgument::Spin),
+                    address,
+                    config,
+                    &machine,
+                    asked,
+                    say,
+                )
             }
             DeviceChoice::Soft(profile) => {
                 serve(&mut || open_soft(*profile), soft_address(config), config, &machine, asked, say)
@@ -151,12 +158,19 @@ fn measure_size(
     match (&config.role, &config.device) {
         (Role::Client(host), DeviceChoice::Rdma(device)) => {
             let role = role(config.parameters.client_opens_keys());
-            measure(open_rdma(device, role)?, resolve(host, config.port)?, config, machine, asked, say)
+            measure(
+                open_rdma(device, role, IdleArgument::Spin)?,
+                resolve(host, config.port)?,
+                config,
+                machine,
+                asked,
+                say,
+            )
         }
         (_, DeviceChoice::Rdma(device)) => {
             let address = own_address(config, device, machine)?;
-            let server = open_rdma(device, role(config.parameters.server_opens_keys()))?;
-            let client = open_rdma(device, role(config.parameters.client_opens_keys()))?;
+            let server = open_rdma(device, role(config.parameters.server_opens_keys()), IdleArgument::Spin)?;
+            let client = open_rdma(device, role(config.parameters.client_opens_keys()), IdleArgument::Spin)?;
             measure_both(server, client, address, config, machine, asked, say)
         }
         (Role::Client(host), DeviceChoice::Soft(profile)) => {
@@ -190,7 +204,7 @@ fn own_address(config: &LatencyConfig, device: &DeviceArguments, machine: &Machi
         Some(address) => Ok(SocketAddr::new(IpAddr::V4(address), config.port)),
         // It may not exist at all: that is said first.
         None => {
-            open_rdma(device, DeviceRole::Responder)?;
+            open_rdma(device, DeviceRole::Responder, IdleArgument::Spin)?;
             let text = "set one on its network interface, or give --listen ADDRESS";
             Err(Error::failed("address", format!("device {} has no IPv4 address to listen at; {text}", device.name())))
         }

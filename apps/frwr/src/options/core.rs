@@ -44,6 +44,14 @@ const SPIN: u32 = 50;
 /// In microseconds: who polls for a second does not want to sleep.
 const SPINS: Limit = Limit::new("--idle sleep", 0, 1_000_000);
 
+impl IdleArgument {
+    /// Cores may sleep: their devices have to wake them.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn sleeps(self) -> bool {
+        self != Self::Spin
+    }
+}
+
 impl FromStr for IdleArgument {
     type Err = String;
 

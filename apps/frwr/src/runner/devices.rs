@@ -4,7 +4,11 @@ use super::{
     discover::DiscoverConfig, load_command::LoadConfig, report::RunReport, serve_command::ServeConfig,
     serve_report::ServeReport,
 };
-use crate::{Error, options::DeviceArguments, signals::Asked};
+use crate::{
+    Error,
+    options::{DeviceArguments, IdleArgument},
+    signals::Asked,
+};
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftProfile, runtime_directory};
 use frwr_nvmf::host::Discovered;
 use std::net::{IpAddr, Ipv4Addr};
@@ -27,10 +31,10 @@ pub fn serve_on_device(
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<ServeReport, Error> {
-    let device = &config.arguments.device;
+    let (device, idle) = (&config.arguments.device, config.arguments.core.idle);
     match soft(device)? {
         Some(soft) => super::serve(soft, config, asked, say).map_err(Error::between_processes),
-        None => super::serve(open(device, DeviceRole::Responder)?, config, asked, say),
+        None => super::serve(open(device, DeviceRole::Responder, idle)?, config, asked, say),
     }
 }
 
@@ -39,10 +43,10 @@ pub fn serve_on_device(
 /// # Errors
 /// As [`serve_on_device`].
 pub fn load_on_device(config: &LoadConfig, asked: &dyn Asked, say: &mut dyn FnMut(&str)) -> Result<RunReport, Error> {
-    let device = &config.arguments.device;
+    let (device, idle) = (&config.arguments.device, config.arguments.job.core.idle);
     match soft(device)? {
         Some(soft) => super::load(soft, config, asked, say).map_err(Error::between_processes),
-        None => super::load(open(device, DeviceRole::Requester)?, config, asked, say),
+        None => super::load(open(device, DeviceRole::Requester, idle)?, config, asked, say),
     }
 }
 
@@ -57,7 +61,7 @@ pub fn discover_on_device(
 ) -> Result<Vec<Discovered>, Error> {
     match soft(&config.device)? {
         Some(soft) => super::discover(soft, config, asked, say).map_err(Error::between_processes),
-        None => super::discover(open(&config.device, DeviceRole::Requester)?, config, asked, say),
+        None => super::discover(open(&config.device, DeviceRole::Requester, IdleArgument::Spin)?, config, asked, say),
     }
 }
 
@@ -83,15 +87,15 @@ pub(crate) use without_verbs::open;
 
 #[cfg(feature = "verbs")]
 mod with_verbs {
-    use super::{DeviceArguments, DeviceRole, Error};
+    use super::{DeviceArguments, DeviceRole, Error, IdleArgument};
     use frwr_engine::provider::verbs::{OpenError, Role, VerbsDevice};
 
     /// What a device without keys is good for.
     const RESPONDS: &str = "this asks for keys of its own: run `frwr serve` on this device and connect to it from another one, or \
                             measure it by `frwr latency --op send`, or with `--key memory`";
 
-    pub(crate) fn open(device: &DeviceArguments, role: DeviceRole) -> Result<VerbsDevice, Error> {
-        let mut options = device.verbs();
+    pub(crate) fn open(device: &DeviceArguments, role: DeviceRole, idle: IdleArgument) -> Result<VerbsDevice, Error> {
+        let mut options = device.verbs().completion_channels(idle.sleeps());
         options.role = match role {
             DeviceRole::Requester => Role::Requester,
             DeviceRole::Responder => Role::Responder,
@@ -112,11 +116,11 @@ mod with_verbs {
 
 #[cfg(not(feature = "verbs"))]
 mod without_verbs {
-    use super::{DeviceArguments, DeviceRole, Error};
+    use super::{DeviceArguments, DeviceRole, Error, IdleArgument};
     use frwr_engine::provider::soft::SoftDevice;
 
     /// The type is whatever device there is; none is ever opened.
-    pub(crate) fn open(_: &DeviceArguments, _: DeviceRole) -> Result<SoftDevice, Error> {
+    pub(crate) fn open(_: &DeviceArguments, _: DeviceRole, _: IdleArgument) -> Result<SoftDevice, Error> {
         let remedy = "build it with `cargo build --release --features verbs`, or name --device soft";
         Err(Error::failed("no_rdma_support", format!("this program was built without RDMA devices; {remedy}")))
     }

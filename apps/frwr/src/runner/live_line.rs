@@ -98,6 +98,7 @@ mod tests {
             busy: Duration::from_millis(busy),
             idle: Duration::from_millis(idle),
             asleep: Duration::ZERO,
+            sleeps: 0,
             work: 0,
             messages: 0,
             would_blocks: 0,

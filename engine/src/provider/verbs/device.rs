@@ -2,6 +2,7 @@
 
 use super::{
     admit::Guard,
+    completion_queues::CompletionQueues,
     connection_manager::ConnectionManager,
     hardware,
     keys::{self, Facts, Ways},
@@ -29,7 +30,7 @@ use crate::provider::{
     QueuePairId, RegistrationId, Ticket,
 };
 use core::time::Duration;
-use frwr_mempool::lane;
+use frwr_mempool::{Bell, lane};
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
@@ -546,12 +547,13 @@ impl Device for VerbsDevice {
             return Err(CommandError::EXHAUSTED);
         }
         let id = PortId(self.ports.len() as u16);
-        let make = |entries| CompletionQueue::new(&self.context, entries).map(Arc::new).map_err(|e| command_error(&e));
-        let (send_queue, receive_queue) = (make(send_entries)?, make(receive_entries)?);
+        let has_channel = self.options.completion_channels;
+        let queues = CompletionQueues::new(&self.context, id, [send_entries, receive_entries], has_channel);
+        let queues = queues.map_err(|error| command_error(&error))?;
         let (commands, taken_commands) = lane::bounded(LANE_ENTRIES);
         let (sent_reports, reports) = lane::bounded(LANE_ENTRIES);
-        let queues = [send_queue.address(), receive_queue.address()];
-        let mut handle = PortHandle::new(id, commands, reports, queues);
+        let bell = Arc::<Bell>::default();
+        let mut handle = PortHandle::new(id, commands, reports, queues.addresses(), Arc::clone(&bell));
         for (base, record) in self.bases.iter().filter(|(_, base)| !base.leaving) {
             if !handle.has_room() {
                 return Err(CommandError::EXHAUSTED);
@@ -560,11 +562,12 @@ impl Device for VerbsDevice {
         }
         self.ports.push(handle);
         let thread = self.thread_domain().and_then(Result::ok);
-        self.places.push(Place { send: Arc::clone(&send_queue), receive: Arc::clone(&receive_queue), thread });
+        let [send, receive] = queues.both().map(Arc::clone);
+        self.places.push(Place { send, receive, thread });
         Ok(VerbsPort::new(Parts {
             id,
-            send_queue,
-            receive_queue,
+            queues,
+            bell,
             longest_chain: send_entries as usize,
             guard: self.guard(),
             flag_misplaced: self.capabilities.quirks.invalidate_flag_misplaced,

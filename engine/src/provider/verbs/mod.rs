@@ -20,6 +20,7 @@
 
 mod admit;
 mod commands;
+mod completion_queues;
 mod connection_manager;
 mod device;
 pub mod hardware;

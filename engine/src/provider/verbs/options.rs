@@ -97,6 +97,9 @@ frwr_mempool::options! {
         /// one thread at a time, so that posts need no locks and ring a register that no other core rings. A port that gets none, since
         /// registers are limited, is as without. **Never run on hardware.**
         pub thread_domains: bool,
+        /// Each port has a completion channel (ibv_create_comp_channel(3)), so that the core that owns it may sleep: `Port::descriptor` is
+        /// there, and `Port::arm` complies. False: it is polled, and nothing is made for anything else. **Never run on hardware.**
+        pub completion_channels: bool,
         /// Retries of every connection in place of what connections ask for.
         pub parameters: Option<ConnectionParameters>,
         /// Tries bind, access, invalidation and refused access on a loop-back queue pair before the device is used.
@@ -124,6 +127,7 @@ impl VerbsOptions {
             list_entries: LIST_ENTRIES,
             inline_bytes: None,
             thread_domains: true,
+            completion_channels: false,
             parameters: None,
             self_test: true,
             unsettled: false,

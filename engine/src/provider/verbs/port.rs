@@ -1,13 +1,14 @@
 //! The hot half: posts chains, polls completions.
 
 use super::admit::{Guard, Limits, Objects, Taker, has_uneven_lists};
+use super::completion_queues::CompletionQueues;
 use super::device::{command_error, errno};
 use super::publish::{LANE_ENTRIES, PortCommand, Removed, Report};
 use super::sys::{
     batch::{SendMemory, Sink},
     builder::Builder,
     data::{PostedData, RegisteredMemory},
-    objects::{CompletionQueue, MemoryRegion, no_completion},
+    objects::{MemoryRegion, no_completion},
     queue_pair::QueuePair,
     registered::Registered,
     shared_receive_queue::SharedReceiveQueue,
@@ -17,10 +18,11 @@ use crate::provider::{
     MAX_COMPLETIONS_PER_POLL, Port, PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest, RegistrationFields,
     RemoteMemory, RemoteRange, ScatterElement, SharedReceiveQueueId, Success, Token, WorkRequest,
 };
-use frwr_mempool::DeviceMemory;
+use core::task::Waker;
 use frwr_mempool::lane::{Receiver, Sender};
+use frwr_mempool::{Bell, DeviceMemory};
 use ibverbs_sys::{ibv_wc, ibv_wc_flags, ibv_wc_opcode};
-use std::{collections::VecDeque, io, sync::Arc};
+use std::{collections::VecDeque, io, os::fd::BorrowedFd, sync::Arc};
 
 /// Commands taken by one poll: each may allocate.
 const COMMANDS_PER_POLL: usize = 64;
@@ -38,8 +40,9 @@ pub struct VerbsPort {
     shared_receive_queues: Vec<(SharedReceiveQueueId, Arc<SharedReceiveQueue>)>,
     invalidate_flags: u32,
     miscounts_lists: bool,
-    send_queue: Arc<CompletionQueue>,
-    receive_queue: Arc<CompletionQueue>,
+    queues: CompletionQueues,
+    /// Rung behind commands.
+    bell: Arc<Bell>,
     memory: SendMemory,
     completions: Box<[ibv_wc; MAX_COMPLETIONS_PER_POLL]>,
     commands: Receiver<PortCommand>,
@@ -59,8 +62,8 @@ impl core::fmt::Debug for VerbsPort {
 /// What a port is made of.
 pub(super) struct Parts {
     pub(super) id: PortId,
-    pub(super) send_queue: Arc<CompletionQueue>,
-    pub(super) receive_queue: Arc<CompletionQueue>,
+    pub(super) queues: CompletionQueues,
+    pub(super) bell: Arc<Bell>,
     /// Work requests of the longest chain: as many as the send completion queue holds.
     pub(super) longest_chain: usize,
     /// What the device would not see.
@@ -86,8 +89,8 @@ impl VerbsPort {
             shared_receive_queues: Vec::new(),
             invalidate_flags: right | also,
             miscounts_lists: parts.miscounts_lists,
-            send_queue: parts.send_queue,
-            receive_queue: parts.receive_queue,
+            queues: parts.queues,
+            bell: parts.bell,
             memory: SendMemory::new(parts.longest_chain.max(1)),
             completions: Box::new([no_completion(); MAX_COMPLETIONS_PER_POLL]),
             commands: parts.commands,
@@ -344,11 +347,8 @@ impl Port for VerbsPort {
         if !self.unreported.is_empty() {
             self.report();
         }
-        let Self { objects, send_queue, receive_queue, completions, .. } = self;
-        let queue = match queue {
-            Which::Send => send_queue,
-            Which::Receive => receive_queue,
-        };
+        let Self { objects, queues, completions, .. } = self;
+        let queue = queues.of(queue);
         let room = batch.remaining_capacity().min(completions.len());
         let Some(room) = completions.get_mut(..room).filter(|room| !room.is_empty()) else { return 0 };
         let Ok(taken) = queue.poll(room) else {
@@ -363,6 +363,24 @@ impl Port for VerbsPort {
             batch.push(completion);
         }
         taken.len()
+    }
+
+    fn wakes(&mut self, waker: &Waker) {
+        self.bell.wakes(waker);
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.queues.descriptor()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.bell.arm();
+        self.queues.arm()
+    }
+
+    /// Nobody rings when there is room for reports again, nor for what one poll left of many commands.
+    fn rests(&self) -> bool {
+        self.unreported.is_empty() && self.commands.is_empty()
     }
 
     fn register_memory(

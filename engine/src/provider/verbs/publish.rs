@@ -5,7 +5,10 @@ use super::sys::{
     objects::MemoryRegion, queue_pair::QueuePair, registered::Registered, shared_receive_queue::SharedReceiveQueue,
 };
 use crate::provider::{BaseId, PortId, QueuePairId, RegistrationId, SharedReceiveQueueId};
-use frwr_mempool::lane::{Receiver, Sender};
+use frwr_mempool::{
+    Bell,
+    lane::{Receiver, Sender},
+};
 use std::{collections::VecDeque, sync::Arc};
 
 /// Objects on their way to a port, or reports on their way back. A connection's windows are made in one burst; where the
@@ -51,6 +54,8 @@ pub(super) struct PortHandle {
     lane: Option<Lane>,
     /// Its completion queues, as asynchronous events call them.
     pub(super) queues: [usize; 2],
+    /// Wakes its core, which may sleep, to what it is told.
+    bell: Arc<Bell>,
 }
 
 struct Lane {
@@ -66,8 +71,9 @@ impl PortHandle {
         commands: Sender<PortCommand>,
         reports: Receiver<Report>,
         queues: [usize; 2],
+        bell: Arc<Bell>,
     ) -> Self {
-        Self { id, lane: Some(Lane { commands, reports, waiting: VecDeque::new() }), queues }
+        Self { id, lane: Some(Lane { commands, reports, waiting: VecDeque::new() }), queues, bell }
     }
 
     /// Whether the port was dropped, with all that it had, and [`PortHandle::refresh`] has seen it.
@@ -88,6 +94,7 @@ impl PortHandle {
                 lane.waiting.push_front(full.0);
                 return;
             }
+            self.bell.ring();
         }
     }
 
@@ -105,6 +112,7 @@ impl PortHandle {
         } else if let Err(full) = lane.commands.push(command) {
             lane.waiting.push_back(full.0);
         }
+        self.bell.ring();
     }
 
     /// What the port says next.
@@ -176,6 +184,7 @@ mod tests {
     use super::{PortCommand, PortHandle, Removed, Report, Table};
     use crate::provider::{BaseId, PortId, RegistrationId};
     use frwr_mempool::lane;
+    use std::sync::Arc;
 
     #[test]
     fn a_table_gives_the_lowest_free_number() {
@@ -206,7 +215,7 @@ mod tests {
     fn what_finds_the_lane_full_waits_its_turn() {
         let (commands, mut taken) = lane::bounded(2);
         let (_reports, reported) = lane::bounded(2);
-        let mut port = PortHandle::new(PortId(0), commands, reported, [1, 2]);
+        let mut port = PortHandle::new(PortId(0), commands, reported, [1, 2], Arc::default());
         for at in 0..4 {
             assert_eq!(port.has_room(), at < 2);
             port.tell(remove(at));
@@ -224,7 +233,7 @@ mod tests {
     fn a_port_is_gone_once_that_was_seen() {
         let (commands, taken) = lane::bounded(2);
         let (mut reports, reported) = lane::bounded(2);
-        let mut port = PortHandle::new(PortId(0), commands, reported, [1, 2]);
+        let mut port = PortHandle::new(PortId(0), commands, reported, [1, 2], Arc::default());
         assert!(reports.push(Report::Removed(Removed::Window(RegistrationId(3)))).is_ok());
         assert!(port.has_reports());
         drop(taken);

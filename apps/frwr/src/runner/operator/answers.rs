@@ -174,7 +174,7 @@ pub(super) fn cores(_: &Facts, findings: &Findings, parameters: Parameters) -> A
         let memory = found.snapshot.as_ref().map(|core| core.memory.kind.to_string());
         let io = found.snapshot.as_ref().map(|core| core.io);
         let counted = counts!(reactor =>
-            iterations, busy_iterations, work, messages, would_blocks, long_iterations, stalls,
+            iterations, busy_iterations, sleeps, work, messages, would_blocks, long_iterations, stalls,
         );
         let computed = json!({
             "at_seconds": reactor.at.as_secs_f64(),

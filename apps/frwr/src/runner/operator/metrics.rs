@@ -159,6 +159,7 @@ fn of_reactors(families: &mut Families, findings: &Findings) {
     families.counter("reactor_busy_seconds", "In iterations that found work.", of_each(&|core| core.busy.into()));
     families.counter("reactor_idle_seconds", "In iterations that found none.", of_each(&|core| core.idle.into()));
     families.counter("reactor_asleep_seconds", "Asleep.", of_each(&|core| core.asleep.into()));
+    families.counter("reactor_sleeps", "How often it slept.", of_each(&|core| core.sleeps.into()));
     families.counter("reactor_iterations", "Iterations.", of_each(&|core| core.iterations.into()));
     families.counter(
         "reactor_busy_iterations",

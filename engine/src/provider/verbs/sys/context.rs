@@ -115,6 +115,14 @@ impl Context {
         self.operations().alloc_mw.is_some() && self.operations().dealloc_mw.is_some()
     }
 
+    /// By which of the device's completion vectors the events of this port come: they are spread over the vectors, since those of one are
+    /// one processor's to take.
+    pub(in super::super) fn completion_vector(&self, port: u16) -> i32 {
+        // SAFETY: the context is open, and the member does not change.
+        let vectors = unsafe { (*self.raw.as_ptr()).num_comp_vectors };
+        i32::from(port) % vectors.max(1)
+    }
+
     /// What the device says of itself (ibv_query_device(3)).
     pub(in super::super) fn attributes(&self) -> io::Result<ibv_device_attr> {
         let mut attributes = MaybeUninit::<ibv_device_attr>::zeroed();

@@ -3,7 +3,7 @@
 use super::super::system::SystemView;
 use super::cm_abi::{ConnectionParameters, Event, EventChannel, Identifier};
 use super::mlx5_abi::{Mkey, MkeyAttributes, QueuePairAttributes, QueuePairEx};
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use ibverbs_sys::{
     ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_mr, ibv_pd, ibv_qp,
     ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq, ibv_srq_init_attr,
@@ -90,6 +90,10 @@ functions! {
     ibv_dealloc_pd: fn(*mut ibv_pd) -> c_int;
     ibv_reg_mr: fn(*mut ibv_pd, *mut c_void, usize, c_int) -> *mut ibv_mr;
     ibv_dereg_mr: fn(*mut ibv_mr) -> c_int;
+    ibv_create_comp_channel: fn(*mut ibv_context) -> *mut ibv_comp_channel;
+    ibv_destroy_comp_channel: fn(*mut ibv_comp_channel) -> c_int;
+    ibv_get_cq_event: fn(*mut ibv_comp_channel, *mut *mut ibv_cq, *mut *mut c_void) -> c_int;
+    ibv_ack_cq_events: fn(*mut ibv_cq, c_uint);
     ibv_create_cq: fn(*mut ibv_context, c_int, *mut c_void, *mut ibv_comp_channel, c_int) -> *mut ibv_cq;
     ibv_destroy_cq: fn(*mut ibv_cq) -> c_int;
     ibv_create_srq: fn(*mut ibv_pd, *mut ibv_srq_init_attr) -> *mut ibv_srq;

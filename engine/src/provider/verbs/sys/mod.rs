@@ -15,6 +15,7 @@ mod abi_test;
 pub(super) mod batch;
 pub(super) mod builder;
 pub mod cm_abi;
+pub(super) mod completion_channel;
 pub(super) mod connection;
 pub(super) mod context;
 pub(super) mod data;

@@ -2,6 +2,7 @@
 
 use super::{
     check,
+    completion_channel::{CompletionChannel, Notification},
     context::{Context, address_of},
     registered::KeyObjects,
 };
@@ -220,6 +221,8 @@ impl Drop for Window {
 pub(in super::super) struct CompletionQueue {
     pub(super) raw: NonNull<ibv_cq>,
     poll: unsafe extern "C" fn(*mut ibv_cq, i32, *mut ibv_wc) -> i32,
+    /// `None` where it is only polled.
+    notification: Option<Notification>,
     context: Arc<Context>,
 }
 
@@ -231,14 +234,47 @@ unsafe impl Sync for CompletionQueue {}
 impl CompletionQueue {
     /// One of at least `entries` entries, without a completion channel: it is polled.
     pub(in super::super) fn new(context: &Arc<Context>, entries: u32) -> io::Result<Self> {
+        Self::make(context, entries, None, 0)
+    }
+
+    /// The same with a channel of that context, whose events come by this completion vector, of those that the device has.
+    pub(in super::super) fn with_channel(
+        context: &Arc<Context>,
+        entries: u32,
+        channel: &Arc<CompletionChannel>,
+        vector: i32,
+    ) -> io::Result<Self> {
+        Self::make(context, entries, Some(Notification::new(channel)?), vector)
+    }
+
+    fn make(context: &Arc<Context>, entries: u32, notification: Option<Notification>, vector: i32) -> io::Result<Self> {
         let entries = i32::try_from(entries).map_err(|_| io::ErrorKind::InvalidInput)?;
         let poll = context.operations().poll_cq.ok_or(io::ErrorKind::Unsupported)?;
-        let none = core::ptr::null_mut;
-        // SAFETY: the context is open; neither a channel nor a cookie is wanted.
+        let channel = notification.as_ref().map_or(core::ptr::null_mut(), Notification::channel);
+        let no_cookie = core::ptr::null_mut();
+        // SAFETY: the context is open, and the channel, if there is one, is of it and kept until the queue is destroyed.
         let raw =
-            unsafe { (context.library.verbs.ibv_create_cq)(context.raw.as_ptr(), entries, none(), none().cast(), 0) };
+            unsafe { (context.library.verbs.ibv_create_cq)(context.raw.as_ptr(), entries, no_cookie, channel, vector) };
         let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
-        Ok(Self { raw, poll, context: Arc::clone(context) })
+        Ok(Self { raw, poll, notification, context: Arc::clone(context) })
+    }
+
+    /// Whatever completes next is an event of its channel, once; what has completed already is none.
+    ///
+    /// # Errors
+    /// The device cannot, or there is no channel.
+    pub(in super::super) fn request_notification(&self) -> io::Result<()> {
+        let notification = self.notification.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        // SAFETY: the queue was made with it.
+        unsafe { notification.request(self.raw.as_ptr()) }
+    }
+
+    /// An event of this queue was taken.
+    pub(super) fn got_event(&self) {
+        if let Some(notification) = &self.notification {
+            // SAFETY: as above.
+            unsafe { notification.got_event(self.raw.as_ptr()) };
+        }
     }
 
     /// Its name in asynchronous events.
@@ -273,6 +309,10 @@ pub(in super::super) const fn no_completion() -> ibv_wc {
 
 impl Drop for CompletionQueue {
     fn drop(&mut self) {
+        if let Some(notification) = &self.notification {
+            // SAFETY: as for requests; nobody else has the queue any more.
+            unsafe { notification.acknowledge(self.raw.as_ptr()) };
+        }
         // SAFETY: its queue pairs keep it alive, so none is left.
         unsafe { (self.context.library.verbs.ibv_destroy_cq)(self.raw.as_ptr()) };
     }
