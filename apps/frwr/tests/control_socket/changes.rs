@@ -46,12 +46,18 @@ fn a_host_that_is_drained_leaves_and_comes_again_when_it_may() {
     let target = Target::start(2);
     let (mut client, host) = (target.client(), target.host("3600"));
     client.until("status", |status| status["bytes_read"].as_u64() > Some(0));
+    assert_eq!(client.call("resume", json!({ "host": HOST })), changed(false));
     assert_eq!(client.call("drain", json!({ "host": HOST })), changed(true));
+    assert_eq!(client.call("drain", json!({ "host": HOST })), changed(false));
+    assert_eq!(client.ask("hosts")["drained"], json!([{ "host": HOST, "complete": true }]));
+    // To let all come again takes back what was said of all.
+    assert_eq!(client.call("resume", json!({})), changed(false));
     let controllers = client.call("controllers", json!({ "host": HOST })).unwrap();
     assert!(controllers["controllers"].as_array().unwrap().is_empty(), "{controllers}");
     let bytes = client.ask("status")["bytes_read"].clone();
     assert_eq!(client.call("resume", json!({ "host": HOST })), changed(true));
     client.until("status", |status| status["bytes_read"].as_u64() > bytes.as_u64());
+    assert_eq!(client.ask("hosts")["drained"], json!([]));
     // It lost nothing, and what it read was what it had been.
     assert!(host.end().unwrap().reconnects() > 0);
     target.end();

@@ -32,8 +32,20 @@ pub struct Inventory {
     pub controllers: Vec<ControllerState>,
     /// Connections of this core.
     pub queues: Vec<QueueState>,
+    /// Who is kept away ([`Target::drain`]): on the home core.
+    pub drained: Vec<DrainState>,
     /// Who waits on this core now.
     pub waiting: WaitingNow,
+}
+
+/// A host that is kept away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DrainState {
+    /// Its name; `None`: all hosts.
+    pub host: Option<Nqn>,
+    /// Nothing of it is left in the target or in a storage.
+    pub done: bool,
 }
 
 /// A subsystem.
@@ -174,6 +186,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             namespaces: self.namespace_states(),
             controllers: self.controller_states(),
             queues: self.sessions.iter().map(|queue| self.queue_state(queue)).collect(),
+            drained: self.pending.kept_away().map(|(host, done)| DrainState { host, done }).collect(),
             waiting: self.waiting_now(),
         }
     }

@@ -260,6 +260,15 @@ impl<S> Pending<S> {
         true
     }
 
+    /// Who is kept away, `None` for all, and whether nothing is left of them.
+    pub(super) fn kept_away(&self) -> impl Iterator<Item = (Option<Nqn>, bool)> {
+        self.drains.iter().filter_map(|drain| match drain.of {
+            Drained::All => Some((None, drain.is_done)),
+            Drained::Host(name) => Some((Some(name), drain.is_done)),
+            Drained::Barred(_) | Drained::Subsystem(_) => None,
+        })
+    }
+
     /// A host is kept away for now.
     pub(super) fn keeps_away(&self, host: Option<Nqn>) -> bool {
         self.drains.iter().any(|drain| match drain.of {

@@ -16,7 +16,7 @@ use core::ops::Add;
 use frwr_engine::{Statistics as EngineStatistics, Waits};
 use frwr_nvmf::{
     controller::{
-        AllowedHosts, ControllerState, Inventory, NamespaceState, QueuePhase, QueueState, SubsystemState,
+        AllowedHosts, ControllerState, DrainState, Inventory, NamespaceState, QueuePhase, QueueState, SubsystemState,
         TargetListening, TargetStatistics, WaitingNow,
     },
     storage::MediumFault,
@@ -368,7 +368,10 @@ pub(super) fn hosts(_: &Facts, findings: &Findings, parameters: Parameters) -> A
             "commands_in_flight": queues().map(|queue| u64::from(queue.outstanding)).sum::<u64>(),
         })
     };
-    Ok(list("hosts", host_names(findings).into_iter().map(one).collect(), findings))
+    let drained = home(findings).map(|here| here.drained.as_slice()).unwrap_or_default();
+    let away = |one: &DrainState| json!({ "host": host_text(one.host), "complete": one.done });
+    let all = list("hosts", host_names(findings).into_iter().map(one).collect(), findings);
+    Ok(object([all, json!({ "drained": drained.iter().map(away).collect::<Vec<_>>() })]))
 }
 
 #[derive(Deserialize)]

@@ -6,6 +6,7 @@ use super::{
     planned::{Known, Plan, Planned, within},
 };
 use crate::control::Failure;
+use frwr_nvmf::wire::Nqn;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -16,10 +17,20 @@ struct Drained {
     within_seconds: Option<u32>,
 }
 
-pub(super) fn drain(_: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+/// Whether a host is kept away, or all are, and nothing of them is left.
+fn drained(known: &Known<'_>, host: Option<Nqn>) -> Option<bool> {
+    let drained = known.findings.home().map(|home| home.inventory.drained.iter()).into_iter().flatten();
+    drained.copied().find(|drained| drained.host == host).map(|drained| drained.done)
+}
+
+pub(super) fn drain(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let Drained { host, within_seconds } = read(parameters)?;
-    let host = host.map(|text| nqn("host", &text)).transpose()?;
-    Ok(Planned::at_home(Change::Drain { host, within: within(within_seconds)? }))
+    let (host, within) = (host.map(|text| nqn("host", &text)).transpose()?, within(within_seconds)?);
+    // One that goes on is begun anew, and tells who asks by now what holds it up.
+    if drained(known, host) == Some(true) {
+        return Ok(None);
+    }
+    Ok(Planned::at_home(Change::Drain { host, within }))
 }
 
 #[derive(Deserialize)]
@@ -28,8 +39,11 @@ struct Resumed {
     host: Option<String>,
 }
 
-pub(super) fn resume(_: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+pub(super) fn resume(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let Resumed { host } = read(parameters)?;
     let host = host.map(|text| nqn("host", &text)).transpose()?;
+    if drained(known, host).is_none() {
+        return Ok(None);
+    }
     Ok(Planned::at_home(Change::Resume { host }))
 }
