@@ -1,6 +1,7 @@
 //! The programs in processes of their own, over the software NIC: no device, no root, no kernel module. What is killed here is
 //! killed with -9, so that nothing of it says goodbye.
 
+mod changes;
 mod deaths;
 mod latency;
 mod moves;

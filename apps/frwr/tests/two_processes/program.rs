@@ -109,6 +109,16 @@ impl Program {
         panic!("it never said {text:?}: {all:#?}")
     }
 
+    /// It has not ended by itself.
+    pub(crate) fn runs(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// What it has said on standard error, and nobody has read.
+    pub(crate) fn last_words(&self) -> Vec<String> {
+        self.lines.try_iter().collect()
+    }
+
     /// SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
