@@ -4,7 +4,7 @@
 mod common;
 
 use common::{BLOCK, BLOCKS, Error, HostSide, TargetSide, both_to_the_end, pattern, region};
-use core::time::Duration;
+use core::{cell::OnceCell, time::Duration};
 use frwr_engine::provider::soft::SoftFabric;
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::storage::{
@@ -16,36 +16,38 @@ use std::collections::VecDeque;
 const DEPTH: usize = 64;
 
 /// Keeps every byte as another one.
-struct Scrambled {
+pub(crate) struct Scrambled {
     geometry: Geometry,
     medium: DeviceMemory,
-    buffers: Option<DeviceMemory>,
+    buffers: OnceCell<DeviceMemory>,
     queue: VecDeque<(Cookie, Operation)>,
     /// Of these, those that were flushed.
     started: usize,
 }
 
 impl Scrambled {
-    fn new(medium: DeviceMemory) -> Result<Self, Error> {
+    pub(crate) fn new(medium: DeviceMemory) -> Result<Self, Error> {
         let geometry = Geometry::new((medium.len() / BLOCK) as u64, BLOCK as u32)?;
-        Ok(Self { geometry, medium, buffers: None, queue: VecDeque::with_capacity(DEPTH), started: 0 })
+        Ok(Self { geometry, medium, buffers: OnceCell::new(), queue: VecDeque::with_capacity(DEPTH), started: 0 })
     }
 
     fn execute(&self, operation: Operation) -> Result<(), StorageError> {
         let Some((lba, blocks)) = operation.blocks() else { return Ok(()) };
         let (at, bytes) = self.geometry.extent(lba, blocks)?;
-        let buffers = self.buffers.as_ref().ok_or(StorageError::BufferOutOfRange)?;
-        let (from, from_at, to, to_at) = match operation {
-            Operation::Read { buffer, .. } => (&self.medium, at as usize, buffers, buffer),
-            Operation::Write { buffer, .. } => (buffers, buffer, &self.medium, at as usize),
+        let (Operation::Read { buffer, .. } | Operation::Write { buffer, .. }) = operation else {
             // It offers no features, so nobody asks.
-            _ => return Err(StorageError::Unsupported),
+            return Err(StorageError::Unsupported);
         };
+        // Nothing moves of what does not fit.
+        let part = |all: &DeviceMemory, at| all.slice(at, bytes as usize).map_err(|_| StorageError::BufferOutOfRange);
+        let buffer = part(self.buffers.get().ok_or(StorageError::BufferOutOfRange)?, buffer)?;
+        let medium = part(&self.medium, at as usize)?;
+        let (from, to) = if operation.changes() { (buffer, medium) } else { (medium, buffer) };
         let mut block = [0; BLOCK];
         for step in (0..bytes as usize).step_by(BLOCK) {
-            from.read(from_at + step, &mut block).map_err(|_| StorageError::BufferOutOfRange)?;
+            from.read(step, &mut block).map_err(|_| StorageError::Medium)?;
             block.iter_mut().for_each(|byte| *byte ^= 0xa5);
-            to.write(to_at + step, &block).map_err(|_| StorageError::BufferOutOfRange)?;
+            to.write(step, &block).map_err(|_| StorageError::Medium)?;
         }
         Ok(())
     }
@@ -57,8 +59,7 @@ impl Storage for Scrambled {
     }
 
     fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {
-        self.buffers = Some(buffers);
-        Ok(())
+        self.buffers.set(buffers).map_err(|_| AttachError::Twice)
     }
 
     fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {

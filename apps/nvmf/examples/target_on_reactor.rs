@@ -27,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(10);
 type AnyStorage = Box<dyn Storage + Send>;
 
 /// A store of blocks by their number; what was never written is zeros.
-struct KeyValue {
+pub(crate) struct KeyValue {
     geometry: Geometry,
     store: BTreeMap<u64, [u8; BLOCK]>,
     buffers: Option<DeviceMemory>,
@@ -35,22 +35,28 @@ struct KeyValue {
 }
 
 impl KeyValue {
+    pub(crate) fn new(blocks: usize) -> Result<Self, Error> {
+        let geometry = Geometry::new(blocks as u64, BLOCK as u32)?;
+        Ok(Self { geometry, store: BTreeMap::new(), buffers: None, ended: Vec::with_capacity(DEPTH) })
+    }
+
     fn execute(&mut self, operation: Operation) -> Result<(), StorageError> {
         let Some((lba, blocks)) = operation.blocks() else { return Ok(()) };
         self.geometry.extent(lba, blocks)?;
+        let (Operation::Read { buffer, .. } | Operation::Write { buffer, .. }) = operation else {
+            return Err(StorageError::Unsupported);
+        };
+        // As a whole: nothing moves of what does not fit.
         let buffers = self.buffers.as_ref().ok_or(StorageError::BufferOutOfRange)?;
+        let buffer = buffers.slice(buffer, blocks as usize * BLOCK).map_err(|_| StorageError::BufferOutOfRange)?;
         for step in 0..blocks as usize {
             let key = lba + step as u64;
-            let done = match operation {
-                Operation::Read { buffer, .. } => {
-                    buffers.write(buffer + step * BLOCK, self.store.get(&key).unwrap_or(&[0; BLOCK]))
-                }
-                Operation::Write { buffer, .. } => {
-                    buffers.read(buffer + step * BLOCK, self.store.entry(key).or_insert([0; BLOCK]))
-                }
-                _ => return Err(StorageError::Unsupported),
+            let done = if operation.changes() {
+                buffer.read(step * BLOCK, self.store.entry(key).or_insert([0; BLOCK]))
+            } else {
+                buffer.write(step * BLOCK, self.store.get(&key).unwrap_or(&[0; BLOCK]))
             };
-            done.map_err(|_| StorageError::BufferOutOfRange)?;
+            done.map_err(|_| StorageError::Medium)?;
         }
         Ok(())
     }
@@ -62,6 +68,9 @@ impl Storage for KeyValue {
     }
 
     fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {
+        if self.buffers.is_some() {
+            return Err(AttachError::Twice);
+        }
         self.buffers = Some(buffers);
         Ok(())
     }
@@ -117,9 +126,8 @@ fn start(
     let mut region = region()?;
     let engine = builder.build(&mut region)?;
     let buffers = region.carve(options.buffer_memory_bytes(BUSY), PAGE)?.into_device_memory();
-    let geometry = Geometry::new(BLOCKS as u64, BLOCK as u32)?;
-    let store = KeyValue { geometry, store: BTreeMap::new(), buffers: None, ended: Vec::with_capacity(DEPTH) };
-    let mut target = Target::new(engine, vec![Box::new(store) as AnyStorage], buffers, options)?;
+    let store = Box::new(KeyValue::new(BLOCKS)?) as AnyStorage;
+    let mut target = Target::new(engine, vec![store], buffers, options)?;
     target.listen()?;
     let mut reactor = seat.reactor(Core(target));
     reactor.add("target", Schedule::Busy, TargetPoller)?;

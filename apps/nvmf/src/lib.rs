@@ -44,6 +44,8 @@
 // `storage::file::sys` is its one room.
 #![deny(unsafe_code)]
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod controller;
 pub mod host;
 mod stood_still;

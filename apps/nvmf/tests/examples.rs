@@ -14,7 +14,40 @@ mod own_storage;
 #[path = "../examples/target_on_reactor.rs"]
 mod target_on_reactor;
 
+use frwr_mempool::DeviceMemory;
+use frwr_nvmf::{
+    conformance::{Medium, Suite},
+    storage::Storage,
+};
+use frwr_support::storage_harness::memory;
 use std::fs;
+
+/// What a storage of the examples keeps its blocks in: another one over the same memory finds them.
+struct Kept(DeviceMemory);
+
+impl Medium for Kept {
+    fn open(&mut self) -> Option<Box<dyn Storage>> {
+        Some(Box::new(own_storage::Scrambled::new(self.0.clone()).unwrap()))
+    }
+
+    fn open_beside(&mut self) -> Option<Box<dyn Storage>> {
+        self.open()
+    }
+}
+
+#[test]
+fn a_storage_of_ones_own_keeps_what_storages_promise() {
+    let report = Suite::new("Scrambled", || Kept(memory(256 << 10))).run();
+    report.assert_unbroken();
+    assert!(report.is_shown("a_storage_that_is_dropped_leaves_everything_alone"));
+}
+
+#[cfg(feature = "reactor")]
+#[test]
+fn a_key_value_store_keeps_what_storages_promise() {
+    use frwr_nvmf::conformance::Only;
+    Suite::new("KeyValue", || Only::new(target_on_reactor::KeyValue::new(64).unwrap())).run().assert_unbroken();
+}
 
 #[test]
 fn a_storage_of_ones_own_serves() {

@@ -8,7 +8,7 @@ use frwr_nvmf::storage::{
 use frwr_reactor::{Context, Now, Placement, Reactors, Source, Topology};
 use frwr_support::storage_harness::disks::{LoopDevice, SmallDisk, opened, skipped};
 use frwr_support::storage_harness::{BLOCK, BUFFER_BYTES, Bench, Kind, Temporary, attached, memory};
-use std::{fs, fs::File, io, os::unix::fs::PermissionsExt as _, process::Command};
+use std::{fs, fs::File, io, process::Command};
 
 const KINDS: [Kind; 2] = [Kind::Ring, Kind::Thread];
 
@@ -74,28 +74,6 @@ fn a_flush_is_one_system_call() {
         let calls = statistics.system_calls - statistics.restarts;
         assert_eq!((statistics.flushes - statistics.restarts, calls), (round, round));
         assert_eq!((statistics.submitted, statistics.completed), (32 * round, 32 * round));
-    }
-}
-
-#[test]
-fn a_read_only_namespace_is_read_and_not_changed() {
-    let file = Temporary::sparse("read-only", 4 * BLOCK as u64);
-    fs::write(&file.0, vec![0xab; 4 * BLOCK]).unwrap();
-    fs::set_permissions(&file.0, fs::Permissions::from_mode(0o444)).unwrap();
-    let options = file.options().read_only(true);
-    for backing in [Backing::Ring, Backing::Thread] {
-        let (storage, _) = FileMedium::open(&options).unwrap().storage(backing, 4).unwrap();
-        assert!(storage.features().read_only);
-        let mut bench = attached(storage);
-        assert_eq!(bench.write(0, 1, 0xcd), Err(StorageError::ReadOnly));
-        for operation in [
-            Operation::WriteZeroes { lba: 0, blocks: 1, deallocate: true },
-            Operation::Deallocate { lba: 0, blocks: 1 },
-        ] {
-            assert_eq!(bench.run(operation), Err(StorageError::ReadOnly));
-        }
-        assert_eq!(bench.run(Operation::Flush), Ok(()));
-        assert_eq!(bench.read(0, 4).unwrap(), vec![0xab; 4 * BLOCK]);
     }
 }
 

@@ -102,6 +102,9 @@ impl Storage for MemoryStorage {
     }
 
     fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {
+        if self.buffers.is_some() {
+            return Err(AttachError::Twice);
+        }
         self.buffers = Some(buffers);
         Ok(())
     }

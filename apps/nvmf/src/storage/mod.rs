@@ -115,7 +115,8 @@ pub enum Operation {
         /// Offset of the buffer.
         buffer: usize,
     },
-    /// Everything written by operations that completed before this one was submitted becomes durable.
+    /// Everything written by operations that completed before this one was submitted, on whichever
+    /// way to the medium, becomes durable.
     Flush,
     /// The blocks read as zeros from now on.
     WriteZeroes {
@@ -296,17 +297,57 @@ pub struct Completion {
     pub result: Result<(), StorageError>,
 }
 
-/// One core's way to one namespace. Every submitted operation that is not taken back completes exactly once, in any order,
-/// and only from [`Storage::poll`]. No method blocks or allocates after [`Storage::attach`].
+/// One core's way to one namespace. No method blocks, or allocates after [`Storage::attach`];
+/// beside that it promises what follows, which the suite in `frwr_nvmf::conformance` (feature
+/// `conformance`) shows of any storage:
+///
+/// * **Blocks.** Those of its [`Geometry`], which changes by [`Storage::resize`] alone, as its
+///   [`Features`] never do. A run that does not lie in them is [`StorageError::LbaOutOfRange`],
+///   before anything else is looked at; one of no blocks, up to their end, is nothing and succeeds.
+/// * **Buffers.** One memory for good: a second one is [`AttachError::Twice`]. What does not lie in
+///   it as a whole, or begins where the medium cannot transfer to, is refused, and nothing moves. A
+///   buffer is the storage's from [`Storage::submit`] to the completion; only reads change one, and
+///   that only.
+/// * **Contents.** A read finds what was written last to each block by operations that had
+///   completed. Those in flight at the same time are in no order: once all have completed each
+///   block is as one of them wrote it, as a whole, and a read beside them finds bytes from before
+///   or from any of them.
+/// * **Zeros.** Blocks that were zeroed read as zeros; those that were deallocated as zeros or as
+///   before, the same each time; blocks beside them are not touched. What is none of its features
+///   is [`StorageError::Unsupported`].
+/// * **Once.** Every submitted operation that is not taken back completes exactly once, failures
+///   included, in any order, and only from [`Storage::poll`]; then its cookie may be used again. A
+///   batch is appended to, to its end, and what had no room comes with a later one.
+/// * **Room.** [`QueueFull`] is said only while it holds operations, and of what it refuses nothing
+///   is left. Behind all completions there is as much room as ever.
+/// * **Taking back.** What [`Storage::cancel`] says true of never happens and never completes, and
+///   nothing else is taken back; what has ended, or never was, cannot be.
+/// * **Ways.** Each core has one, at the same time. What has completed on one is read by all.
+/// * **Durability.** Behind a Flush that succeeded, whatever had completed before it was submitted,
+///   on any way to the medium, survives the loss of power, and with [`Features::write_through`]
+///   whatever has completed. No Flush succeeds over something that an earlier one, on any way,
+///   could not keep. (A write with Force Unit Access is one with a Flush behind it.)
+/// * **Errors.** By their kind: [`StorageError::ReadOnly`] of a namespace that is not changed,
+///   where a Flush has nothing to do and succeeds; [`StorageError::NoSpace`] of what there is no
+///   room for, which concerns nothing else. What somebody took away below it is an error of the
+///   medium ([`StorageError::is_of_medium`]) for good, and is never read as anything.
+/// * **Size.** Which is said at [`Storage::resize`].
+/// * **Figures.** [`Storage::statistics`] count what happened, or nothing.
+/// * **End.** Once it is dropped neither buffers nor medium change by it: each block of a write
+///   that had not completed is as before or as it was written.
 pub trait Storage {
     /// Size of the namespace; it changes by [`Storage::resize`] alone.
     fn geometry(&self) -> Geometry;
 
-    /// Has so many blocks from now on, of the same size ([`FileMedium::measure`] where they lie in a file). Called before hosts are told of more blocks, and when no operation reaches
-    /// beyond fewer, on the core that polls it: it may not block. Who has a storage of one size leaves it out.
+    /// Has so many blocks from now on, of the same size ([`FileMedium::measure`] where they lie in
+    /// a file). Called before hosts are told of more blocks, and when no operation reaches beyond
+    /// fewer, on the core that polls it: it may not block. Blocks in front of the new end keep what
+    /// they hold, and operations on them go on; those behind it are there again when it has as many
+    /// as before. Who has a storage of one size leaves it out.
     ///
     /// # Errors
-    /// [`ResizeError`]; nothing has changed then. A storage that takes the number that it has takes fewer.
+    /// [`ResizeError`]; nothing has changed then. A storage that takes the number that it has takes
+    /// fewer.
     fn resize(&mut self, blocks: u64) -> Result<(), ResizeError> {
         let _ = blocks;
         Err(ResizeError::Fixed)
@@ -317,13 +358,15 @@ pub trait Storage {
         Features::default()
     }
 
-    /// Names the memory that the buffers of all operations lie in. Called once, before the first operation.
+    /// Names the memory that the buffers of all operations lie in. Called before the first
+    /// operation, and not again once it succeeded.
     ///
     /// # Errors
     /// [`AttachError`]; the storage cannot be used then.
     fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError>;
 
-    /// Takes an operation. It need not start before [`Storage::flush`].
+    /// Takes an operation. It need not start before [`Storage::flush`], and is checked by its
+    /// completion.
     ///
     /// # Errors
     /// [`QueueFull`]; the operation was not taken.
@@ -335,7 +378,8 @@ pub trait Storage {
         false
     }
 
-    /// Starts all that was submitted: called once at the end of a poll iteration, like a doorbell.
+    /// Starts all that was submitted, like a doorbell: called at the end of each poll iteration,
+    /// also where nothing was.
     fn flush(&mut self);
 
     /// Appends completions to `out` until it is full or there are no more now; returns how many.

@@ -5,6 +5,7 @@ use super::Temporary;
 use frwr_nvmf::storage::{FileError, FileMedium, FileOptions};
 use std::{
     fs::{self, File},
+    io::Write as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -200,4 +201,91 @@ impl Overcommitted {
         let mounted = SmallDisk::mount_device(device.path(), "ext4", options).unwrap();
         fs::read(mounted.path("disk")).unwrap()
     }
+}
+
+/// Makes a file system lose what it has in memory and has not promised to keep (FS_IOC_SHUTDOWN with FS_SHUTDOWN_FLAGS_NOLOGFLUSH, of
+/// ext4 and others): from then on it is to be mounted again.
+const SHUT_DOWN: &str = r#"
+open(my $folder, "<", $ARGV[0]) or exit 77;
+my $how = pack("L", 2);
+ioctl($folder, 0x8004587d, $how) or exit 78;
+"#;
+
+/// How its file system is made: the journal's blocks are had from below when they are written.
+const FAILING_FORMAT: [&str; 6] = ["-b", "4096", "-N", "64", "-E", "lazy_journal_init=1"];
+/// Bytes of a disk that may fail, and of all that is below it.
+const FAILING_BYTES: u64 = 24 << 20;
+const BELOW: &str = "size=32m";
+
+/// A disk with a file system, whose power a test can cut, and below which it can take the room away.
+pub struct FailingDisk {
+    mounted: Option<SmallDisk>,
+    device: LoopDevice,
+    below: SmallDisk,
+}
+
+impl FailingDisk {
+    /// `None` where no disk can be mounted.
+    pub fn new() -> Option<Self> {
+        let below = SmallDisk::mount("tmpfs", BELOW)?;
+        File::create(below.path("backing")).unwrap().set_len(FAILING_BYTES).unwrap();
+        let device = LoopDevice::over(&below.path("backing"), &[])?;
+        device.format(&FAILING_FORMAT).then_some(())?;
+        let mounted = Some(Self::mount(&device)?);
+        Some(Self { mounted, device, below })
+    }
+
+    fn mount(device: &LoopDevice) -> Option<SmallDisk> {
+        SmallDisk::mount_device(device.path(), "ext4", JOURNAL_LATER.1)
+    }
+
+    fn disk(&self) -> &SmallDisk {
+        self.mounted.as_ref().expect("it is mounted again behind each loss of power")
+    }
+
+    /// Where a file of it is.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.disk().path(name)
+    }
+
+    /// A sparse file, which is there whatever follows.
+    pub fn create(&self, name: &str, bytes: u64) {
+        let file = File::create(self.path(name)).unwrap();
+        file.set_len(bytes).unwrap();
+        file.sync_all().unwrap();
+    }
+
+    /// What no flush has brought to the disk is lost; who has a file of it finds only errors.
+    pub fn cut_power(&self) {
+        assert!(ran(Command::new("perl").args(["-e", SHUT_DOWN]).arg(self.path(""))));
+    }
+
+    /// As it is found behind that, once nobody has a file of it any more.
+    pub fn mount_again(&mut self) {
+        self.empty_below();
+        self.mounted.take().expect("it is mounted").unmount();
+        self.mounted = Self::mount(&self.device);
+    }
+
+    /// No block has room that was never written.
+    pub fn fill(&self) {
+        fill(&self.path("filler"));
+    }
+
+    /// Below there is none any more for blocks that the disk has never written, which it knows nothing of.
+    pub fn fill_below(&self) {
+        fill(&self.below.path("filler"));
+    }
+
+    /// There is again.
+    pub fn empty_below(&self) {
+        let _ = fs::remove_file(self.below.path("filler"));
+    }
+}
+
+/// Writes until nothing more can be.
+fn fill(path: &Path) {
+    let mut file = File::create(path).unwrap();
+    while file.write_all(&[0x11; 1 << 16]).is_ok() {}
+    let _ = file.sync_all();
 }

@@ -1,6 +1,7 @@
 //! Storages of all kinds over the same bytes, and what drives one by hand.
 
 pub mod disks;
+pub mod media;
 
 use core::time::Duration;
 use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};

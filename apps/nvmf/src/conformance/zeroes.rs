@@ -1,0 +1,78 @@
+//! **Zeros** of [`Storage`](crate::storage::Storage): blocks that are zeroed, or not needed any
+//! more.
+
+use super::{
+    content::ZEROS,
+    trial::{Outcome, Trial, ensure, not_shown},
+};
+use crate::storage::{Operation, StorageError};
+
+/// Blocks that are looked at.
+const BLOCKS: u32 = 48;
+/// Runs of them: one block, none on a boundary of anything, on one, all.
+const RUNS: [(u64, u32); 8] = [(0, 1), (3, 20), (7, 1), (8, 8), (1, 47), (47, 1), (16, 32), (0, BLOCKS)];
+
+/// With and without leave to give their space back, and no block beside them.
+pub(super) fn zeroed_blocks_read_as_zeros(trial: &mut Trial<'_>) -> Outcome {
+    let mut way = trial.open()?;
+    if !way.features().write_zeroes {
+        return not_shown("it does not offer Write Zeroes");
+    }
+    for (lba, blocks) in RUNS {
+        for deallocate in [false, true] {
+            let [stamp, again] = [(); 2].map(|()| trial.new_stamp());
+            way.write(0, BLOCKS, stamp)?;
+            way.succeed(Operation::WriteZeroes { lba, blocks, deallocate })?;
+            let mut wanted = [stamp; BLOCKS as usize];
+            wanted[lba as usize..][..blocks as usize].fill(ZEROS);
+            way.expect(0, &wanted)?;
+            // They are blocks as before.
+            way.write(lba, 1, again)?;
+            wanted[lba as usize] = again;
+            way.expect(0, &wanted)?;
+        }
+    }
+    Ok(())
+}
+
+/// Each reads as zeros or as before, and the same from then on; no block beside them changes.
+pub(super) fn deallocated_blocks_are_theirs_alone(trial: &mut Trial<'_>) -> Outcome {
+    let mut way = trial.open()?;
+    if !way.features().deallocate {
+        return not_shown("it does not offer Deallocate");
+    }
+    for (lba, blocks) in RUNS {
+        let [stamp, again] = [(); 2].map(|()| trial.new_stamp());
+        way.write(0, BLOCKS, stamp)?;
+        way.succeed(Operation::Deallocate { lba, blocks })?;
+        let mut wanted = [stamp; BLOCKS as usize];
+        for at in lba..lba + u64::from(blocks) {
+            wanted[at as usize] = way.stamp_of(at, &[ZEROS, stamp])?;
+        }
+        way.expect(0, &wanted)?;
+        way.write(lba, 1, again)?;
+        wanted[lba as usize] = again;
+        way.expect(0, &wanted)?;
+    }
+    Ok(())
+}
+
+/// Whoever asks all the same is told so, and nothing changes.
+pub(super) fn what_is_not_offered_is_refused(trial: &mut Trial<'_>) -> Outcome {
+    let mut way = trial.open()?;
+    let features = way.features();
+    if features.write_zeroes && features.deallocate {
+        return not_shown("it offers everything");
+    }
+    let stamp = trial.new_stamp();
+    way.write(0, 8, stamp)?;
+    let zeroes = [false, true].map(|deallocate| Operation::WriteZeroes { lba: 2, blocks: 4, deallocate });
+    let hint = Operation::Deallocate { lba: 2, blocks: 4 };
+    let offered = [features.write_zeroes, features.write_zeroes, features.deallocate];
+    for (operation, _) in zeroes.into_iter().chain([hint]).zip(offered).filter(|(_, offered)| !offered) {
+        let result = way.run(operation)?;
+        ensure!(result == Err(StorageError::Unsupported), "{operation:?}: {result:?}");
+        way.expect(0, &[stamp; 8])?;
+    }
+    Ok(())
+}
