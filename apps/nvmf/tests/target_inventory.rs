@@ -1,7 +1,7 @@
 //! What a target tells of what it has, beside what is known to be there.
 
-use frwr_nvmf::controller::{AllowedHosts, QueuePhase, TargetListening};
-use frwr_nvmf::wire::{AnaState, Nqn};
+use frwr_nvmf::controller::{AllowedHosts, CommandKind, QueuePhase, TargetListening};
+use frwr_nvmf::wire::{AnaState, Nqn, Status};
 use frwr_support::nvmf_harness::{Pair, subsystem};
 
 #[test]
@@ -60,5 +60,34 @@ fn what_was_read_and_written_is_told_of_the_namespace_and_the_queue_that_it_went
         inventory.queues.iter().filter(|queue| queue.id != 0).map(|queue| queue.commands).sum()
     };
     assert_eq!(commands(&behind) - commands(&before), 3);
+    pair.finish();
+}
+
+#[test]
+fn how_long_commands_took_is_told_by_kind_and_why_others_failed_by_status() {
+    let mut pair = Pair::ready("reg_mr");
+    for (block, write) in [(0, true), (1, true), (0, false)] {
+        let segment = pair.segment(block, 1);
+        let submitted =
+            if write { pair.host.write(block, &[segment], 0) } else { pair.host.read(block, &[segment], 0) };
+        submitted.unwrap();
+        assert_eq!(pair.completed(1).len(), 1);
+    }
+    pair.host.flush_namespace(0).unwrap();
+    pair.completed(1);
+    let there = pair.target.inventory();
+    let told: Vec<_> = there.latencies.iter().map(|one| (one.identifier, one.kind, one.latencies.count())).collect();
+    assert_eq!(told, [(1, CommandKind::Read, 1), (1, CommandKind::Write, 2), (1, CommandKind::Other, 1)]);
+    // The medium is memory: each was answered in the iteration that found it, and took as long as that.
+    assert!(there.latencies.iter().all(|one| !one.latencies.sum().is_zero()), "{there:?}");
+    assert_eq!(there.errors, []);
+    pair.target.set_namespace_active(&subsystem(), 1, false).unwrap();
+    let segment = pair.segment(0, 1);
+    pair.host.read(0, &[segment], 0).unwrap();
+    assert!(pair.completed(1)[0].result.is_err());
+    let behind = pair.target.inventory();
+    assert_eq!(behind.latencies, there.latencies);
+    let errors: Vec<_> = behind.errors.iter().map(|one| (one.identifier, one.status, one.count)).collect();
+    assert_eq!(errors, [(1, Status::INVALID_FIELD, 1)]);
     pair.finish();
 }

@@ -33,10 +33,11 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Reads OpenMetrics text, and checks what `promtool check metrics` and the standard want of it: each family once, with its help and type
-/// in front, its samples together, counters with `_total`, units as the end of names, no sample twice, and an end.
+/// in front, its samples together, counters with `_total`, units as the end of names, no sample twice, histograms that grow to the count of all,
+/// and an end.
 fn samples(text: &str) -> Samples {
     let (mut samples, mut families) = (Samples::new(), HashSet::new());
-    let (mut family, mut kind) = (String::new(), String::new());
+    let (mut family, mut kind, mut bucket) = (String::new(), String::new(), 0.0);
     let body = text.strip_suffix("# EOF\n").expect("it ends");
     for line in body.lines() {
         if let Some(said) = line.strip_prefix("# ") {
@@ -49,7 +50,7 @@ fn samples(text: &str) -> Samples {
                     (family, kind) = (name.to_owned(), String::new());
                 }
                 "TYPE" => {
-                    assert!(name == family && ["counter", "gauge"].contains(&value), "{line}");
+                    assert!(name == family && ["counter", "gauge", "histogram"].contains(&value), "{line}");
                     assert!(!name.ends_with("_total"), "{line}");
                     kind = value.to_owned();
                 }
@@ -60,9 +61,20 @@ fn samples(text: &str) -> Samples {
         }
         let (sample, value) = line.rsplit_once(' ').unwrap();
         let name = sample.split('{').next().unwrap();
-        let expected = if kind == "counter" { format!("{family}_total") } else { family.clone() };
-        assert!(name == expected && !kind.is_empty(), "{line} in {family}");
+        let expected: &[&str] = match kind.as_str() {
+            "counter" => &["_total"],
+            "histogram" => &["_sum", "_count", "_bucket"],
+            _ => &[""],
+        };
+        assert!(name.strip_prefix(&family).is_some_and(|end| expected.contains(&end)), "{line} in {family}");
         let value: f64 = value.parse().unwrap();
+        if name.ends_with("_bucket") {
+            assert!(value >= core::mem::replace(&mut bucket, value), "{line} is below the one in front of it");
+            if sample.contains("le=\"+Inf\"") {
+                let count = sample.replace("_bucket{", "_count{").replace("le=\"+Inf\",", "");
+                assert_eq!((samples[&count], core::mem::take(&mut bucket)), (value, value), "{line}");
+            }
+        }
         assert!(value >= 0.0 && samples.insert(sample.to_owned(), value).is_none(), "{line}");
     }
     samples
@@ -81,6 +93,16 @@ fn a_scrape_has_what_the_cores_and_namespaces_did() {
     assert!(during["frwr_io_bytes_total{command=\"read\"}"] >= FILE_BYTES as f64, "{during:?}");
     assert!(during[&format!("frwr_namespace_operations_total{namespace}")] > 0.0, "{during:?}");
     assert!(during[&format!("frwr_namespace_size_bytes{namespace}")] >= FILE_BYTES as f64, "{during:?}");
+    let command = format!("subsystem=\"{SUBSYSTEM}\",namespace=\"1\",command");
+    let latency = |what: &str| format!("frwr_namespace_latency_seconds_{what}{{{command}=\"read\"}}");
+    let reads = during["frwr_io_commands_total{command=\"read\"}"];
+    assert!(during[&latency("count")] > 0.0 && during[&latency("sum")] > 0.0, "{during:?}");
+    assert!(during[&latency("count")] <= reads, "{reads}: {during:?}");
+    let is_bucket = |name: &&String| {
+        name.starts_with("frwr_namespace_latency_seconds_bucket{") && name.contains(&format!("{command}=\"read\""))
+    };
+    let ends = during.keys().filter(is_bucket);
+    assert_eq!(ends.count(), frwr_nvmf::controller::LATENCIES);
     assert_eq!(during.keys().filter(|name| name.starts_with("frwr_controller_ready{")).count(), 1);
     assert!(during.keys().any(|name| name.starts_with("frwr_queue_commands_in_flight{")), "{during:?}");
     for reactor in 0..2 {

@@ -68,12 +68,18 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
-    /// Notes in the error log that a command was answered with a status which is no success.
+    /// Notes in the error log and of its namespace that a command was answered with a status which is no success.
     #[cold]
     fn note_failed(&mut self, index: u32, status: Status) {
         let Some(slot) = self.commands.get(index) else { return };
         let Some(queue) = self.sessions.get(slot.connection()) else { return };
         let Some(association) = queue.association() else { return };
+        if !queue.is_admin()
+            && let Some(place) =
+                slot.work().namespace().or_else(|| self.listed(association.controller, slot.namespace()))
+        {
+            self.media.refused(place, status);
+        }
         let failed = FailedCommand {
             queue_id: queue.id(),
             command_id: slot.command_id(),
@@ -84,6 +90,12 @@ impl<P: Port, S: Storage> Target<P, S> {
         if !self.spread.note_elsewhere(association.controller, &failed) {
             self.controllers.note(association.controller, &failed);
         }
+    }
+
+    /// The place of the storage of a namespace of that controller's subsystem, whether it takes commands or not.
+    fn listed(&self, controller: usize, identifier: u32) -> Option<usize> {
+        let subsystem = self.controllers.get(controller)?.subsystem()?;
+        self.subsystems.get(subsystem)?.namespaces().listed(identifier).ok()
     }
 
     /// What no storage does.
@@ -242,10 +254,14 @@ impl<P: Port, S: Storage> Target<P, S> {
         let mut work = 0;
         for namespace in 0..self.media.len() {
             let completions = self.media.poll(namespace, self.clock.now());
+            if completions == 0 {
+                continue;
+            }
+            let now = self.clock.nanoseconds();
             // One by one, because an answer needs all of the target; answers leave the completions alone.
             for at in 0..completions {
                 let completion = self.media.completion(at);
-                self.stored(completion.cookie, completion.result);
+                self.stored(completion.cookie, completion.result, now);
             }
             // A batch is small.
             work += completions as u32;
@@ -254,9 +270,9 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     #[inline]
-    fn stored(&mut self, cookie: Cookie, result: Result<(), StorageError>) {
+    fn stored(&mut self, cookie: Cookie, result: Result<(), StorageError>, now: u64) {
         let Self { engine, sessions, pool, media, .. } = self;
-        match self.commands.stored((cookie.0, result), engine, sessions, pool, media) {
+        match self.commands.stored((cookie.0, result, now), engine, sessions, pool, media) {
             Next::Nothing => {}
             Next::Unknown => self.committed(cookie, result),
             Next::Orphan(place) => self.late.orphan_is_done(place),

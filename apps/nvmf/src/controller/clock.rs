@@ -3,6 +3,8 @@
 use core::time::Duration;
 use frwr_engine::WatchedClock;
 
+const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
+
 /// Two times: the caller's, and by which peers' deadlines pass, which stands still while nobody polls.
 #[derive(Debug)]
 pub(super) struct Clock {
@@ -29,6 +31,12 @@ impl Clock {
     #[inline]
     pub(super) fn now(&self) -> Duration {
         self.now
+    }
+
+    /// The same in nanoseconds, for differences: it may wrap.
+    #[inline]
+    pub(super) fn nanoseconds(&self) -> u64 {
+        self.now.as_secs().wrapping_mul(NANOSECONDS_PER_SECOND).wrapping_add(self.now.subsec_nanos().into())
     }
 
     /// By which peers' deadlines pass, in this poll.

@@ -2,11 +2,12 @@
 //! when somebody asks, which is the only time that anything here allocates or looks at all of it.
 
 use super::Target;
+use super::media::{CommandKind, Latencies, Medium};
 use super::session::{Connecting, Queue};
 use super::statistics::TargetListening;
-use super::subsystem::AllowedHosts;
+use super::subsystem::{AllowedHosts, Served};
 use crate::storage::{Features, Storage, StorageStatistics};
-use crate::wire::{AnaState, Nqn, SerialNumber};
+use crate::wire::{AnaState, Nqn, SerialNumber, Status};
 use core::time::Duration;
 use frwr_engine::provider::Port;
 use std::net::SocketAddr;
@@ -28,6 +29,10 @@ pub struct Inventory {
     pub subsystems: Vec<SubsystemState>,
     /// Their namespaces, in the order of subsystems and identifiers: the same on all cores but for what this one did.
     pub namespaces: Vec<NamespaceState>,
+    /// How long commands of them took that succeeded on this core, of those kinds that there were.
+    pub latencies: Vec<CommandLatencies>,
+    /// As what others failed.
+    pub errors: Vec<CommandErrors>,
     /// Controllers: on the home core all, on another one copies of those that have queues there.
     pub controllers: Vec<ControllerState>,
     /// Connections of this core.
@@ -86,6 +91,35 @@ pub struct NamespaceState {
     pub bytes_read: u64,
     /// Bytes of Write commands that succeeded on this core.
     pub bytes_written: u64,
+}
+
+/// How long commands of a namespace took that succeeded: from the iteration that found one to the one that answered it, and of one that was
+/// answered in the iteration that found it as long as that took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CommandLatencies {
+    /// Index of the namespace's subsystem in [`Inventory::subsystems`].
+    pub subsystem: usize,
+    /// NSID.
+    pub identifier: u32,
+    /// Commands of this kind.
+    pub kind: CommandKind,
+    /// How many took how long.
+    pub latencies: Latencies,
+}
+
+/// Commands of a namespace's I/O queues that were answered with one status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CommandErrors {
+    /// Index of the namespace's subsystem in [`Inventory::subsystems`].
+    pub subsystem: usize,
+    /// NSID.
+    pub identifier: u32,
+    /// The status, without flags; no success.
+    pub status: Status,
+    /// How many.
+    pub count: u64,
 }
 
 /// A controller.
@@ -184,6 +218,8 @@ impl<P: Port, S: Storage> Target<P, S> {
             ending: self.ending.is_ending(),
             subsystems: self.subsystem_states(),
             namespaces: self.namespace_states(),
+            latencies: self.latencies(),
+            errors: self.errors(),
             controllers: self.controller_states(),
             queues: self.sessions.iter().map(|queue| self.queue_state(queue)).collect(),
             drained: self.pending.kept_away().map(|(host, done)| DrainState { host, done }).collect(),
@@ -192,7 +228,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     fn subsystem_states(&self) -> Vec<SubsystemState> {
-        let state = |served: &super::subsystem::Served| SubsystemState {
+        let state = |served: &Served| SubsystemState {
             name: *served.name(),
             serial: served.serial(),
             hosts: served.hosts().clone(),
@@ -208,28 +244,48 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.subsystems.all().position(|(at, _)| at == subsystem)
     }
 
-    fn namespace_states(&self) -> Vec<NamespaceState> {
-        let mut states = Vec::with_capacity(self.media.len());
-        for (subsystem, (_, served)) in self.subsystems.all().enumerate() {
+    /// Each namespace, as the index of its subsystem and its identifier, with that and what it lives in.
+    fn each_namespace(&self) -> impl Iterator<Item = (usize, u32, &Served, &Medium<S>)> {
+        self.subsystems.all().enumerate().flat_map(move |(subsystem, (_, served))| {
             let namespaces = served.namespaces();
-            for identifier in namespaces.identifiers() {
-                let Ok(place) = namespaces.listed(identifier) else { continue };
-                let Some(medium) = self.media.get(place) else { continue };
-                let (geometry, (bytes_read, bytes_written)) = (medium.geometry(), self.media.moved(place));
-                states.push(NamespaceState {
-                    subsystem,
-                    identifier,
-                    active: namespaces.is_active(identifier),
-                    blocks: geometry.blocks(),
-                    block_bytes: geometry.block_bytes(),
-                    features: medium.features(),
-                    storage: medium.statistics(),
-                    bytes_read,
-                    bytes_written,
-                });
+            let medium = move |identifier| self.media.get(namespaces.listed(identifier).ok()?);
+            let all = namespaces.identifiers();
+            all.filter_map(move |identifier| Some((subsystem, identifier, served, medium(identifier)?)))
+        })
+    }
+
+    fn namespace_states(&self) -> Vec<NamespaceState> {
+        let state = |(subsystem, identifier, served, medium): (usize, u32, &Served, &Medium<S>)| {
+            let (geometry, (bytes_read, bytes_written)) = (medium.geometry(), medium.moved());
+            NamespaceState {
+                subsystem,
+                identifier,
+                active: served.namespaces().is_active(identifier),
+                blocks: geometry.blocks(),
+                block_bytes: geometry.block_bytes(),
+                features: medium.features(),
+                storage: medium.statistics(),
+                bytes_read,
+                bytes_written,
             }
-        }
-        states
+        };
+        self.each_namespace().map(state).collect()
+    }
+
+    fn latencies(&self) -> Vec<CommandLatencies> {
+        let of_one = |(subsystem, identifier, _, medium): (usize, u32, &Served, &Medium<S>)| {
+            let kinds: Vec<_> = medium.tally().latencies().collect();
+            kinds.into_iter().map(move |(kind, latencies)| CommandLatencies { subsystem, identifier, kind, latencies })
+        };
+        self.each_namespace().flat_map(of_one).collect()
+    }
+
+    fn errors(&self) -> Vec<CommandErrors> {
+        let of_one = |(subsystem, identifier, _, medium): (usize, u32, &Served, &Medium<S>)| {
+            let kinds: Vec<_> = medium.tally().failures().collect();
+            kinds.into_iter().map(move |(status, count)| CommandErrors { subsystem, identifier, status, count })
+        };
+        self.each_namespace().flat_map(of_one).collect()
     }
 
     fn controller_states(&self) -> Vec<ControllerState> {

@@ -41,8 +41,10 @@ mod work;
 pub use change::{ChangeError, ChangeEvent, ChangeId, HeldUp, MAX_DRAINS, NewNamespace, Refused};
 pub use incident::{Breach, Fault, Incident, MAX_INCIDENTS};
 pub use inventory::{
-    ControllerState, DrainState, Inventory, NamespaceState, QueuePhase, QueueState, SubsystemState, WaitingNow,
+    CommandErrors, CommandLatencies, ControllerState, DrainState, Inventory, NamespaceState, QueuePhase, QueueState,
+    SubsystemState, WaitingNow,
 };
+pub use media::{CommandKind, LATENCIES, Latencies};
 pub use options::{
     ADMIN_QUEUE_ENTRIES, HOME_CORE, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_CORES, MAX_DATA_BLOCKS,
     MAX_IN_CAPSULE_BYTES, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, MAX_TOTAL_NAMESPACES, MIN_BUFFER_BYTES, OptionError,

@@ -163,7 +163,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         let commit_first = entry.forces_unit_access() && self.reads_cached(&work);
         let durable = work.is_written() && self.is_durable(arrival);
         let in_order = matches!(phase, Phase::TakeBuffer) && self.pool.has_to_wait(&work);
-        let slot = Slot::new(connection, entry.command_id.get(), work, data).at(phase);
+        let found = self.clock.nanoseconds();
+        let slot = Slot::new(connection, entry.command_id.get(), work, data, found).at(phase);
         let slot = slot.naming(invalidate, names_keys, entry.namespace.get()).hardened(durable, commit_first);
         let Some(index) = self.commands.insert(slot) else { return };
         if in_order {

@@ -51,9 +51,12 @@ impl<P: Port, S: Storage> Target<P, S> {
             }
             work += 1;
         }
-        if !self.media.has_nothing_to_commit() {
-            let busy = !self.engine.is_disconnected() || !self.commands.is_empty();
-            self.media.advance_commits(busy);
+        if self.media.is_due() {
+            self.media.settle(self.clock.nanoseconds());
+            if !self.media.has_nothing_to_commit() {
+                let busy = !self.engine.is_disconnected() || !self.commands.is_empty();
+                self.media.advance_commits(busy);
+            }
         }
         // What this poll found starts now, so that storage without delay answers in the same iteration.
         self.media.start();

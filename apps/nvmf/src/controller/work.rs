@@ -1,5 +1,6 @@
 //! What commands ask for, and what they are answered.
 
+use super::media::CommandKind;
 use super::refusal::Refusal;
 use crate::wire::{self, Connect, Property, Status};
 
@@ -54,7 +55,7 @@ pub(super) enum Work {
     /// No data.
     Flush { namespace: usize },
     /// No data: the flush behind a write that has to be on the medium before it is answered.
-    Harden { namespace: usize },
+    Harden { namespace: usize, kind: CommandKind },
     /// Data out: a part of a page.
     LogPage(Part),
     /// Data out: 16 bytes.
@@ -137,7 +138,7 @@ impl Work {
             | Self::WriteZeroes { namespace, .. }
             | Self::Deallocate { namespace, .. }
             | Self::Flush { namespace }
-            | Self::Harden { namespace } => Some(*namespace),
+            | Self::Harden { namespace, .. } => Some(*namespace),
             Self::Nothing
             | Self::Connect(_)
             | Self::Identify { .. }

@@ -4,6 +4,7 @@ use super::{
     super::{live_line::name as doing_name, survey::Findings},
     Facts,
     methods::{self as table, MethodDescription},
+    namespace_figures::NamespaceFigures,
     parameters::{Parameter, none, nqn, read},
     subsystem_changes::ana_name,
 };
@@ -294,7 +295,7 @@ pub(super) fn namespaces(facts: &Facts, findings: &Findings, parameters: Paramet
     let wanted = subsystem.map(|text| nqn("subsystem", &text)).transpose()?;
     let here = home(findings);
     let name = |namespace: &NamespaceState| here?.subsystems.get(namespace.subsystem).map(|subsystem| &subsystem.name);
-    let all = merged(findings);
+    let (all, figures) = (merged(findings), NamespaceFigures::of(findings));
     let shown = all.iter().filter(|one| wanted.is_none_or(|wanted| name(one) == Some(&wanted)));
     let one = |namespace: &NamespaceState| {
         let report = name(namespace).and_then(|name| facts.served.namespace(name, namespace.identifier));
@@ -314,7 +315,8 @@ pub(super) fn namespaces(facts: &Facts, findings: &Findings, parameters: Paramet
             "broken": (storage.broken != 0).then_some(storage.broken),
             "fault": storage.fault.map(fault),
         });
-        object([named, counts!(storage => completed, failed, cancelled, flushes, system_calls, restarts)])
+        let counted = counts!(storage => completed, failed, cancelled, flushes, system_calls, restarts);
+        object([named, counted, figures.json(namespace)])
     };
     Ok(list("namespaces", shown.map(one).collect(), findings))
 }

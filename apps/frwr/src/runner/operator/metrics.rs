@@ -1,115 +1,15 @@
 //! What a target did and has as OpenMetrics: names and units by Prometheus' conventions, values by what the cores said.
 
 use super::{
-    super::survey::Findings,
+    super::survey::{Findings, Found},
     Facts,
     answers::{engine, home, inventories, merged, target, waiting},
+    families::{Families, Figure, Labels, Length},
+    namespace_figures::{errors, latencies, status_name, status_type},
 };
-use core::fmt;
+use core::time::Duration;
 use frwr_engine::Waits;
-use frwr_nvmf::controller::{QueueState, TargetListening};
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, text::encode},
-    metrics::MetricType,
-    registry::{Registry, Unit},
-};
-
-/// In front of all names.
-const PREFIX: &str = "frwr";
-
-/// A number.
-#[derive(Clone, Copy, Debug)]
-enum Figure {
-    Count(u64),
-    Seconds(f64),
-}
-
-impl From<u64> for Figure {
-    fn from(count: u64) -> Self {
-        Self::Count(count)
-    }
-}
-
-impl From<usize> for Figure {
-    fn from(count: usize) -> Self {
-        Self::Count(count as u64)
-    }
-}
-
-impl From<bool> for Figure {
-    fn from(holds: bool) -> Self {
-        Self::Count(holds.into())
-    }
-}
-
-impl From<core::time::Duration> for Figure {
-    fn from(time: core::time::Duration) -> Self {
-        Self::Seconds(time.as_secs_f64())
-    }
-}
-
-type Labels = Vec<(&'static str, String)>;
-
-/// One name with its figures.
-#[derive(Debug)]
-struct Family {
-    name: &'static str,
-    help: &'static str,
-    unit: Option<Unit>,
-    kind: MetricType,
-    figures: Vec<(Labels, Figure)>,
-}
-
-/// All of a time.
-#[derive(Debug, Default)]
-struct Families(Vec<Family>);
-
-impl Families {
-    fn add(&mut self, kind: MetricType, name: &'static str, help: &'static str, figures: Vec<(Labels, Figure)>) {
-        let (name, unit) = match name.rsplit_once('_') {
-            Some((name, "seconds")) => (name, Some(Unit::Seconds)),
-            Some((name, "bytes")) => (name, Some(Unit::Bytes)),
-            _ => (name, None),
-        };
-        // A name without figures says nothing.
-        if !figures.is_empty() {
-            self.0.push(Family { name, help, unit, kind, figures });
-        }
-    }
-
-    /// Of what was done so far.
-    fn counter(&mut self, name: &'static str, help: &'static str, figures: Vec<(Labels, Figure)>) {
-        self.add(MetricType::Counter, name, help, figures);
-    }
-
-    /// Of what there is now.
-    fn gauge(&mut self, name: &'static str, help: &'static str, figures: Vec<(Labels, Figure)>) {
-        self.add(MetricType::Gauge, name, help, figures);
-    }
-}
-
-impl Collector for Families {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        for Family { name, help, unit, kind, figures } in &self.0 {
-            let mut family = encoder.encode_descriptor(name, help, unit.as_ref(), *kind)?;
-            for (labels, figure) in figures {
-                let mut one = family.encode_family(labels)?;
-                match (kind, *figure) {
-                    (MetricType::Counter, Figure::Count(count)) => {
-                        one.encode_counter::<Labels, u64, u64>(&count, None)?;
-                    }
-                    (MetricType::Counter, Figure::Seconds(time)) => {
-                        one.encode_counter::<Labels, f64, u64>(&time, None)?;
-                    }
-                    (_, Figure::Count(count)) => one.encode_gauge(&count)?,
-                    (_, Figure::Seconds(time)) => one.encode_gauge(&time)?,
-                }
-            }
-        }
-        Ok(())
-    }
-}
+use frwr_nvmf::controller::{Latencies, NamespaceState, QueueState, TargetListening};
 
 /// A figure without labels.
 fn one(figure: impl Into<Figure>) -> Vec<(Labels, Figure)> {
@@ -132,12 +32,7 @@ pub(super) fn text(facts: &Facts, findings: &Findings) -> String {
     of_hosts(&mut families, findings);
     of_keys(&mut families, findings);
     of_waits(&mut families, findings);
-    let mut registry = Registry::with_prefix(PREFIX);
-    registry.register_collector(Box::new(families));
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = encode(&mut text, &registry);
-    text
+    families.text()
 }
 
 fn of_process(families: &mut Families, facts: &Facts, findings: &Findings) {
@@ -171,7 +66,7 @@ fn of_reactors(families: &mut Families, findings: &Findings) {
         "Iterations of more than 5 microseconds.",
         of_each(&|core| core.long_iterations.into()),
     );
-    let causes = |core: &super::super::survey::Found| {
+    let causes = |core: &Found| {
         let of_cause = |cause: Cause| {
             let labels = [labels(&core.reactor), vec![("cause", cause.name().to_owned())]].concat();
             (labels, core.reactor.long.of(cause).total().into())
@@ -183,6 +78,20 @@ fn of_reactors(families: &mut Families, findings: &Findings) {
         "Iterations of more than 5 microseconds, and what took their time.",
         findings.cores.iter().flat_map(causes).collect(),
     );
+    let lengths = |core: &Found| {
+        let name = |end: Option<Duration>| end.map_or_else(|| "+Inf".to_owned(), |end| end.as_secs_f64().to_string());
+        let of_length = |(at, (end, _))| {
+            let count = |cause: Cause| core.reactor.long.of(cause).counts().nth(at).map_or(0, |(_, count)| count);
+            let labels = [labels(&core.reactor), vec![("up_to", name(end))]].concat();
+            (labels, Cause::ALL.into_iter().map(count).sum::<u64>().into())
+        };
+        core.reactor.long.work.counts().enumerate().map(of_length).collect::<Vec<_>>()
+    };
+    families.counter(
+        "reactor_long_iterations_by_length",
+        "Iterations of more than 5 microseconds, by the seconds that they took at most; each is in one of them.",
+        findings.cores.iter().flat_map(lengths).collect(),
+    );
     families.counter("reactor_stalls", "Iterations beyond the stall threshold.", of_each(&|core| core.stalls.into()));
     families.gauge(
         "reactor_longest_iteration_seconds",
@@ -193,7 +102,7 @@ fn of_reactors(families: &mut Families, findings: &Findings) {
     let answered = findings.cores.iter().map(|core| (labels(&core.reactor), core.snapshot.is_some().into())).collect();
     families.gauge("reactor_answered", "1 where it answered this scrape, 0 where it stands still.", answered);
     let of_pollers = |figure: fn(&PollerStatistics) -> u64| {
-        let of_core = |core: &super::super::survey::Found| {
+        let of_core = |core: &Found| {
             let reactor = core.reactor.core.0.to_string();
             let labels = |name: &str| vec![("reactor", reactor.clone()), ("poller", name.to_owned())];
             core.reactor.pollers.iter().map(|poller| (labels(poller.name), figure(poller).into())).collect::<Vec<_>>()
@@ -276,10 +185,10 @@ fn of_namespaces(families: &mut Families, findings: &Findings) {
     let (all, here) = (merged(findings), home(findings));
     let subsystem = |at: usize| here.and_then(|here| here.subsystems.get(at));
     let name = |at: usize| subsystem(at).map_or("", |subsystem| subsystem.name.as_str());
-    let of_each = |figure: &dyn Fn(&frwr_nvmf::controller::NamespaceState) -> Figure| {
-        let labels = |subsystem: usize, identifier: u32| {
-            vec![("subsystem", name(subsystem).to_owned()), ("namespace", identifier.to_string())]
-        };
+    let labels = |subsystem: usize, identifier: u32| {
+        vec![("subsystem", name(subsystem).to_owned()), ("namespace", identifier.to_string())]
+    };
+    let of_each = |figure: &dyn Fn(&NamespaceState) -> Figure| {
         all.iter().map(|one| (labels(one.subsystem, one.identifier), figure(one))).collect()
     };
     families.counter("namespace_operations", "Operations given to it.", of_each(&|one| one.storage.submitted.into()));
@@ -295,15 +204,38 @@ fn of_namespaces(families: &mut Families, findings: &Findings) {
     );
     families.counter("namespace_read_bytes", "What hosts read.", of_each(&|one| one.bytes_read.into()));
     families.counter("namespace_written_bytes", "What hosts wrote.", of_each(&|one| one.bytes_written.into()));
-    let bytes = |one: &frwr_nvmf::controller::NamespaceState| one.blocks.saturating_mul(one.block_bytes.into());
+    let bytes = |one: &NamespaceState| one.blocks.saturating_mul(one.block_bytes.into());
     families.gauge("namespace_size_bytes", "Its size.", of_each(&|one| bytes(one).into()));
     families.gauge("namespace_active", "1 where hosts may use it.", of_each(&|one| one.active.into()));
-    let is_well = |one: &frwr_nvmf::controller::NamespaceState| one.storage.broken == 0 && one.storage.fault.is_none();
+    let is_well = |one: &NamespaceState| one.storage.broken == 0 && one.storage.fault.is_none();
     families.gauge(
         "namespace_out_of_order",
         "1 where its medium fails for good.",
         of_each(&|one| (!is_well(one)).into()),
     );
+    let taken = latencies(findings).into_iter().map(|((subsystem, identifier, kind), latencies)| {
+        let labels = [labels(subsystem, identifier), vec![("command", kind.name().to_owned())]].concat();
+        (labels, histogram(&latencies))
+    });
+    families.histogram(
+        "namespace_latency_seconds",
+        "Commands that succeeded, from the iteration that found one to the one that answered it.",
+        taken.collect(),
+    );
+    let failed = errors(findings).into_iter().map(|((subsystem, identifier, status), count)| {
+        let kind = vec![("type", status_type(status).to_owned()), ("status", status_name(status))];
+        ([labels(subsystem, identifier), kind].concat(), count.into())
+    });
+    families.counter(
+        "namespace_errors",
+        "Commands that were answered with another status than success.",
+        failed.collect(),
+    );
+}
+
+fn histogram(latencies: &Latencies) -> Figure {
+    let counts = latencies.counts().map(|(end, count)| Length { end, count }).collect();
+    Figure::Histogram { counts, sum: latencies.sum() }
 }
 
 fn of_hosts(families: &mut Families, findings: &Findings) {

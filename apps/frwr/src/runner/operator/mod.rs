@@ -4,10 +4,12 @@
 mod answers;
 mod changes;
 mod facts;
+mod families;
 mod host_changes;
 mod methods;
 mod metrics;
 mod namespace_changes;
+mod namespace_figures;
 mod parameters;
 mod planned;
 mod recent;

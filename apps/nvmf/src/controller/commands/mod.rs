@@ -124,11 +124,11 @@ impl Commands {
         }
     }
 
-    /// A storage is done with what a cookie names: the command goes on, unless its connection is gone.
+    /// A storage is done with what a cookie names, in a poll that began then: the command goes on, unless its connection is gone.
     #[inline]
     pub(super) fn stored<P: Port, S: Storage>(
         &mut self,
-        (cookie, result): (u64, Result<(), StorageError>),
+        (cookie, result, now): (u64, Result<(), StorageError>, u64),
         engine: &mut Engine<P>,
         sessions: &mut Sessions,
         pool: &mut Pool,
@@ -140,7 +140,7 @@ impl Commands {
             self.end(index, engine, pool);
             return Next::Orphan(left_to);
         }
-        slot.stored(result, pool, media);
+        slot.stored(result, now, pool, media);
         match slot.advance(cookie, engine, sessions, pool, media, &mut self.answers) {
             Step::Pending => Next::Nothing,
             step => self.settle(index, step, engine, sessions, pool),
@@ -205,7 +205,8 @@ impl Commands {
 
     /// An answer to a command that has no slot. There has to be room for one.
     pub(super) fn answer_without(&mut self, connection: ConnectionId, command_id: u16, reply: Reply) {
-        let slot = Slot::new(connection, command_id, Work::Nothing, Data::None).at(Phase::Reply(reply));
+        // No storage has it, so that nobody asks when it came.
+        let slot = Slot::new(connection, command_id, Work::Nothing, Data::None, 0).at(Phase::Reply(reply));
         if let Some(index) = self.slots.insert(slot) {
             self.answered.push_back(index);
         }

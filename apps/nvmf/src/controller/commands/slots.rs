@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_cookie_names_its_own_command_and_none_that_has_its_slot_later() {
-        let command = || Slot::new(ConnectionId { index: 0, epoch: 1 }, 7, Work::Nothing, Data::None);
+        let command = || Slot::new(ConnectionId { index: 0, epoch: 1 }, 7, Work::Nothing, Data::None, 0);
         let mut slots = Slots::new(1);
         let first = slots.insert(command()).unwrap();
         let former = slots.cookie(first);

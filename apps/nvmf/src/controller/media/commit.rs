@@ -67,12 +67,13 @@ impl<S: Storage> Media<S> {
             }
         }
         self.commits.last = number;
+        self.due |= cached;
         cached.then_some(number)
     }
 
     /// The target ends.
     pub(in super::super) fn commit_at_end(&mut self) {
-        self.commits.shutting_down = true;
+        (self.commits.shutting_down, self.due) = (true, true);
     }
 
     /// Begins flushes that are wanted, each behind the one of its namespace that runs. `busy`: there are connections or commands.

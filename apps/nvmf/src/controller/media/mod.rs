@@ -3,6 +3,7 @@
 mod buffers;
 mod commit;
 mod pool;
+mod tally;
 mod waiting;
 
 use super::change::{ChangeError, Refused};
@@ -10,6 +11,7 @@ use super::statistics::TargetStatistics;
 use super::work::Work;
 use crate::storage::{Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull};
 use crate::storage::{ResizeError, Storage, StorageError, StorageStatistics};
+use crate::wire::Status;
 pub(super) use buffers::{Buffer, Buffers};
 pub(super) use commit::Committed;
 use commit::{Commit, Commits};
@@ -18,6 +20,8 @@ use core::ops::AddAssign;
 use core::time::Duration;
 use frwr_mempool::DeviceMemory;
 pub(super) use pool::Pool;
+use tally::Tally;
+pub use tally::{CommandKind, LATENCIES, Latencies};
 
 /// The storage of one namespace.
 #[derive(Debug)]
@@ -29,6 +33,7 @@ pub(super) struct Medium<S> {
     /// What hosts read, and what they wrote.
     bytes_read: u64,
     bytes_written: u64,
+    tally: Tally,
 }
 
 impl<S: Storage> Medium<S> {
@@ -63,6 +68,16 @@ impl<S: Storage> Medium<S> {
     /// What its storage has done.
     pub(super) fn statistics(&self) -> StorageStatistics {
         self.storage.statistics()
+    }
+
+    /// Bytes that hosts read from it, and that they wrote to it.
+    pub(super) fn moved(&self) -> (u64, u64) {
+        (self.bytes_read, self.bytes_written)
+    }
+
+    /// What became of its commands.
+    pub(super) fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// What it can do.
@@ -108,6 +123,10 @@ pub(super) struct Media<S> {
     /// As many as there may be.
     most: usize,
     commits: Commits,
+    /// The next poll has something to do beside storages: commits, or commands that the one before answered at once.
+    due: bool,
+    /// When the last poll began that answered some, in nanoseconds.
+    answered_at: u64,
     corruption: Option<Corruption>,
     /// What storages did and failed to do; the other fields are zero.
     counted: TargetStatistics,
@@ -122,6 +141,8 @@ impl<S: Storage> Media<S> {
             media: Vec::with_capacity(most),
             most,
             commits: Commits::default(),
+            due: false,
+            answered_at: 0,
             corruption: corrupt_reads.map(|every| Corruption { every, left: every.get() }),
             counted: TargetStatistics::default(),
             completions: CompletionBatch::new(),
@@ -139,7 +160,8 @@ impl<S: Storage> Media<S> {
             return Err(Refused { error: error.into(), storage });
         }
         let (geometry, commit) = (storage.geometry(), Commit::default());
-        let medium = Some(Medium { storage, geometry, commit, bytes_read: 0, bytes_written: 0 });
+        let tally = Tally::default();
+        let medium = Some(Medium { storage, geometry, commit, bytes_read: 0, bytes_written: 0, tally });
         match self.media.get_mut(place) {
             Some(vacant) => *vacant = medium,
             None => self.media.push(medium),
@@ -277,9 +299,40 @@ impl<S: Storage> Media<S> {
         0
     }
 
-    /// Bytes that hosts read from a namespace, and that they wrote to it.
-    pub(super) fn moved(&self, namespace: usize) -> (u64, u64) {
-        self.get(namespace).map_or((0, 0), |medium| (medium.bytes_read, medium.bytes_written))
+    /// A command succeeded that a poll found which began then; so did this one, now.
+    #[inline]
+    pub(super) fn answered(&mut self, namespace: usize, kind: CommandKind, found: u64, now: u64) {
+        let Some(medium) = self.get_mut(namespace) else { return };
+        if found == now {
+            medium.tally.succeeded_at_once(kind);
+            (self.due, self.answered_at) = (true, now);
+        } else {
+            medium.tally.succeeded(kind, now.wrapping_sub(found));
+        }
+    }
+
+    /// A command of a namespace is answered with this status.
+    #[cold]
+    pub(super) fn refused(&mut self, namespace: usize, status: Status) {
+        if let Some(medium) = self.get_mut(namespace) {
+            medium.tally.failed(status);
+        }
+    }
+
+    /// The next poll has something to do for it.
+    #[inline]
+    pub(super) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// Commands that the poll before answered at once took until this one, which began then.
+    #[inline(never)]
+    pub(super) fn settle(&mut self, now: u64) {
+        let passed = now.wrapping_sub(self.answered_at);
+        for medium in self.media.iter_mut().flatten() {
+            medium.tally.settle(passed);
+        }
+        self.due = !self.has_nothing_to_commit();
     }
 
     /// A Compare found equal blocks.

@@ -1,6 +1,6 @@
 //! What a command asks of the storage, and what becomes of it when that has answered.
 
-use super::super::super::media::{Media, Pool};
+use super::super::super::media::{CommandKind, Media, Pool};
 use super::super::super::session::Sessions;
 use super::super::super::work::{Phase, Reply, Work};
 use super::{Slot, Step};
@@ -33,7 +33,7 @@ impl Slot {
             Work::WriteZeroes { namespace, lba, blocks, deallocate } => {
                 (namespace, Operation::WriteZeroes { lba, blocks, deallocate })
             }
-            Work::Flush { namespace } | Work::Harden { namespace } => (namespace, Operation::Flush),
+            Work::Flush { namespace } | Work::Harden { namespace, .. } => (namespace, Operation::Flush),
             Work::Deallocate { namespace, next, .. } => {
                 let range = self.range(pool, next)?;
                 (namespace, Operation::Deallocate { lba: range.lba.get(), blocks: range.blocks.get() })
@@ -113,18 +113,19 @@ impl Slot {
         Phase::Submit
     }
 
-    /// The storage is done with it.
+    /// The storage is done with it, in a poll that began then.
     #[inline(always)]
     pub(in super::super) fn stored<S: Storage>(
         &mut self,
         result: Result<(), StorageError>,
+        now: u64,
         pool: &Pool,
         media: &mut Media<S>,
     ) {
         let committed = core::mem::take(&mut self.commit_first);
         self.phase = match result {
             Ok(()) if committed => Phase::Submit,
-            Ok(()) => self.executed(pool, media),
+            Ok(()) => self.executed(now, pool, media),
             Err(error) => {
                 media.failed(error);
                 let status = storage_status(error, &self.work);
@@ -136,26 +137,56 @@ impl Slot {
 
     /// An operation succeeded: what comes next.
     #[inline(always)]
-    fn executed<S: Storage>(&mut self, pool: &Pool, media: &mut Media<S>) -> Phase {
+    fn executed<S: Storage>(&mut self, now: u64, pool: &Pool, media: &mut Media<S>) -> Phase {
         let bytes = media.succeeded(&self.work);
-        match self.work {
-            Work::Read { .. } => {
+        let (namespace, kind, reply) = match self.work {
+            Work::Read { namespace, .. } => {
                 media.corrupt(pool.buffers(), self.buffer.as_ref());
-                Phase::Reply(Reply::data())
+                (namespace, CommandKind::Read, Reply::data())
             }
+            Work::Write { namespace, .. } if !self.hardens() => (namespace, CommandKind::Write, Reply::result(0)),
+            _ => return self.others_executed(bytes, now, pool, media),
+        };
+        media.answered(namespace, kind, self.found, now);
+        Phase::Reply(reply)
+    }
+
+    /// The same of commands other than Read and Write, and of those that are not done yet.
+    #[inline(never)]
+    fn others_executed<S: Storage>(&mut self, bytes: u64, now: u64, pool: &Pool, media: &mut Media<S>) -> Phase {
+        let mut kind = CommandKind::Other;
+        let phase = match self.work {
             Work::Compare { .. } => Phase::Reply(self.compared(bytes, pool, media)),
             Work::Deallocate { namespace, ranges, next } => {
                 self.work = Work::Deallocate { namespace, ranges, next: next + 1 };
                 self.next_range(pool)
             }
-            Work::Write { namespace, .. } | Work::WriteZeroes { namespace, .. }
-                if self.durable && !mutant!(target_durable_unflushed) =>
-            {
-                self.work = Work::Harden { namespace };
-                Phase::Submit
+            Work::Write { namespace, .. } => self.harden(namespace, CommandKind::Write),
+            Work::WriteZeroes { namespace, .. } if self.hardens() => self.harden(namespace, kind),
+            Work::Harden { kind: of, .. } => {
+                kind = of;
+                Phase::Reply(Reply::result(0))
             }
             _ => Phase::Reply(Reply::result(0)),
+        };
+        if let Phase::Reply(reply) = phase
+            && reply.status.is_success()
+            && let Some(namespace) = self.work.namespace()
+        {
+            media.answered(namespace, kind, self.found, now);
         }
+        phase
+    }
+
+    /// What it has written has to be on the medium before it is answered.
+    #[inline]
+    fn hardens(&self) -> bool {
+        self.durable && !mutant!(target_durable_unflushed)
+    }
+
+    fn harden(&mut self, namespace: usize, kind: CommandKind) -> Phase {
+        self.work = Work::Harden { namespace, kind };
+        Phase::Submit
     }
 
     /// Compare (NVM 3.2.1): the host's data is in the first buffer, the blocks in the second.

@@ -99,6 +99,8 @@ pub(in super::super) struct Slot {
     durable: bool,
     /// Blocks are read when what a volatile cache holds is on the medium: next, or now, that is flushed.
     commit_first: bool,
+    /// When the poll began that found it, in nanoseconds.
+    found: u64,
     work: Work,
     data: Data,
     buffer: Option<Buffer>,
@@ -112,9 +114,9 @@ pub(in super::super) struct Slot {
 }
 
 impl Slot {
-    /// A command that takes a buffer next; it invalidates nothing.
+    /// A command that takes a buffer next; it invalidates nothing. `found`: when the poll began that found it.
     #[inline(always)]
-    pub(in super::super) fn new(connection: ConnectionId, command_id: u16, work: Work, data: Data) -> Self {
+    pub(in super::super) fn new(connection: ConnectionId, command_id: u16, work: Work, data: Data, found: u64) -> Self {
         Self {
             connection,
             command_id,
@@ -123,6 +125,7 @@ impl Slot {
             namespace: 0,
             durable: false,
             commit_first: false,
+            found,
             work,
             data,
             buffer: None,
