@@ -9,9 +9,9 @@ BUILD_PACKAGES=(cmake:cmake make:make pkg-config:pkg-config libclang-dev libnl-3
 # Disks that tests of storages make, fill and take away, as root.
 # shellcheck disable=SC2034  # as above
 DISK_PACKAGES=(mount:mount mount:losetup e2fsprogs:mkfs.ext4)
-# What looks at the page of the metrics port.
+# What looks at the page of the metrics port, and at what stands in a terminal.
 # shellcheck disable=SC2034  # as above
-BROWSER_PACKAGES=(chromium:chromium)
+SCREEN_PACKAGES=(chromium:chromium tmux:tmux)
 # The libraries that an emulated card stands below.
 # shellcheck disable=SC2034  # as above
 CARD_PACKAGES=(libibverbs1 librdmacm1 ibverbs-providers)
@@ -51,11 +51,14 @@ may_install() {
 # The lists of a fresh machine are empty or too old, so they are brought up to date before anything is asked for; once, since without
 # a network it takes long, and who asks for several packages would wait for each.
 lists_asked_for=""
+ask_for_lists() {
+    [ -z "$lists_asked_for" ] || return 0
+    lists_asked_for=yes
+    as_admin apt-get update -q
+}
+
 apt_install() { # package...
-    if [ -z "$lists_asked_for" ]; then
-        lists_asked_for=yes
-        as_admin apt-get update -q || return
-    fi
+    ask_for_lists || return
     as_admin env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$@"
 }
 
@@ -88,4 +91,24 @@ need_packages() { # entry...
     [ ${#missing[@]} -gt 0 ] || return 0
     why="apt-get installed them, and still not found (is PATH complete?): ${missing[*]}"
     return 1
+}
+
+# Of Debian's package of Prometheus its promtool alone, in this folder, to which PATH leads from now on: the package has 94 MiB and needs a
+# dozen others for its pages, and what it installs begins to collect. Or says in $why what is missing and returns 1.
+need_promtool() { # folder
+    local folder
+    why="" PATH=$PATH:$(realpath -m "$1")
+    ! command -v promtool > /dev/null || return 0
+    if ! may_install || ! command -v dpkg-deb > /dev/null; then
+        why="missing: promtool, which is in the package prometheus"
+        return 1
+    fi
+    why="apt-get could not fetch: prometheus"
+    folder=$(mktemp -d) || return
+    if ask_for_lists > /dev/null 2>&1 && (cd "$folder" && apt-get download -q prometheus) > /dev/null 2>&1 &&
+        dpkg-deb --fsys-tarfile "$folder"/prometheus_*.deb | tar -xO ./usr/bin/promtool > "$folder/promtool"; then
+        install -D -m 755 "$folder/promtool" "$1/promtool" && why=""
+    fi
+    rm -rf "$folder"
+    [ -z "$why" ]
 }

@@ -5,6 +5,7 @@
 //! that were not understood yet and [`MAX_ANSWER_BYTES`] that were not read, and does so much in a turn and no more.
 
 mod connection;
+mod exposition;
 mod frames;
 mod place;
 mod rpc;

@@ -1,6 +1,8 @@
-//! Metrics over HTTP, for who collects them, and a page that draws them: `GET /metrics`, `GET /` and nothing else, in the same turn as the control socket and by the same
-//! rules. Requests are parsed by httparse; a server crate would bring threads or an asynchronous runtime.
+//! Metrics over HTTP, for who collects them, and a page that draws them: `/metrics`, `/` and nothing else, to be got or asked about (GET,
+//! HEAD), in the same turn as the control socket and by the same rules. Requests are parsed by httparse; a server crate would bring threads
+//! or an asynchronous runtime.
 
+use super::exposition::Format;
 use rustix::event::{PollFd, PollFlags};
 use std::{
     io::{self, ErrorKind, Read as _, Write as _},
@@ -18,8 +20,7 @@ const MAX_HEADERS: usize = 64;
 /// Bytes given to a client in a turn.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// What OpenMetrics is called.
-const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const NOT_ALLOWED: &str = "405 Method Not Allowed";
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 const PAGE_TYPE: &str = "text/html; charset=utf-8";
 
@@ -39,6 +40,10 @@ struct Guest {
     stream: TcpStream,
     head: Vec<u8>,
     state: State,
+    /// It wants to know what it would get, and not to get it.
+    without_body: bool,
+    /// How it wants metrics.
+    format: Format,
     output: Vec<u8>,
     written: usize,
 }
@@ -107,9 +112,8 @@ impl Web {
                     self.guests.remove(0);
                 }
                 self.count += 1;
-                let (visitor, state) = (Visitor(self.count), State::Arriving);
-                let (head, output) = (Vec::new(), Vec::new());
-                self.guests.push(Guest { visitor, stream, head, state, output, written: 0 });
+                let visitor = Visitor(self.count);
+                self.guests.push(Guest::new(visitor, stream));
             }
             work += 1;
         }
@@ -125,15 +129,21 @@ impl Web {
         Some(guest.visitor)
     }
 
-    /// The metrics that were asked for.
+    /// The metrics that were asked for, as OpenMetrics.
     pub(crate) fn answer(&mut self, visitor: Visitor, text: &str) {
         if let Some(guest) = self.guests.iter_mut().find(|guest| guest.visitor == visitor) {
-            guest.answer("200 OK", METRICS_TYPE, text);
+            let format = guest.format;
+            guest.answer("200 OK", format.media_type(), &format.of(text));
         }
     }
 }
 
 impl Guest {
+    fn new(visitor: Visitor, stream: TcpStream) -> Self {
+        let (head, state, output) = (Vec::new(), State::Arriving, Vec::new());
+        Self { visitor, stream, head, state, without_body: false, format: Format::Text, output, written: 0 }
+    }
+
     /// Returns whether something moved.
     fn turn(&mut self) -> bool {
         match self.state {
@@ -163,6 +173,8 @@ impl Guest {
         let mut request = httparse::Request::new(&mut headers);
         let parsed = request.parse(&self.head);
         let path = request.path.map(|path| path.split('?').next().unwrap_or_default());
+        self.without_body = request.method == Some("HEAD");
+        self.format = Format::wanted(&accepted(request.headers));
         match (parsed, request.method, path) {
             (Ok(httparse::Status::Partial), ..) if self.head.len() <= MAX_HEAD => {}
             (Ok(httparse::Status::Partial), ..) | (Err(httparse::Error::TooManyHeaders), ..) => {
@@ -170,19 +182,23 @@ impl Guest {
                 self.answer("431 Request Header Fields Too Large", TEXT_TYPE, &text);
             }
             (Err(error), ..) => self.answer("400 Bad Request", TEXT_TYPE, &format!("no request: {error}\n")),
-            (Ok(_), Some("GET"), Some("/metrics")) => self.state = State::Asks,
-            (Ok(_), Some("GET"), Some("/")) => self.answer("200 OK", PAGE_TYPE, PAGE),
-            (Ok(_), Some("GET"), _) => self.answer("404 Not Found", TEXT_TYPE, "there are / and /metrics\n"),
-            (Ok(_), ..) => self.answer("405 Method Not Allowed", TEXT_TYPE, "there are GET / and GET /metrics\n"),
+            (Ok(_), Some("GET" | "HEAD"), Some("/metrics")) => self.state = State::Asks,
+            (Ok(_), Some("GET" | "HEAD"), Some("/")) => self.answer("200 OK", PAGE_TYPE, PAGE),
+            (Ok(_), Some("GET" | "HEAD"), _) => self.answer("404 Not Found", TEXT_TYPE, "there are / and /metrics\n"),
+            (Ok(_), ..) => self.answer(NOT_ALLOWED, TEXT_TYPE, "there are GET and HEAD of / and /metrics\n"),
         }
     }
 
     fn answer(&mut self, status: &str, kind: &str, body: &str) {
         let length = body.len();
+        // RFC 9110 wants it of this status (15.5.6).
+        let allowed = if status == NOT_ALLOWED { "Allow: GET, HEAD\r\n" } else { "" };
         let head = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\
-             X-Content-Type-Options: nosniff\r\nContent-Security-Policy: {PAGE_MAY}\r\n\r\n"
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\nVary: Accept\r\n\
+             {allowed}X-Content-Type-Options: nosniff\r\nContent-Security-Policy: {PAGE_MAY}\r\n\r\n"
         );
+        // All that is said of it, its length included (9.3.2).
+        let body = if self.without_body { "" } else { body };
         (self.output, self.state) = (format!("{head}{body}").into_bytes(), State::Answered);
         self.write();
     }
@@ -199,6 +215,13 @@ impl Guest {
         }
         true
     }
+}
+
+/// All that it says of what it would take.
+fn accepted(headers: &[httparse::Header<'_>]) -> String {
+    let all = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("accept"));
+    let all: Vec<_> = all.map(|header| String::from_utf8_lossy(header.value)).collect();
+    all.join(",")
 }
 
 #[cfg(test)]
@@ -235,7 +258,12 @@ mod tests {
         let mut web = Web::open(([127, 0, 0, 1], 0).into()).unwrap();
         let all = told(&mut web, b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assert!(all.starts_with("HTTP/1.1 200 OK\r\n") && all.ends_with("\r\n\r\nall\n"), "{all}");
-        assert!(all.contains("application/openmetrics-text; version=1.0.0"), "{all}");
+        assert!(all.contains("\r\nContent-Type: text/plain; version=0.0.4;"), "{all}");
+        let all = told(
+            &mut web,
+            b"GET /metrics HTTP/1.1\r\naccept: text/html\r\nAccept: application/openmetrics-text\r\n\r\n",
+        );
+        assert!(all.contains("\r\nContent-Type: application/openmetrics-text; version=1.0.0;"), "{all}");
         let many = format!("GET /metrics HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(MAX_HEADERS + 1));
         let long = [&b"GET /"[..], &vec![b'x'; MAX_HEAD]].concat();
         for (said, status) in [
@@ -249,6 +277,20 @@ mod tests {
             let all = told(&mut web, said);
             assert!(all.starts_with(&format!("HTTP/1.1 {status} ")), "{all}");
         }
+    }
+
+    #[test]
+    fn who_asks_about_something_is_told_all_but_that() {
+        let mut web = Web::open(([127, 0, 0, 1], 0).into()).unwrap();
+        for (path, status) in [("/metrics", 200), ("/", 200), ("/x", 404)] {
+            let request = |method: &str| format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes();
+            let (all, head) = (told(&mut web, &request("GET")), told(&mut web, &request("HEAD")));
+            let (of_all, body) = all.split_once("\r\n\r\n").unwrap();
+            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")) && !body.is_empty(), "{head}");
+            assert_eq!(head, format!("{of_all}\r\n\r\n"));
+        }
+        let refused = told(&mut web, b"PUT / HTTP/1.1\r\n\r\n");
+        assert!(refused.starts_with("HTTP/1.1 405 ") && refused.contains("\r\nAllow: GET, HEAD\r\n"), "{refused}");
     }
 
     #[test]

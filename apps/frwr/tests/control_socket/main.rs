@@ -5,6 +5,7 @@ mod changes;
 mod hostile;
 mod metrics;
 mod page;
+mod promtool;
 mod terminal;
 
 use clap::Parser as _;

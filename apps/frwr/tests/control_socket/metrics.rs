@@ -9,7 +9,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
 /// What is got over HTTP: its head, and the text.
-fn got(address: SocketAddr, request: &str) -> (String, String) {
+pub(super) fn got(address: SocketAddr, request: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -19,7 +19,8 @@ fn got(address: SocketAddr, request: &str) -> (String, String) {
 }
 
 fn scraped(address: SocketAddr) -> Samples {
-    let (head, text) = got(address, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n");
+    let wanted = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
+    let (head, text) = got(address, &format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: {wanted}\r\n\r\n"));
     assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("application/openmetrics-text"), "{head}");
     assert!(head.contains(&format!("Content-Length: {}", text.len())), "{head}");
     samples(&text)
