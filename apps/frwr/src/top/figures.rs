@@ -1,5 +1,6 @@
 //! What a target did between two readings.
 
+use super::latency::{Interval, errors, in_words};
 use super::reading::{List, Reading, number, text};
 use crate::output::in_line;
 use core::fmt::Write as _;
@@ -34,6 +35,9 @@ pub(super) struct Core {
     pub(super) busy_share: Option<f64>,
     pub(super) iops: f64,
     pub(super) mib_per_second: f64,
+    /// Since it was started.
+    pub(super) stalls: u64,
+    pub(super) stalls_in_interval: u64,
 }
 
 /// A namespace.
@@ -43,6 +47,11 @@ pub(super) struct Namespace {
     pub(super) namespace: u64,
     pub(super) iops: f64,
     pub(super) mib_per_second: f64,
+    /// Seconds, as [`Interval::percentile`] has them.
+    pub(super) p50_seconds: Option<f64>,
+    pub(super) p99_seconds: Option<f64>,
+    pub(super) errors_per_second: f64,
+    /// Operations that its storage failed since the start.
     pub(super) failed: u64,
     pub(super) state: String,
 }
@@ -76,8 +85,13 @@ impl Rate {
 
     /// A target that was started again counts from the beginning.
     fn of(&self, before: Option<&Value>, after: &Value, name: &str) -> f64 {
+        self.of_figure(before, after, |of| number(of, name))
+    }
+
+    /// The same of any figure that counts.
+    fn of_figure(&self, before: Option<&Value>, after: &Value, figure: impl Fn(&Value) -> f64) -> f64 {
         let Some(before) = before else { return 0.0 };
-        let count = (number(after, name) - number(before, name)).max(0.0);
+        let count = (figure(after) - figure(before)).max(0.0);
         if self.seconds > 0.0 { count / self.seconds } else { 0.0 }
     }
 }
@@ -121,15 +135,20 @@ impl Figures {
 
     fn write(&self, out: &mut String) -> core::fmt::Result {
         writeln!(out, "{}", self.head())?;
-        writeln!(out, "\ncore     busy         IOPS      MiB/s")?;
+        writeln!(out, "\ncore     busy         IOPS      MiB/s  stalls")?;
         for core in &self.cores {
-            let (name, busy) = (core.name(), core.busy());
-            writeln!(out, "{name:<6} {busy:>6} {:>12.0} {:>10.1}", core.iops, core.mib_per_second)?;
+            let (name, busy, stalls) = (core.name(), core.busy(), core.stalls());
+            writeln!(out, "{name:<6} {busy:>6} {:>12.0} {:>10.1} {stalls:>7}", core.iops, core.mib_per_second)?;
         }
-        writeln!(out, "\nnamespace      IOPS      MiB/s  failed  state")?;
+        writeln!(out, "\nnamespace      IOPS      MiB/s   p50<=   p99<=  errors/s  state")?;
         for one in &self.namespaces {
-            let Namespace { namespace, iops, mib_per_second, failed, state, subsystem } = one;
-            writeln!(out, "{namespace:<7} {iops:>10.0} {mib_per_second:>10.1} {failed:>7}  {state}  {subsystem}")?;
+            let Namespace { namespace, iops, mib_per_second, errors_per_second, state, subsystem, .. } = one;
+            let (p50, p99) = one.percentiles();
+            writeln!(
+                out,
+                "{namespace:<7} {iops:>10.0} {mib_per_second:>10.1} {p50:>7} {p99:>7} {errors_per_second:>9.0}  {state}  \
+                 {subsystem}"
+            )?;
         }
         writeln!(out, "\nqueues  in flight         IOPS  host")?;
         for Host { host, queues, commands_in_flight, iops } in &self.hosts {
@@ -167,6 +186,17 @@ impl Core {
             busy_share: former.and_then(|former| busy_share(former, core)),
             iops: rate.of(former, core, "io_commands"),
             mib_per_second: rate.of(former, core, "io_bytes") / MEBIBYTE,
+            stalls: count(core, "stalls"),
+            stalls_in_interval: former
+                .map_or(0, |former| count(core, "stalls").saturating_sub(count(former, "stalls"))),
+        }
+    }
+
+    /// Since the start, and those of the interval.
+    pub(super) fn stalls(&self) -> String {
+        match self.stalls_in_interval {
+            0 => self.stalls.to_string(),
+            new => format!("{} +{new}", self.stalls),
         }
     }
 
@@ -196,6 +226,7 @@ impl Namespace {
         let former = before.namespaces.find(&["subsystem", "namespace"], one);
         let rate = Rate::between(&before.namespaces, &after.namespaces);
         let moved = rate.of(former, one, "bytes_read") + rate.of(former, one, "bytes_written");
+        let interval = Interval::between(former, one);
         let state = match (one["fault"].as_str(), one["broken"].as_i64(), one["active"].as_bool()) {
             (Some(fault), ..) => fault.to_owned(),
             (None, Some(error), _) => format!("io_uring refused: {error}"),
@@ -207,9 +238,17 @@ impl Namespace {
             namespace: count(one, "namespace"),
             iops: rate.of(former, one, "completed"),
             mib_per_second: moved / MEBIBYTE,
+            p50_seconds: interval.percentile(50),
+            p99_seconds: interval.percentile(99),
+            errors_per_second: rate.of_figure(former, one, errors),
             failed: count(one, "failed"),
             state,
         }
+    }
+
+    /// Of how long its commands took, for people.
+    pub(super) fn percentiles(&self) -> (String, String) {
+        (in_words(self.p50_seconds), in_words(self.p99_seconds))
     }
 }
 
@@ -249,13 +288,14 @@ pub(super) mod tests {
         let core = |reactor: u64, busy: f64, all: f64| {
             json!({
                 "reactor": reactor, "cpu": reactor + 2, "busy_seconds": busy, "idle_seconds": all - busy,
-                "asleep_seconds": 0.0, "io_commands": 1000 * seconds, "io_bytes": (1 << 20) * seconds,
+                "asleep_seconds": 0.0, "io_commands": 1000 * seconds, "io_bytes": (1 << 20) * seconds, "stalls": seconds,
             })
         };
         let namespace = json!({
             "subsystem": "nqn.2026-11.invalid.frwr:file", "namespace": 1, "active": true, "completed": 500 * seconds,
             "failed": 3, "bytes_read": (1 << 20) * seconds, "bytes_written": (1 << 20) * seconds, "fault": null,
-            "broken": null,
+            "broken": null, "errors": { "write_fault": 2 * seconds, "invalid_field": seconds },
+            "latency": { "read": { "up_to_seconds": [[0.000064, 98 * seconds], [0.002048, 2 * seconds]] } },
         });
         let host = json!({
             "host": "nqn.2026-11.invalid.frwr:\u{1b}[31mhost", "host_id": "00", "queues": 5, "commands_in_flight": 7,
@@ -283,7 +323,10 @@ pub(super) mod tests {
         assert_eq!(told["cores"][1]["busy_share"], Value::Null, "it stood still: {told}");
         assert_eq!((&told["cores"][0]["iops"], &told["cores"][0]["mib_per_second"]), (&json!(1000.0), &json!(1.0)));
         assert_eq!((&told["namespaces"][0]["iops"], &told["hosts"][0]["iops"]), (&json!(500.0), &json!(2000.0)));
-        assert_eq!(told["namespaces"][0]["mib_per_second"], 2.0);
+        let namespace = &told["namespaces"][0];
+        assert_eq!((&namespace["mib_per_second"], &namespace["errors_per_second"]), (&json!(2.0), &json!(3.0)));
+        assert_eq!((&namespace["p50_seconds"], &namespace["p99_seconds"]), (&json!(0.000064), &json!(0.002048)));
+        assert_eq!((&told["cores"][0]["stalls"], &told["cores"][0]["stalls_in_interval"]), (&json!(5), &json!(4)));
         assert_eq!(told["waits"].as_array().unwrap().len(), 2);
     }
 
@@ -298,7 +341,16 @@ pub(super) mod tests {
     #[test]
     fn people_read_the_same_and_no_name_of_a_host_is_more_than_text() {
         let told = Figures::between(&reading(1), &reading(5)).table();
-        for part in ["rxe0 at 10.0.0.1:4420, serving since 5 s", "25%", "0@2", "buffers 2 (10/s)", "frwr:file"] {
+        for part in [
+            "rxe0 at 10.0.0.1:4420, serving since 5 s",
+            "25%",
+            "0@2",
+            "5 +4",
+            "64us",
+            "2ms",
+            "buffers 2 (10/s)",
+            "frwr:file",
+        ] {
             assert!(told.contains(part), "{part}: {told}");
         }
         assert!(!told.contains('\u{1b}'), "{told}");

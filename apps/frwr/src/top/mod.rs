@@ -1,6 +1,7 @@
 //! `frwr top`: what a target does, live in a terminal, or as text or JSON for whoever has none.
 
 mod figures;
+mod latency;
 mod reading;
 mod screen;
 

@@ -51,26 +51,30 @@ fn of_cores(figures: &Figures) -> Table<'_> {
             bar(core),
             format!("{:.0}", core.iops),
             format!("{:.1}", core.mib_per_second),
+            core.stalls(),
         ])
     };
-    let widths = [8, 5, BAR as u16, 10, 9].map(Constraint::Length).into();
-    table("cores", vec!["core", "busy", "", "IOPS", "MiB/s"], figures.cores.iter().map(row).collect(), widths)
+    let widths = [8, 5, BAR as u16, 10, 9, 10].map(Constraint::Length).into();
+    table("cores", vec!["core", "busy", "", "IOPS", "MiB/s", "stalls"], figures.cores.iter().map(row).collect(), widths)
 }
 
 fn of_namespaces(figures: &Figures) -> Table<'_> {
     let row = |one: &super::figures::Namespace| {
+        let (p50, p99) = one.percentiles();
         Row::new([
             one.namespace.to_string(),
             format!("{:.0}", one.iops),
             format!("{:.1}", one.mib_per_second),
-            one.failed.to_string(),
+            p50,
+            p99,
+            format!("{:.0}", one.errors_per_second),
             one.state.clone(),
             one.subsystem.clone(),
         ])
     };
-    let mut widths: Vec<_> = [5, 10, 9, 7, 12].map(Constraint::Length).into();
+    let mut widths: Vec<_> = [5, 10, 9, 6, 6, 8, 12].map(Constraint::Length).into();
     widths.push(Constraint::Fill(1));
-    let names = vec!["NSID", "IOPS", "MiB/s", "failed", "state", "subsystem"];
+    let names = vec!["NSID", "IOPS", "MiB/s", "p50<=", "p99<=", "errors/s", "state", "subsystem"];
     table("namespaces", names, figures.namespaces.iter().map(row).collect(), widths)
 }
 
@@ -108,7 +112,18 @@ mod tests {
     #[test]
     fn a_usual_terminal_has_all_of_it() {
         let screen = shown(100, 24);
-        for part in ["rxe0 at 10.0.0.1:4420", "0@2", "25%", "|||||...............", "NSID", "frwr:file", "q ends"] {
+        for part in [
+            "rxe0 at 10.0.0.1:4420",
+            "0@2",
+            "25%",
+            "|||||...............",
+            "5 +4",
+            "NSID",
+            "64us",
+            "2ms",
+            "frwr:file",
+            "q ends",
+        ] {
             assert!(screen.contains(part), "{part}:\n{screen}");
         }
         assert!(screen.contains("buffers 2 (10/s)"), "{screen}");

@@ -132,6 +132,9 @@ fn top_tells_the_last_interval_to_who_has_no_terminal() {
     assert!(cores.iter().all(share), "{told}");
     assert!(cores.iter().any(|core| core["iops"].as_f64() > Some(0.0)), "{told}");
     assert!(namespace["iops"].as_f64() > Some(0.0) && namespace["mib_per_second"].as_f64() > Some(0.0), "{told}");
+    let percentiles = ["p50_seconds", "p99_seconds"].map(|name| namespace[name].as_f64());
+    assert!(percentiles[0].is_some() && percentiles[0] <= percentiles[1].or(Some(f64::INFINITY)), "{told}");
+    assert!(namespace["errors_per_second"] == 0.0 && cores.iter().all(|core| core["stalls"].is_u64()), "{told}");
     assert!(host_row["host"] == HOST && host_row["iops"].as_f64() > Some(0.0), "{told}");
     let table = top(&[]);
     assert!(["busy", "namespace", HOST, SUBSYSTEM].iter().all(|part| table.contains(part)), "{table}");

@@ -56,7 +56,20 @@ fn top_draws_on_a_terminal_and_leaves_it_when_it_is_told() {
             break screen;
         }
     };
-    for part in ["test at 127.0.0.1:4420, serving", "cores", "busy", "IOPS", "MiB/s", "namespaces", "hosts", "q ends"] {
+    for part in [
+        "test at 127.0.0.1:4420, serving",
+        "cores",
+        "busy",
+        "stalls",
+        "IOPS",
+        "MiB/s",
+        "namespaces",
+        "p50<=",
+        "p99<=",
+        "errors/s",
+        "hosts",
+        "q ends",
+    ] {
         assert!(screen.contains(part), "{part}:\n{screen}");
     }
     terminal.tmux(&["send-keys", "q"]);
