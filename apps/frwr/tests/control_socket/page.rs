@@ -53,7 +53,18 @@ fn the_page_draws_what_the_target_does() {
     let host = target.host("3600");
     target.client().until("status", |status| status["bytes_read"].as_u64() > Some(1 << 20));
     let page = look(browser, &target, DESK, &["--dump-dom"]);
-    for told in [SUBSYSTEM, HOST, "running", "127.0.0.1:4420 listens", "reactor 1", "ready", "Commands per second"] {
+    for told in [
+        SUBSYSTEM,
+        HOST,
+        "running",
+        "127.0.0.1:4420 listens",
+        "reactor 1",
+        "ready",
+        "Commands per second",
+        "Latency in the target",
+        "p99 up to",
+        "Errors and stalls",
+    ] {
         assert!(page.contains(told), "{told} is missing: {page}");
     }
     // Of which each needs two readings.
