@@ -241,6 +241,25 @@ fn a_namespace_follows_its_file_that_is_made_longer_or_cut_while_a_host_loads() 
     target.end();
 }
 
+/// Each is planned by what the one before has left, though both were asked for at once: whether a namespace becomes smaller, and its
+/// cores have to say when nothing reaches so far any more, depends on that.
+#[test]
+fn two_who_change_the_same_at_once_do_so_one_after_the_other() {
+    let target = Target::start(2);
+    let (mut one, mut other) = (target.client(), target.client());
+    for round in 0..20 {
+        let all = bytes_of(&mut one, 1).unwrap();
+        for (client, bytes) in [(&mut one, 64 << 10), (&mut other, 128 << 10)] {
+            client.ask_to("resize_namespace", resized(bytes));
+        }
+        for client in [&mut one, &mut other] {
+            assert_eq!(client.answer(), changed(true), "round {round}");
+        }
+        assert_eq!(one.call("resize_namespace", resized(all)), changed(true));
+    }
+    target.end();
+}
+
 #[test]
 fn a_namespace_in_memory_has_a_part_of_it_or_all() {
     for cores in [1, 2] {

@@ -154,8 +154,16 @@ impl Client {
     }
 
     fn call(&mut self, method: &str, parameters: Value) -> Result<Value, Value> {
+        self.ask_to(method, parameters);
+        self.answer()
+    }
+
+    fn ask_to(&mut self, method: &str, parameters: Value) {
         let request = json!({ "jsonrpc": "2.0", "id": "x", "method": method, "params": parameters });
         self.send(request.to_string().as_bytes()).unwrap();
+    }
+
+    fn answer(&mut self) -> Result<Value, Value> {
         let mut answer = self.line().unwrap();
         assert_eq!((&answer["jsonrpc"], &answer["id"]), (&json!("2.0"), &json!("x")), "{answer}");
         if answer["error"].is_null() { Ok(answer["result"].take()) } else { Err(answer["error"].take()) }

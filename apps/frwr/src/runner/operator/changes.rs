@@ -128,6 +128,11 @@ impl Changes {
         });
     }
 
+    /// No change is under way that somebody waits for.
+    pub(super) fn is_idle(&self) -> bool {
+        self.line.is_empty()
+    }
+
     /// A core has answered.
     pub(super) fn answered(&mut self, core: usize, number: u64, result: Result<Option<ChangeId>, String>) {
         if let Some(first) = self.line.front_mut().filter(|first| first.number == number)

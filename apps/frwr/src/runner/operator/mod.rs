@@ -36,6 +36,7 @@ use frwr_reactor::Statistics as ReactorStatistics;
 use methods::Does;
 use planned::{Behind, Known};
 use serde_json::Value;
+use std::collections::VecDeque;
 
 /// Calls that are begun in a turn: each client has one under way at most.
 const CALLS_PER_TURN: usize = crate::control::MAX_CLIENTS;
@@ -78,6 +79,8 @@ pub(super) struct Operator {
     /// Who waits for metrics, with the round that answers.
     visitors: Vec<(Visitor, u64)>,
     changes: Changes,
+    /// Calls that change something and are not planned: each is, by what the cores say behind the end of the one before.
+    unplanned: VecDeque<(Caller, Call, Does)>,
     /// Somebody asked by a signal: the round that answers.
     report: Option<u64>,
     /// How that is told.
@@ -96,6 +99,7 @@ impl Operator {
             waiting: Vec::new(),
             visitors: Vec::new(),
             changes: Changes::default(),
+            unplanned: VecDeque::new(),
             report: None,
             json,
         }
@@ -152,7 +156,20 @@ impl Operator {
             self.answer(caller, result);
             work += 1;
         }
+        self.plan_next();
         work
+    }
+
+    /// Asks the cores what the next change is planned by, when nothing changes that any more.
+    fn plan_next(&mut self) {
+        let is_planned = self.waiting.iter().any(|call| matches!(call.does, Does::Change(_)));
+        if !is_planned
+            && self.changes.is_idle()
+            && let Some((caller, call, does)) = self.unplanned.pop_front()
+        {
+            let round = self.survey.want();
+            self.waiting.push(Waiting { caller, round, call, does });
+        }
     }
 
     fn take_calls(&mut self) -> u32 {
@@ -178,7 +195,8 @@ impl Operator {
                 let result = tell(&mut self.facts, call.parameters);
                 self.answer(caller, result);
             }
-            Ok(does @ (Does::Ask(_) | Does::Change(_))) => {
+            Ok(does @ Does::Change(_)) => self.unplanned.push_back((caller, call, does)),
+            Ok(does @ Does::Ask(_)) => {
                 let round = self.survey.want();
                 self.waiting.push(Waiting { caller, round, call, does });
             }
