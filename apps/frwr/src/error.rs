@@ -3,7 +3,11 @@
 use crate::output::{Output, in_line};
 use frwr_engine::{EngineError, provider::soft::runtime_directory};
 use frwr_mempool::region::{CarveError, RegionError};
-use frwr_nvmf::{controller::TargetError, host::HostError, storage::FileError};
+use frwr_nvmf::{
+    controller::TargetError,
+    host::HostError,
+    storage::{FileError, NbdError},
+};
 use frwr_reactor::{CoreIndex, LaunchError, PlacementError, RunningError};
 use serde_json::json;
 
@@ -162,6 +166,7 @@ named!(
     TargetError => "target", Told;
     HostError => "host", Told;
     FileError => "storage", Told;
+    NbdError => "storage", Told;
     RunningError => "reactor_panicked", Told;
 );
 

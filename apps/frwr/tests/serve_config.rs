@@ -268,7 +268,7 @@ fn mistakes_are_refused_with_line_and_key() {
         (SMALLEST.replace("nqn.2014-08.org.nvmexpress:disk", "disk"), 4, &["nqn: \"disk\""]),
         (format!("{SMALLEST}{}", SMALLEST.replace(TOP, "")), 7, &["nqn: another subsystem"]),
         (SMALLEST.replace("memory", "size"), 6, &["unknown field `size`", "`memory`"]),
-        (namespace(""), 5, &["exactly one of memory, load, file and device"]),
+        (namespace(""), 5, &["exactly one of memory, load, file, device and nbd"]),
         (namespace("memory = 1\nfile = \"f\""), 5, &["exactly one of"]),
         (namespace("memory = \"1X\""), 6, &["memory: must be", "64M"]),
         (namespace("memory = true"), 6, &["memory: must be", "64M"]),
@@ -276,6 +276,16 @@ fn mistakes_are_refused_with_line_and_key() {
         (namespace("file = \"f\"\nblock_size = 1000"), 7, &["block_size is 1000", "power of two", "512 to 65536"]),
         (namespace("memory = \"1M\"\nbacking = \"ring\""), 7, &["backing", "file and device"]),
         (namespace("file = \"f\"\nbacking = \"disk\""), 7, &["backing: unknown variant `disk`", "`ring`"]),
+        (namespace("nbd = \"http://a/\""), 6, &["nbd", "no NBD URI", "nbd://HOST:PORT/EXPORT"]),
+        (namespace("nbd = \"nbds://a/\""), 6, &["nbd", "TLS", "not there"]),
+        (namespace("nbd = \"nbd://a/?x-connections=99\""), 6, &["x-connections is \"99\"", "1 to 16"]),
+        (namespace("nbd = \"nbd://a/\"\nfile = \"f\""), 5, &["exactly one of"]),
+        (namespace("nbd = \"nbd://a/\"\ndirect = true"), 7, &["direct", "file and device"]),
+        (
+            namespace("nbd = \"nbd://a/\"\n[[subsystem.namespace]]\nnbd = \"nbd://a:10809?x-patience=1\""),
+            8,
+            &["nbd: \"nbd://a:10809/\" is the medium of another", "read_only for both"],
+        ),
         (namespace("file = \"f\"\ndirect = 1"), 7, &["direct: invalid type", "boolean"]),
         (
             SMALLEST.replace("[[subsystem]]\n", "[[subsystem]]\nserial = \"a serial number that is too long\"\n"),
@@ -448,4 +458,21 @@ fn a_file_and_options_that_it_replaces_do_not_mix() {
     }
     let config = serve(&["--config", written.text(), "--runtime", "3", "--json"]).unwrap();
     assert_eq!((config.arguments.target.runtime, config.arguments.output.json), (Some(3), true));
+}
+
+#[test]
+fn an_export_of_an_nbd_server_is_a_namespace_on_the_command_line_and_in_a_file() {
+    let command_line = |more: &[&str]| {
+        let these =
+            ["--device", "soft", "--listen", "10.0.0.1:4420", "--namespace", "nbd://[fd00::1]/a%20b?x-patience=5"];
+        let config = serve(&[&these, more].concat());
+        config.map(|config| config.subsystems[0].namespaces[0].clone())
+    };
+    let written = parsed(&with_namespaces(&["nbd = \"nbd://[fd00::1]:10809/a%20b?x-patience=5\"".to_owned()])).unwrap();
+    assert_eq!(command_line(&[]).unwrap(), written.subsystems[0].namespaces[0]);
+    let error = command_line(&["--backing", "auto"]).unwrap_err().to_string();
+    assert!(error.contains("--backing") && error.contains("leave it out"), "{error}");
+    // For reading only it may be served twice.
+    let twice = ["nbd = \"nbd://a/b\"\nread_only = true"; 2].map(str::to_owned);
+    parsed(&with_namespaces(&twice)).unwrap();
 }

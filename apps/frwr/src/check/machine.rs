@@ -82,7 +82,12 @@ pub struct Machine {
     pub nohz_full: CpuSet,
     /// A hypervisor is below; false where nobody says.
     pub virtual_machine: bool,
+    /// NBD servers that are installed. Namespaces on those of other machines need none.
+    pub nbd_servers: Vec<&'static str>,
 }
+
+/// Servers that frwr was tried with.
+const NBD_SERVERS: [&str; 2] = ["nbdkit", "qemu-nbd"];
 
 impl Machine {
     /// This machine, as the calling thread may use it.
@@ -108,6 +113,7 @@ impl Machine {
             nohz_full: text(&sys.join("devices/system/cpu/nohz_full"))
                 .and_then(|list| CpuSet::parse_kernel_list(&list))
                 .unwrap_or_default(),
+            nbd_servers: NBD_SERVERS.into_iter().filter(|name| is_installed(root, name)).collect(),
             virtual_machine: text(&root.join("proc/cpuinfo"))
                 .is_some_and(|info| has_flag(&info, "hypervisor") == Some(true)),
             clock,
@@ -124,6 +130,11 @@ impl Machine {
         }
         cores.iter().any(|core| core.package.is_some()).then_some(false)
     }
+}
+
+/// A program in one of the folders where packages put theirs.
+fn is_installed(root: &Path, name: &str) -> bool {
+    ["usr/bin", "usr/sbin", "usr/local/bin"].iter().any(|folder| root.join(folder).join(name).is_file())
 }
 
 pub(crate) fn text(path: &Path) -> Option<String> {

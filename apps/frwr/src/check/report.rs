@@ -54,6 +54,8 @@ pub fn machine_text(machine: &Machine) -> String {
     };
     line("clock", &format!("{}, {tsc}", machine.clock.source.as_deref().unwrap_or("unknown")));
     line("governor", &join(machine.clock.governors.keys().cloned()));
+    let servers = join(machine.nbd_servers.iter().map(ToString::to_string));
+    line("NBD", &format!("built in, needs nothing; servers here: {servers}"));
     for device in &machine.rdma_devices {
         screen.push_str(&rdma_report::summary(device));
     }
@@ -111,6 +113,7 @@ pub fn machine_json(machine: &Machine) -> Value {
             TimeStampCounter::Absent | TimeStampCounter::Unknown => None,
         },
         "governors": machine.clock.governors.keys().collect::<Vec<_>>(),
+        "nbd_servers": machine.nbd_servers,
         "shortcomings": shortcomings(machine),
     })
 }

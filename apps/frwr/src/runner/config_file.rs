@@ -67,6 +67,7 @@ pub(super) struct NamespaceTable {
     load: Option<PathBuf>,
     file: Option<PathBuf>,
     device: Option<PathBuf>,
+    nbd: Option<String>,
     block_size: Option<u32>,
     read_only: Option<bool>,
     backing: Option<BackingName>,
@@ -85,16 +86,17 @@ impl NamespaceTable {
         };
         let direct = self.direct.unwrap_or(true);
         let stored = |path: &PathBuf, kind| MediumConfig::Stored { path: path.clone(), kind, backing, direct };
-        let medium = match (self.memory, &self.load, &self.file, &self.device) {
-            (Some(Size(bytes)), None, None, None) => {
+        let medium = match (self.memory, &self.load, &self.file, &self.device, &self.nbd) {
+            (Some(Size(bytes)), None, None, None, None) => {
                 Limit::new("--memory", block_bytes.into(), MAX_MEMORY_BYTES).check(bytes)?;
                 MediumConfig::Memory { bytes }
             }
-            (None, Some(path), None, None) => MediumConfig::Loaded { path: path.clone() },
-            (None, None, Some(path), None) => stored(path, MediumKind::File),
-            (None, None, None, Some(path)) => stored(path, MediumKind::Device),
+            (None, Some(path), None, None, None) => MediumConfig::Loaded { path: path.clone() },
+            (None, None, Some(path), None, None) => stored(path, MediumKind::File),
+            (None, None, None, Some(path), None) => stored(path, MediumKind::Device),
+            (None, None, None, None, Some(uri)) => MediumConfig::nbd("--nbd", uri)?,
             _ => {
-                let text = "namespace: name exactly one of memory, load, file and device";
+                let text = "namespace: name exactly one of memory, load, file, device and nbd";
                 return Err(Error::usage("config", text));
             }
         };
@@ -103,6 +105,17 @@ impl NamespaceTable {
             return Err(Error::usage("config", format!("{flag}: is for file and device only; leave it out")));
         }
         Ok(NamespaceConfig { medium, block_bytes, read_only: self.read_only.unwrap_or(false) })
+    }
+}
+
+impl NamespaceTable {
+    /// The key of a medium that is served once.
+    const fn medium_key(&self) -> &'static str {
+        match (&self.device, &self.nbd) {
+            (Some(_), _) => "device",
+            (None, Some(_)) => "nbd",
+            (None, None) => "file",
+        }
     }
 }
 
@@ -221,7 +234,7 @@ fn parse(path: &Path, text: &str, arguments: ServeArguments) -> Result<ServeConf
     if let Some((place, reason)) = served_twice(subsystems.iter().flat_map(|subsystem| &subsystem.namespaces)) {
         let table = tables.subsystem.iter().flat_map(|subsystem| &subsystem.as_ref().namespace).nth(place);
         let line = table.map_or(1, |table| source.line(table.span().start));
-        let key = if table.is_some_and(|table| table.as_ref().device.is_some()) { "device" } else { "file" };
+        let key = table.map_or("file", |table| table.as_ref().medium_key());
         return Err(source.error(source.find(line, key), &format!("{key}: {reason}")));
     }
     ServeConfig::checked(arguments, subsystems).map_err(|error| source.of_key(1, error))

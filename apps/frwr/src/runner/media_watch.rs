@@ -1,9 +1,10 @@
 //! What the main thread says of the media below namespaces, once for each thing that is wrong with one for good.
 
+use super::medium::Medium;
 use crate::output::in_line;
 use core::time::Duration;
 use frwr_nvmf::{
-    storage::{FileError, FileMedium, Geometry, MediumFault},
+    storage::{Geometry, MediumFault},
     wire::Nqn,
 };
 
@@ -14,7 +15,7 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// What a namespace is called: its subsystem, and its identifier.
 pub(super) type Identity = (Nqn, u32);
 
-/// The media of all namespaces that live in files and block devices.
+/// The media of all namespaces that do not live in memory.
 #[derive(Debug, Default)]
 pub(super) struct MediaWatch {
     media: Vec<Watched>,
@@ -25,14 +26,17 @@ pub(super) struct MediaWatch {
 struct Watched {
     namespace: Identity,
     name: String,
-    medium: FileMedium,
+    medium: Medium,
     told: Option<MediumFault>,
+    /// Losses of its server, and that it is away.
+    told_losses: u64,
+    told_away: bool,
 }
 
 impl MediaWatch {
     /// Watches one more, which people know by `name`.
-    pub(super) fn add(&mut self, namespace: Identity, name: String, medium: FileMedium) {
-        self.media.push(Watched { namespace, name, medium, told: None });
+    pub(super) fn add(&mut self, namespace: Identity, name: String, medium: Medium) {
+        self.media.push(Watched { namespace, name, medium, told: None, told_losses: 0, told_away: false });
     }
 
     /// That namespace is gone.
@@ -47,24 +51,23 @@ impl MediaWatch {
     }
 
     /// Measures it again; it is looked at as before until [`Self::resized`]. `None` as of [`Self::find`].
-    pub(super) fn measure(&mut self, namespace: Identity) -> Option<Result<Geometry, FileError>> {
+    pub(super) fn measure(&mut self, namespace: Identity) -> Option<Result<Geometry, String>> {
         let medium = self.medium_of(namespace)?;
         let before = medium.geometry().blocks();
         Some(medium.measure().inspect(|found| {
             // What is no longer there nobody looks for.
-            let _ = medium.resize(before.min(found.blocks()));
+            medium.resize(before.min(found.blocks()));
         }))
     }
 
     /// That namespace has, or shall have, so many blocks.
     pub(super) fn resized(&mut self, namespace: Identity, blocks: u64) {
         if let Some(medium) = self.medium_of(namespace) {
-            // What a change of the namespace was told that was measured.
-            let _ = medium.resize(blocks);
+            medium.resize(blocks);
         }
     }
 
-    fn medium_of(&mut self, namespace: Identity) -> Option<&mut FileMedium> {
+    fn medium_of(&mut self, namespace: Identity) -> Option<&mut Medium> {
         self.media.iter_mut().find(|watched| watched.namespace == namespace).map(|watched| &mut watched.medium)
     }
 
@@ -74,7 +77,9 @@ impl MediaWatch {
         if looks {
             self.next_look = elapsed.saturating_add(LOOK_PERIOD);
         }
-        for Watched { name, medium, told, .. } in &mut self.media {
+        for watched in &mut self.media {
+            watched.tell_losses(say);
+            let Watched { name, medium, told, .. } = watched;
             let fault = if looks { medium.look() } else { medium.fault() };
             if fault != *told
                 && let Some(fault) = fault
@@ -84,6 +89,28 @@ impl MediaWatch {
             }
         }
     }
+}
+
+impl Watched {
+    /// Says that its server is gone, or there again.
+    fn tell_losses(&mut self, say: &mut dyn FnMut(&str)) {
+        let (away, losses) = self.medium.losses();
+        let name = in_line(&self.name);
+        if losses > self.told_losses && !self.told_away {
+            say(&format!("{name}: its server is gone, or a connection to it; commands wait for another one"));
+            self.told_away = true;
+        }
+        self.told_losses = losses;
+        if !away && self.told_away && self.medium.fault().is_none_or(|fault| !ends_everything(fault)) {
+            say(&format!("{name}: connected again"));
+            self.told_away = false;
+        }
+    }
+}
+
+/// Nothing is done any more, and not only no flush.
+const fn ends_everything(fault: MediumFault) -> bool {
+    !matches!(fault, MediumFault::Unflushed | MediumFault::Interrupted)
 }
 
 fn line(name: &str, fault: MediumFault) -> String {
@@ -96,13 +123,28 @@ fn line(name: &str, fault: MediumFault) -> String {
         MediumFault::Unflushed => format!(
             "{name}: a flush failed, so what was written before it may be lost; every further one fails until serve is started again"
         ),
+        MediumFault::Interrupted => format!(
+            "{name}: a connection to its server ended between writes that it had acknowledged and their flush, so they may be lost; \
+             every flush fails until serve is started again (x-write-through=1 makes each write durable)"
+        ),
+        MediumFault::Unanswered => format!(
+            "{name}: a connection to its server was given up with writes unanswered, which it may still carry out; every command \
+             fails until serve is started again; end that server first"
+        ),
+        MediumFault::Breach => format!(
+            "{name}: its server does not keep to the protocol; every command fails until serve is started again; use another server"
+        ),
+        MediumFault::Changed => format!(
+            "{name}: its server came back with an export that can do less; every command fails until it is as before and serve is \
+             started again"
+        ),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use frwr_nvmf::storage::FileOptions;
+    use frwr_nvmf::storage::{FileMedium, FileOptions};
 
     fn name(identifier: u32) -> Identity {
         (Nqn::new("nqn.2026-11.invalid.frwr:a").unwrap(), identifier)
@@ -113,7 +155,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(1 << 20).unwrap();
         let mut watch = MediaWatch::default();
-        watch.add(name(1), "a\nb".to_owned(), FileMedium::open(&FileOptions::new(file.path())).unwrap());
+        watch.add(name(1), "a\nb".to_owned(), Medium::File(FileMedium::open(&FileOptions::new(file.path())).unwrap()));
         let mut said = |millis| {
             let mut lines = Vec::new();
             watch.tell(Duration::from_millis(millis), &mut |line| lines.push(line.to_owned()));
@@ -140,7 +182,7 @@ mod tests {
         file.as_file().set_len(1 << 20).unwrap();
         let open = || FileMedium::open(&FileOptions::new(file.path()));
         let mut watch = MediaWatch::default();
-        watch.add(name(1), "one".to_owned(), open().unwrap());
+        watch.add(name(1), "one".to_owned(), Medium::File(open().unwrap()));
         watch.forget(name(2));
         assert_eq!(watch.media.len(), 1);
         watch.forget(name(1));
@@ -155,7 +197,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(1 << 20).unwrap();
         let mut watch = MediaWatch::default();
-        watch.add(name(1), "one".to_owned(), FileMedium::open(&FileOptions::new(file.path())).unwrap());
+        watch.add(name(1), "one".to_owned(), Medium::File(FileMedium::open(&FileOptions::new(file.path())).unwrap()));
         let blocks = (1 << 20) / u64::from(watch.media[0].medium.geometry().block_bytes());
         assert_eq!(watch.measure(name(1)).unwrap().unwrap().blocks(), blocks);
         watch.resized(name(1), blocks / 2);

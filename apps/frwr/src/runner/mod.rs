@@ -25,6 +25,7 @@ mod load_shape;
 mod load_watch;
 mod main_loop;
 mod media_watch;
+mod medium;
 mod namespaces;
 mod operator;
 mod orders;

@@ -3,6 +3,7 @@
 use super::{
     load_file::{hex, load as load_file},
     media_watch::{Identity, MediaWatch},
+    medium::Medium,
     target_side::shared,
 };
 use crate::{Error, output::in_line};
@@ -10,7 +11,9 @@ use clap::ValueEnum;
 use frwr_mempool::{DeviceMemory, PagePolicy};
 use frwr_nvmf::{
     controller::AllowedHosts,
-    storage::{AnyStorage, Backing, Below, FileMedium, FileOptions, Geometry, MediumKind},
+    storage::{
+        AnyStorage, Backing, Below, FileMedium, FileOptions, Geometry, MediumKind, NbdMedium, NbdOptions, is_nbd_uri,
+    },
     wire::{Nqn, SerialNumber},
 };
 use serde::Serialize;
@@ -84,6 +87,11 @@ pub enum MediumConfig {
         /// Past the page cache where that can be.
         direct: bool,
     },
+    /// An export of an NBD server, whose blocks, and whether it is changed, the namespace says.
+    Nbd {
+        /// Which.
+        options: NbdOptions,
+    },
 }
 
 impl SubsystemConfig {
@@ -123,9 +131,17 @@ impl SubsystemConfig {
 }
 
 impl NamespaceConfig {
-    /// As `--namespace PATH --backing BACKING` says.
-    #[must_use]
-    pub fn of_command_line(path: PathBuf, backing: NamespaceBacking, block_bytes: u32) -> Self {
+    /// As `--namespace PATH --backing BACKING` says, or `--namespace URI`.
+    ///
+    /// # Errors
+    /// A URI that cannot be used, or a backing beside it.
+    pub fn of_command_line(path: PathBuf, backing: NamespaceBacking, block_bytes: u32) -> Result<Self, Error> {
+        if let Some(uri) = path.to_str().filter(|text| is_nbd_uri(text)) {
+            if backing != NamespaceBacking::Memory {
+                return Err(Error::usage("backing", "--backing: is for files and block devices only; leave it out"));
+            }
+            return Ok(Self { medium: MediumConfig::nbd("--namespace", uri)?, block_bytes, read_only: false });
+        }
         let kind = MediumKind::Any;
         let stored = |path, backing| MediumConfig::Stored { path, kind, backing, direct: true };
         let medium = match backing {
@@ -134,13 +150,13 @@ impl NamespaceConfig {
             NamespaceBacking::Ring => stored(path, Backing::Ring),
             NamespaceBacking::Thread => stored(path, Backing::Thread),
         };
-        Self { medium, block_bytes, read_only: false }
+        Ok(Self { medium, block_bytes, read_only: false })
     }
 
     /// The file or block device that it lives in, or comes from.
     pub(super) fn path(&self) -> Option<&Path> {
         match &self.medium {
-            MediumConfig::Memory { .. } => None,
+            MediumConfig::Memory { .. } | MediumConfig::Nbd { .. } => None,
             MediumConfig::Loaded { path } | MediumConfig::Stored { path, .. } => Some(path),
         }
     }
@@ -154,6 +170,12 @@ impl NamespaceConfig {
                 let key = if *kind == MediumKind::Device { "device" } else { "file" };
                 json!({ key: path.display().to_string(), "backing": backing_name(*backing), "direct": direct })
             }
+            MediumConfig::Nbd { options } => json!({
+                "nbd": options.to_string(),
+                "connections": options.connections,
+                "write_through": options.write_through,
+                "patience": options.patience.as_secs(),
+            }),
         };
         value["block_size"] = self.block_bytes.into();
         value["read_only"] = self.read_only.into();
@@ -162,15 +184,39 @@ impl NamespaceConfig {
 
     /// What people know it by.
     fn name(&self) -> String {
-        self.path().map_or_else(|| "memory".to_owned(), |path| path.display().to_string())
+        match &self.medium {
+            MediumConfig::Memory { .. } => "memory".to_owned(),
+            MediumConfig::Loaded { path } | MediumConfig::Stored { path, .. } => path.display().to_string(),
+            MediumConfig::Nbd { options } => options.to_string(),
+        }
     }
 }
+
+impl MediumConfig {
+    /// What an NBD URI names; `flag` is what it was given by.
+    pub(super) fn nbd(flag: &str, uri: &str) -> Result<Self, Error> {
+        let options = uri.parse().map_err(|error| Error::usage("nbd", format!("{flag}: {error}")))?;
+        Ok(Self::Nbd { options })
+    }
+}
+
+/// Why two namespaces cannot have one medium.
+const SERVED_ONCE: &str = "what is written is served once; name another one, or set read_only for both";
 
 /// The first namespace whose medium another one in front of it has as well, or has a part of, where one of them is written: by its
 /// place among all, and why that cannot be.
 pub(super) fn served_twice<'a>(namespaces: impl Iterator<Item = &'a NamespaceConfig>) -> Option<(usize, String)> {
     let mut before: Vec<(&Path, Below, bool)> = Vec::new();
+    let mut exports: Vec<(&NbdOptions, bool)> = Vec::new();
     for (place, namespace) in namespaces.enumerate() {
+        if let MediumConfig::Nbd { options } = &namespace.medium {
+            let read_only = namespace.read_only;
+            let clashes = |(other, both): &(&NbdOptions, bool)| !(read_only && *both) && other.is_same_export(options);
+            if exports.iter().any(clashes) {
+                return Some((place, format!("\"{options}\" is the medium of another namespace: {SERVED_ONCE}")));
+            }
+            exports.push((options, read_only));
+        }
         let MediumConfig::Stored { path, .. } = &namespace.medium else { continue };
         let (below, read_only) = (Below::of(path), namespace.read_only);
         let clash = before.iter().find(|(_, other, both)| !(read_only && *both) && below.shares_with(other));
@@ -180,8 +226,7 @@ pub(super) fn served_twice<'a>(namespaces: impl Iterator<Item = &'a NamespaceCon
             } else {
                 format!("{path:?} and {other:?}, of another namespace, are one medium, or one lies in the other")
             };
-            let rule = "what is written is served once; name another one, or set read_only for both";
-            return Some((place, format!("{clash}: {rule}")));
+            return Some((place, format!("{clash}: {SERVED_ONCE}")));
         }
         before.push((path, below, read_only));
     }
@@ -247,7 +292,7 @@ pub(super) enum NamespacePlan {
 pub struct NamespaceReport {
     /// Path, or `memory`.
     pub name: String,
-    /// `memory`, `io_uring` or `worker thread`.
+    /// `memory`, `io_uring`, `worker thread` or `NBD`.
     pub kind: &'static str,
     /// Bytes of the file that it held at first, or of the namespace.
     pub bytes: u64,
@@ -291,6 +336,7 @@ pub(super) fn prepare(
     say: &mut dyn FnMut(&str),
 ) -> Result<(Vec<NamespacePlan>, NamespaceReport), Error> {
     let NamespaceConfig { medium, block_bytes, read_only } = config.clone();
+    let mut is_read_only = read_only;
     let (plans, kind, geometry, content) = match medium {
         MediumConfig::Memory { bytes } => {
             let geometry = whole(bytes / u64::from(block_bytes.max(1)), block_bytes)?;
@@ -308,8 +354,22 @@ pub(super) fn prepare(
             )?;
             let (plans, name) = opened(&medium, backing, users, say)?;
             let geometry = medium.geometry();
-            media.add(identity, config.name(), medium);
+            media.add(identity, config.name(), Medium::File(medium));
             (plans, name, geometry, None)
+        }
+        MediumConfig::Nbd { options } => {
+            let medium = NbdMedium::open(options.block_bytes(block_bytes).read_only(read_only))?;
+            is_read_only = medium.is_read_only();
+            if is_read_only && !read_only {
+                say(&format!("{}: its server exports it for reading only", config.name()));
+            }
+            let depth = users.depth.clamp(1, MAX_FILE_DEPTH);
+            let open = |_| Ok(NamespacePlan::Open { storage: medium.storage(depth)?, alignment: 1 });
+            let plans = (0..users.cores).map(open).collect::<Result<_, Error>>()?;
+            let medium = Medium::Nbd(medium);
+            let geometry = medium.geometry();
+            media.add(identity, config.name(), medium);
+            (plans, "NBD", geometry, None)
         }
     };
     let (bytes, sha256) = match content {
@@ -317,7 +377,10 @@ pub(super) fn prepare(
         None => (geometry.blocks() * u64::from(block_bytes), None),
     };
     let name = config.name();
-    Ok((plans, NamespaceReport { name, kind, bytes, sha256, blocks: geometry.blocks(), block_bytes, read_only }))
+    Ok((
+        plans,
+        NamespaceReport { name, kind, bytes, sha256, blocks: geometry.blocks(), block_bytes, read_only: is_read_only },
+    ))
 }
 
 /// Memory: of the one core's own region, or of one that all cores use.

@@ -98,7 +98,8 @@ pub struct ServeArguments {
 /// What a command line offers; a file may have several.
 #[derive(Clone, Debug, Args)]
 pub struct SubsystemArguments {
-    /// The file whose bytes the namespace holds. Read once into memory and never written, unless --backing says otherwise.
+    /// The file whose bytes the namespace holds. Read once into memory and never written, unless --backing says otherwise. Or an export
+    /// of an NBD server: nbd://HOST:PORT/EXPORT, nbd+unix:///EXPORT?socket=PATH.
     #[arg(long, value_name = "FILE", required_unless_present = "config")]
     pub namespace: Option<PathBuf>,
     /// Where the namespace's bytes live: in memory, or in FILE itself, a file or block device of whole blocks, which hosts
@@ -325,7 +326,7 @@ impl SubsystemArguments {
         BlockArguments::check(block_bytes, MAX_BLOCK_BYTES)?;
         // The command line requires it.
         let namespace = self.namespace.clone().ok_or_else(Error::lost)?;
-        let namespaces = vec![NamespaceConfig::of_command_line(namespace, self.backing, block_bytes)];
+        let namespaces = vec![NamespaceConfig::of_command_line(namespace, self.backing, block_bytes)?];
         Ok(SubsystemConfig { nqn, allowed_hosts, serial: None, namespaces })
     }
 }

@@ -1,6 +1,6 @@
 //! What `serve` prints at its end.
 
-use super::{namespaces::NamespaceReport, report::CoreReport};
+use super::{medium::fault_text, namespaces::NamespaceReport, report::CoreReport};
 use crate::{
     check::Shortcoming,
     failures,
@@ -169,6 +169,7 @@ impl ServeReport {
                 Some(MediumFault::Unflushed) => {
                     writeln!(out, "    a flush failed: what hosts were told is written may be lost")?;
                 }
+                Some(fault) => writeln!(out, "    {}", fault_text(fault))?,
                 None => {}
             }
         }
@@ -244,8 +245,9 @@ fn namespace_json((namespace, storage): (&NamespaceReport, &StorageStatistics)) 
         // Bytes, where it became shorter than the namespace.
         "shrunk_to": match storage.fault {
             Some(MediumFault::Shrunk { found, .. }) => Some(found),
-            Some(MediumFault::Unflushed) | None => None,
+            _ => None,
         },
+        "fault": storage.fault.map(fault_text),
     });
     object([value(namespace), of_storage, computed])
 }

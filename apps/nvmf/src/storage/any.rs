@@ -1,8 +1,8 @@
 //! The storages of this crate behind one type: a target's namespaces have one.
 
 use super::{
-    AttachError, CompletionBatch, Cookie, Features, Geometry, MemoryStorage, Operation, QueueFull, ResizeError,
-    RingStorage, Storage, StorageStatistics, ThreadStorage,
+    AttachError, CompletionBatch, Cookie, Features, Geometry, MemoryStorage, NbdStorage, Operation, QueueFull,
+    ResizeError, RingStorage, Storage, StorageStatistics, ThreadStorage,
 };
 use core::time::Duration;
 use frwr_mempool::DeviceMemory;
@@ -16,6 +16,8 @@ pub enum AnyStorage {
     Ring(Box<RingStorage>),
     /// A file or block device, by a worker thread.
     Thread(ThreadStorage),
+    /// An export of an NBD server.
+    Nbd(Box<NbdStorage>),
 }
 
 macro_rules! each {
@@ -24,18 +26,20 @@ macro_rules! each {
             AnyStorage::Memory($inner) => $call,
             AnyStorage::Ring($inner) => $call,
             AnyStorage::Thread($inner) => $call,
+            AnyStorage::Nbd($inner) => $call,
         }
     };
 }
 
 impl AnyStorage {
-    /// What it is, for people: `memory`, `io_uring` or `worker thread`.
+    /// What it is, for people: `memory`, `io_uring`, `worker thread` or `NBD`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Memory(_) => "memory",
             Self::Ring(_) => "io_uring",
             Self::Thread(_) => "worker thread",
+            Self::Nbd(_) => "NBD",
         }
     }
 }

@@ -3,14 +3,22 @@
 
 mod any;
 mod file;
+mod flushes;
+mod medium_fault;
 mod memory;
+mod nbd;
 
 pub use any::AnyStorage;
 pub use file::{
-    Backing, Below, FileError, FileIdentity, FileMedium, FileNote, FileOptions, MAX_STORAGE_DEPTH, MediumFault,
-    MediumKind, RingStorage, ThreadStorage,
+    Backing, Below, FileError, FileIdentity, FileMedium, FileNote, FileOptions, MAX_STORAGE_DEPTH, MediumKind,
+    RingStorage, ThreadStorage,
 };
+pub use medium_fault::MediumFault;
 pub use memory::{MemoryStorage, MemoryStorageError};
+pub use nbd::{
+    MAX_NBD_CONNECTIONS, NbdAddress, NbdBreach, NbdError, NbdMedium, NbdOptions, NbdRefusal, NbdStorage, NbdUriError,
+    is_nbd_uri,
+};
 
 use arrayvec::ArrayVec;
 use core::time::Duration;
@@ -236,6 +244,10 @@ pub enum StorageError {
     /// The kernel takes no operations any more, and will not ([`StorageStatistics::broken`]).
     #[error("the way to the medium is broken")]
     Broken,
+    /// The medium's server was away for too long, or went away too often. Whether a change was carried out is not known; whoever tries
+    /// again finds out.
+    #[error("the medium's server cannot be reached")]
+    Unreachable,
 }
 
 impl StorageError {

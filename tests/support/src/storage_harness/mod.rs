@@ -2,6 +2,7 @@
 
 pub mod disks;
 pub mod media;
+pub mod nbd;
 
 use core::time::Duration;
 use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};

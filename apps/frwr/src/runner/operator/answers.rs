@@ -1,7 +1,7 @@
 //! What methods answer: figures of cores, put together and named for people and programs.
 
 use super::{
-    super::{live_line::name as doing_name, survey::Findings},
+    super::{live_line::name as doing_name, medium::fault_text, survey::Findings},
     Facts,
     methods::{self as table, MethodDescription},
     namespace_figures::NamespaceFigures,
@@ -20,7 +20,6 @@ use frwr_nvmf::{
         AllowedHosts, ControllerState, DrainState, Inventory, NamespaceState, QueuePhase, QueueState, SubsystemState,
         TargetListening, TargetStatistics, WaitingNow,
     },
-    storage::MediumFault,
     wire::Nqn,
 };
 use frwr_reactor::{Longest, Statistics as ReactorStatistics};
@@ -313,19 +312,12 @@ pub(super) fn namespaces(facts: &Facts, findings: &Findings, parameters: Paramet
             "bytes_read": namespace.bytes_read,
             "bytes_written": namespace.bytes_written,
             "broken": (storage.broken != 0).then_some(storage.broken),
-            "fault": storage.fault.map(fault),
+            "fault": storage.fault.map(fault_text),
         });
         let counted = counts!(storage => completed, failed, cancelled, flushes, system_calls, restarts);
         object([named, counted, figures.json(namespace)])
     };
     Ok(list("namespaces", shown.map(one).collect(), findings))
-}
-
-fn fault(fault: MediumFault) -> String {
-    match fault {
-        MediumFault::Shrunk { found, wanted } => format!("has {found} bytes, and the namespace {wanted}"),
-        MediumFault::Unflushed => "a flush failed".to_owned(),
-    }
 }
 
 /// A host, or one without a name.

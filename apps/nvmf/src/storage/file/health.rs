@@ -1,26 +1,13 @@
 //! What is wrong with a medium for good, and how that is noticed: one record, which all cores that serve the medium share.
 
-use super::super::StorageError;
+use super::super::{
+    MediumFault, StorageError,
+    flushes::{Answered, Flushes, Flushing},
+};
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
-
-/// What is wrong with a medium until it is opened again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub enum MediumFault {
-    /// Somebody has made it shorter than its namespace. Every operation fails: what was behind the cut is gone, and a file would
-    /// read as zeros there as soon as something is written behind it.
-    Shrunk {
-        /// Bytes that it had when that was noticed.
-        found: u64,
-        /// Bytes of the namespace.
-        wanted: u64,
-    },
-    /// A flush failed. Every further one fails: the kernel tells of what it could not write once.
-    Unflushed,
-}
 
 /// [`Health::cut`] of a medium that was never found shorter.
 const WHOLE: u64 = u64::MAX;
@@ -36,54 +23,6 @@ pub(super) struct Health {
     changing: AtomicUsize,
     flushes: Flushes,
 }
-
-/// Flushes that run at the same time: the kernel tells of what was lost to one of them, and to the others that all is well. So none is
-/// believed before all that began in front of its answer have theirs. As in RCU they belong to the epoch that they began in, and it goes on
-/// once those of the epoch before are answered.
-#[derive(Debug, Default)]
-struct Flushes {
-    epoch: AtomicU64,
-    /// Of epochs that are even, and of those that are odd: there are never more than two.
-    unanswered: [AtomicUsize; 2],
-}
-
-impl Flushes {
-    fn of(&self, epoch: u64) -> &AtomicUsize {
-        if epoch.is_multiple_of(2) { &self.unanswered[0] } else { &self.unanswered[1] }
-    }
-
-    fn begin(&self) -> u64 {
-        loop {
-            let epoch = self.epoch.load(SeqCst);
-            self.of(epoch).fetch_add(1, SeqCst);
-            // Nobody has counted it who has gone on meanwhile.
-            if self.epoch.load(SeqCst) == epoch {
-                return epoch;
-            }
-            self.of(epoch).fetch_sub(1, SeqCst);
-        }
-    }
-
-    /// Whether all that began in this epoch or before have been answered.
-    fn are_answered(&self, until: u64) -> bool {
-        // One step ends the epoch before, a second one this.
-        for _ in 0..2 {
-            let epoch = self.epoch.load(SeqCst);
-            if epoch < until.saturating_add(2) && self.of(epoch + 1).load(SeqCst) == 0 {
-                let _ = self.epoch.compare_exchange(epoch, epoch + 1, SeqCst, SeqCst);
-            }
-        }
-        self.epoch.load(SeqCst) >= until.saturating_add(2)
-    }
-}
-
-/// A flush that the kernel has done: it is to be believed once all that ran beside it are answered ([`Health::is_believed`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Answered(u64);
-
-/// A flush that the kernel has not answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Flushing(u64);
 
 impl Default for Health {
     fn default() -> Self {
@@ -127,18 +66,17 @@ impl Health {
 
     /// A core is about to give a flush to the kernel.
     pub(super) fn begin_flush(&self) -> Flushing {
-        Flushing(self.flushes.begin())
+        self.flushes.begin()
     }
 
     /// The kernel has answered it, and if it failed, [`Health::flushed`] has been told.
     pub(super) fn end_flush(&self, flushing: Flushing) -> Answered {
-        self.flushes.of(flushing.0).fetch_sub(1, SeqCst);
-        Answered(self.flushes.epoch.load(SeqCst))
+        self.flushes.end(flushing)
     }
 
     /// All flushes that began in front of this one's answer are answered, too: [`Health::flushed`] knows of those that failed.
     pub(super) fn is_believed(&self, answered: Answered) -> bool {
-        self.flushes.are_answered(answered.0)
+        self.flushes.are_answered(answered)
     }
 
     /// A core is about to give changes to the kernel.
@@ -192,25 +130,5 @@ mod tests {
         health.end_flush(later);
         assert!(health.is_believed(of_first));
         assert_eq!(health.flushed(Ok(())), Err(StorageError::Medium));
-    }
-
-    #[test]
-    fn flushes_of_many_cores_all_come_to_be_believed() {
-        let health = Health::default();
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..500 {
-                        let flushing = health.begin_flush();
-                        std::thread::yield_now();
-                        let answered = health.end_flush(flushing);
-                        while !health.is_believed(answered) {
-                            std::thread::yield_now();
-                        }
-                    }
-                });
-            }
-        });
-        assert_eq!(health.flushes.unanswered.map(AtomicUsize::into_inner), [0, 0]);
     }
 }

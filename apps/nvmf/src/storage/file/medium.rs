@@ -1,9 +1,8 @@
 //! Files and block devices as media: opened once, checked, and then used by every core that serves them.
 
-use super::super::{AnyStorage, Geometry, GeometryError, ResizeError};
+use super::super::{AnyStorage, Geometry, GeometryError, MediumFault, ResizeError};
 use super::{
     Backing, MAX_STORAGE_DEPTH, RingStorage, ThreadStorage,
-    health::MediumFault,
     lock::{LockedFile, Sharing},
     task::{Kind, Layout},
 };

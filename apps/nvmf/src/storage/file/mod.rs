@@ -14,7 +14,6 @@ mod task;
 mod thread;
 
 pub use below::Below;
-pub use health::MediumFault;
 pub use identity::FileIdentity;
 pub use medium::{FileError, FileMedium, FileNote, FileOptions, MediumKind};
 pub use ring::RingStorage;

@@ -2,10 +2,9 @@
 
 use super::super::{
     AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, ResizeError, Storage,
-    StorageError, StorageStatistics,
+    StorageError, StorageStatistics, flushes::Answered,
 };
 use super::{
-    health::Answered,
     lock::LockedFile,
     sys::Ring,
     task::{Layout, Progress, Step, Task, Ways},

@@ -1,7 +1,7 @@
 //! An operation as steps of a file: what to ask of the kernel next, and what its answer means. The same for both ways.
 
-use super::super::{AttachError, Cookie, Features, Geometry, Operation, ResizeError, StorageError};
-use super::{health::Flushing, lock::LockedFile, sys::ZERO_BYTES};
+use super::super::{AttachError, Cookie, Features, Geometry, Operation, ResizeError, StorageError, flushes::Flushing};
+use super::{lock::LockedFile, sys::ZERO_BYTES};
 use frwr_mempool::DeviceMemory;
 
 /// Times that the kernel may have had no room for a step (EAGAIN, EINTR) until its operation fails.

@@ -2,10 +2,9 @@
 
 use super::super::{
     AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, ResizeError, Storage,
-    StorageError, StorageStatistics,
+    StorageError, StorageStatistics, flushes::Flushing,
 };
 use super::{
-    health::Flushing,
     lock::LockedFile,
     next_order::next_order,
     sys,

@@ -214,6 +214,7 @@ fn storage_status(error: StorageError, work: &Work) -> Status {
         (StorageError::NoSpace, _) => Status::CAPACITY_EXCEEDED.do_not_retry(),
         (StorageError::Unsupported, _) => Status::INVALID_COMMAND_OPCODE.do_not_retry(),
         (StorageError::Broken, _) => Status::INTERNAL_ERROR.do_not_retry(),
+        (StorageError::Unreachable, _) => Status::INTERNAL_ERROR,
         // For good.
         (StorageError::Shrunk, Work::Read { .. } | Work::Compare { .. }) => {
             Status::UNRECOVERED_READ_ERROR.do_not_retry()

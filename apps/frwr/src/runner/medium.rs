@@ -1,0 +1,77 @@
+//! The medium below a namespace, whichever it is, as the main thread looks at it.
+
+use frwr_nvmf::storage::{FileMedium, Geometry, MediumFault, NbdMedium};
+
+/// A file, a block device, or an export of a server.
+#[derive(Debug)]
+pub(super) enum Medium {
+    /// A file or block device.
+    File(FileMedium),
+    /// An export of an NBD server.
+    Nbd(NbdMedium),
+}
+
+impl Medium {
+    /// What is wrong with it for good.
+    pub(super) fn fault(&self) -> Option<MediumFault> {
+        match self {
+            Self::File(medium) => medium.fault(),
+            Self::Nbd(medium) => medium.fault(),
+        }
+    }
+
+    /// The same after a look at it, which costs a system call.
+    pub(super) fn look(&self) -> Option<MediumFault> {
+        match self {
+            Self::File(medium) => medium.look(),
+            Self::Nbd(medium) => medium.fault(),
+        }
+    }
+
+    /// How large it is.
+    pub(super) fn geometry(&self) -> Geometry {
+        match self {
+            Self::File(medium) => medium.geometry(),
+            Self::Nbd(medium) => medium.geometry(),
+        }
+    }
+
+    /// Measures it again.
+    pub(super) fn measure(&mut self) -> Result<Geometry, String> {
+        match self {
+            Self::File(medium) => medium.measure().map_err(|error| error.to_string()),
+            Self::Nbd(_) => {
+                let text = "an NBD export has one size for ever here; remove the namespace, and add it again";
+                Err(text.to_owned())
+            }
+        }
+    }
+
+    /// Has so many blocks, of those that it was measured with.
+    pub(super) fn resize(&mut self, blocks: u64) {
+        if let Self::File(medium) = self {
+            // What a change of the namespace was told that was measured.
+            let _ = medium.resize(blocks);
+        }
+    }
+
+    /// Whether some core has no server now, and how often one has lost it by now.
+    pub(super) fn losses(&self) -> (bool, u64) {
+        match self {
+            Self::File(_) => (false, 0),
+            Self::Nbd(medium) => medium.losses(),
+        }
+    }
+}
+
+/// What is wrong with a medium for good.
+pub(super) fn fault_text(fault: MediumFault) -> String {
+    match fault {
+        MediumFault::Shrunk { found, wanted } => format!("has {found} bytes, and the namespace {wanted}"),
+        MediumFault::Unflushed => "a flush failed".to_owned(),
+        MediumFault::Interrupted => "a connection ended between writes and their flush".to_owned(),
+        MediumFault::Unanswered => "a connection was given up with writes unanswered".to_owned(),
+        MediumFault::Breach => "its server does not keep to the protocol".to_owned(),
+        MediumFault::Changed => "its server came back with an export that can do less".to_owned(),
+    }
+}

@@ -1,0 +1,497 @@
+//! One core's way to an export.
+
+use super::super::{
+    AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, Storage, StorageError,
+    StorageStatistics,
+};
+use super::{
+    connection::Connection,
+    link::Link,
+    medium::{Access, Entered},
+    replies::Answer,
+    shared::{Done, Shared},
+    socket::End,
+    tasks::{Sent, Tasks},
+    wire::{Command, MAX_PART_BYTES, Request, command_flag, error},
+};
+use core::time::Duration;
+use frwr_mempool::DeviceMemory;
+use std::collections::VecDeque;
+
+/// An export of an NBD server, by one connection or several: operations become requests that [`Storage::flush`] hands to the kernel by
+/// one system call for each connection, answers are asked for by one for each poll and connection that has requests in flight.
+///
+/// When a connection ends by its server, what it has not answered is sent again over the next one, unless a later change of the same
+/// bytes was acknowledged. When it ends otherwise with changes unanswered, nothing is done any more
+/// ([`MediumFault::Unanswered`](super::super::MediumFault::Unanswered)). Without a server operations wait as long as they were told to.
+///
+/// Dropping it ends its connections; what the server has of its operations it may still carry out.
+#[derive(Debug)]
+pub struct NbdStorage {
+    entered: Entered,
+    access: Access,
+    buffers: Option<DeviceMemory>,
+    tasks: Tasks,
+    links: Vec<Link>,
+    /// Operations that no server has, in order.
+    queue: VecDeque<u32>,
+    /// Of these, those in front that may be sent.
+    flushed: usize,
+    ended: VecDeque<Completion>,
+    /// Flushes that the server has done, and that are not to be believed yet.
+    doubted: VecDeque<(u32, Done)>,
+    /// Since when there is no connection that anything was answered over.
+    away_since: Option<Duration>,
+    /// What others know of that.
+    told_away: bool,
+    /// Changes that were answered in this poll: the least age at which one was sent.
+    oldest_answered: Option<u32>,
+    now: Duration,
+    statistics: StorageStatistics,
+}
+
+impl NbdStorage {
+    /// `connections` are open, `depth` is from 1 to [`super::super::MAX_STORAGE_DEPTH`].
+    pub(super) fn new(entered: Entered, access: Access, connections: Vec<Connection>, depth: usize) -> Self {
+        let links: Vec<_> = connections.into_iter().map(Link::new).collect();
+        links.iter().for_each(|_| entered.shared.opened());
+        Self {
+            entered,
+            access,
+            buffers: None,
+            tasks: Tasks::new(depth),
+            links,
+            queue: VecDeque::with_capacity(depth),
+            flushed: 0,
+            ended: VecDeque::with_capacity(depth),
+            doubted: VecDeque::with_capacity(depth),
+            away_since: None,
+            told_away: false,
+            oldest_answered: None,
+            now: Duration::ZERO,
+            statistics: StorageStatistics::default(),
+        }
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.entered.shared
+    }
+
+    /// Where an operation lies, in bytes of the export; that it can be done at all.
+    fn check(&self, operation: Operation) -> Result<(u64, u64), StorageError> {
+        let buffers = self.buffers.as_ref().ok_or(StorageError::BufferOutOfRange)?;
+        let Some((lba, blocks)) = operation.blocks() else { return Ok((0, 0)) };
+        if operation.changes() && self.access.is_read_only() {
+            return Err(StorageError::ReadOnly);
+        }
+        let features = self.features();
+        let is_known = match operation {
+            Operation::WriteZeroes { .. } => features.write_zeroes,
+            Operation::Deallocate { .. } => features.deallocate,
+            _ => true,
+        };
+        if !is_known {
+            return Err(StorageError::Unsupported);
+        }
+        let (start, bytes) = self.access.geometry.extent(lba, blocks)?;
+        if let Operation::Read { buffer, .. } | Operation::Write { buffer, .. } = operation {
+            let room = buffers.len().checked_sub(buffer);
+            room.filter(|room| *room as u64 >= bytes).ok_or(StorageError::BufferOutOfRange)?;
+        }
+        Ok((start, bytes))
+    }
+
+    /// It has nothing to do that a server would have to know.
+    fn is_nothing(&self, operation: Operation, bytes: u64) -> bool {
+        match operation {
+            Operation::Flush => self.access.is_read_only() || self.access.is_write_through(),
+            _ => bytes == 0,
+        }
+    }
+
+    fn end(&mut self, slot: u32, result: Result<(), StorageError>) {
+        if let Some(task) = self.tasks.remove(slot) {
+            self.ended.push_back(Completion { cookie: task.cookie, result });
+        }
+    }
+
+    /// Gives requests to connections that take some, the one with fewest in flight first.
+    fn fill(&mut self) {
+        while self.flushed > 0 {
+            let takes = |(at, link): (usize, &Link)| Some((link.connection.in_flight(), at, link.connection.takes()?));
+            let Some((_, at, longest)) = self.links.iter().enumerate().filter_map(takes).min() else { return };
+            let Some(slot) = self.queue.pop_front() else { return };
+            self.flushed -= 1;
+            self.send(slot, at, longest);
+        }
+    }
+
+    /// Sends what is next of an operation over a connection that takes it.
+    fn send(&mut self, slot: u32, at: usize, longest: u32) {
+        let fails_flushes = self.shared().fails_flushes();
+        let (age, key) = (self.shared().age(), self.tasks.key(slot));
+        let Some(task) = self.tasks.get(slot) else { return };
+        let operation = task.operation;
+        if operation == Operation::Flush && fails_flushes {
+            return self.end(slot, Err(StorageError::Medium));
+        }
+        if task.is_overtaken() {
+            return self.end(slot, Err(StorageError::Unreachable));
+        }
+        let block_bytes = self.access.geometry.block_bytes();
+        let longest = longest.min(MAX_PART_BYTES);
+        let part = task.part(longest - longest % block_bytes);
+        let flush = (operation == Operation::Flush).then(|| self.shared().begin_flush());
+        let fua = if operation.changes() && self.access.asks_for_fua() { command_flag::FUA } else { 0 };
+        let (command, flags) = match operation {
+            Operation::Read { .. } => (Command::Read, 0),
+            Operation::Write { .. } => (Command::Write, fua),
+            Operation::Flush => (Command::Flush, 0),
+            Operation::WriteZeroes { deallocate: false, .. } => (Command::WriteZeroes, fua | command_flag::NO_HOLE),
+            Operation::WriteZeroes { .. } => (Command::WriteZeroes, fua),
+            Operation::Deallocate { .. } => (Command::Trim, fua),
+        };
+        let sent = Sent { connection: at, key, part, age, flush, coverage: Default::default(), error: 0 };
+        self.tasks.send(slot, sent);
+        if let (Some(link), Some(buffers)) = (self.links.get_mut(at), &self.buffers) {
+            let request = Request { command, flags, cookie: key, offset: part.offset, length: part.length };
+            link.connection.put(request, part, buffers);
+        }
+    }
+
+    /// Hands to the kernel what connections have for it.
+    fn start(&mut self) {
+        self.fill();
+        for at in 0..self.links.len() {
+            let connection = &mut self.links[at].connection;
+            let Some(buffers) = self.buffers.as_ref().filter(|_| connection.is_open() && connection.is_sending())
+            else {
+                continue;
+            };
+            self.statistics.system_calls += 1;
+            if let Err(end) = connection.send(buffers) {
+                self.lost(at, end);
+            }
+        }
+    }
+
+    /// Takes what a connection has received.
+    fn receive(&mut self, at: usize) {
+        let Some(link) = self.links.get_mut(at) else { return };
+        if !link.connection.is_open() || !link.is_to_be_looked_at(self.now) {
+            return;
+        }
+        self.statistics.system_calls += 1;
+        if let Err(end) = link.connection.receive() {
+            return self.lost(at, end);
+        }
+        loop {
+            let (Some(link), Some(buffers)) = (self.links.get_mut(at), &self.buffers) else { return };
+            match link.connection.answer(at, &mut self.tasks, buffers) {
+                Ok(Some(answer)) => self.answered(at, answer),
+                Ok(None) => break,
+                Err(end) => return self.lost(at, end),
+            }
+        }
+        if self.links.get(at).is_some_and(|link| link.connection.is_left()) {
+            self.links[at].connection.leave();
+            self.went(at);
+        }
+    }
+
+    fn answered(&mut self, at: usize, Answer { slot, error }: Answer) {
+        let Some(task) = self.tasks.get_mut(slot) else { return };
+        let Some(sent) = task.sent.take() else { return };
+        let operation = task.operation;
+        if error == error::ESHUTDOWN {
+            // It was not carried out; the next server does it.
+            let again = task.again();
+            self.links[at].connection.let_go();
+            if let Some(begun) = sent.flush {
+                self.shared().end_flush(begun);
+            }
+            return if again { self.queue_again(slot) } else { self.end(slot, Err(StorageError::Unreachable)) };
+        }
+        let is_over = task.advance(sent.part.length);
+        self.links[at].has_answered();
+        self.away_since = None;
+        if operation.changes() {
+            self.tasks.acknowledged(slot);
+            self.oldest_answered = Some(self.oldest_answered.map_or(sent.age, |oldest| oldest.min(sent.age)));
+        }
+        let result = outcome(operation, error);
+        if let Some(begun) = sent.flush {
+            if result.is_err() {
+                self.shared().flush_failed();
+            }
+            let done = self.shared().end_flush(begun);
+            match result {
+                Ok(()) => self.doubted.push_back((slot, done)),
+                Err(_) => self.end(slot, Err(StorageError::Medium)),
+            }
+            return;
+        }
+        match result {
+            Ok(()) if !is_over => {
+                self.statistics.restarts += 1;
+                self.queue_again(slot);
+            }
+            result => self.end(slot, result),
+        }
+    }
+
+    /// It goes to a server before all others.
+    fn queue_again(&mut self, slot: u32) {
+        self.queue.push_front(slot);
+        self.flushed += 1;
+    }
+
+    /// A connection has ended.
+    #[cold]
+    fn lost(&mut self, at: usize, end: End) {
+        let in_flight = self.tasks.in_flight(at);
+        let changes = |slot: &u32| self.tasks.get(*slot).is_some_and(|task| task.operation.changes());
+        match end {
+            End::ByServer => {}
+            End::Given(_) if !in_flight.iter().any(changes) => {}
+            End::Given(_) => self.shared().left_unanswered(),
+            End::Breach(_) => self.shared().breached(),
+        }
+        if let Some(link) = self.links.get_mut(at) {
+            link.connection.close();
+        }
+        for slot in in_flight {
+            self.unanswered(slot);
+        }
+        self.went(at);
+    }
+
+    /// The server that had an operation is gone.
+    fn unanswered(&mut self, slot: u32) {
+        let Some(task) = self.tasks.get_mut(slot) else { return };
+        let Some(sent) = task.sent.take() else { return };
+        let (again, overtaken) = (task.again(), task.is_overtaken());
+        if let Some(begun) = sent.flush {
+            // It may have failed, and said so for the only time.
+            if begun.covers_something {
+                self.shared().interrupted();
+            }
+            self.shared().end_flush(begun);
+        }
+        if again && !overtaken {
+            self.statistics.restarts += 1;
+            self.queue_again(slot);
+        } else {
+            self.end(slot, Err(StorageError::Unreachable));
+        }
+    }
+
+    /// A connection is down: there is another one soon, or none.
+    fn went(&mut self, at: usize) {
+        let now = self.now;
+        if let Some(link) = self.links.get_mut(at) {
+            link.went(now);
+        }
+        if !self.links.iter().any(|link| link.connection.is_open()) {
+            self.away_since.get_or_insert(now);
+            self.tell(true);
+        }
+    }
+
+    fn tell(&mut self, away: bool) {
+        if core::mem::replace(&mut self.told_away, away) != away {
+            self.shared().is_away(away);
+        }
+    }
+
+    /// Makes connections that are missing, and fails what has waited for one too long.
+    #[cold]
+    fn reconnect(&mut self) {
+        for at in 0..self.links.len() {
+            let link = &mut self.links[at];
+            let Some(found) = link.reconnect(self.now, &self.access) else { continue };
+            let wanted = self.access.bytes();
+            if found.bytes < wanted {
+                self.shared().shrunk(found.bytes);
+            } else if !found.takes_the_place_of(&self.access.export, self.access.geometry.block_bytes()) {
+                self.shared().changed();
+            } else {
+                self.shared().opened();
+                self.tell(false);
+                if self.queue.is_empty() {
+                    self.away_since = None;
+                }
+                continue;
+            }
+            // Nothing goes there.
+            self.links[at].connection.close();
+            return;
+        }
+        let waited = self.away_since.map(|since| self.now.saturating_sub(since));
+        if waited.is_some_and(|waited| waited >= self.access.options.patience) {
+            self.flushed = 0;
+            while let Some(slot) = self.queue.pop_front() {
+                self.end(slot, Err(StorageError::Unreachable));
+            }
+        }
+    }
+
+    /// Nothing is done any more: whatever there is ends.
+    #[cold]
+    fn refuse(&mut self, error: StorageError) {
+        for at in 0..self.links.len() {
+            if self.links[at].connection.is_down() {
+                continue;
+            }
+            self.links[at].connection.close();
+            for slot in self.tasks.in_flight(at) {
+                if let Some(begun) = self.tasks.get_mut(slot).and_then(|task| task.sent.take()?.flush) {
+                    self.shared().end_flush(begun);
+                }
+                self.end(slot, Err(error));
+            }
+        }
+        self.flushed = 0;
+        while let Some(slot) = self.queue.pop_front() {
+            self.end(slot, Err(error));
+        }
+        while let Some((slot, _)) = self.doubted.pop_front() {
+            self.end(slot, Err(error));
+        }
+    }
+
+    /// Flushes that every other one beside them has an answer for.
+    fn finish_flushes(&mut self) {
+        while let Some(&(slot, done)) = self.doubted.front()
+            && let Some(result) = self.shared().outcome(done)
+        {
+            self.doubted.pop_front();
+            self.end(slot, result);
+        }
+    }
+}
+
+/// What a server's answer to an operation comes to.
+const fn outcome(operation: Operation, error: u32) -> Result<(), StorageError> {
+    match (operation, error) {
+        (_, 0) => Ok(()),
+        // A hint, which never fails for what the medium cannot do.
+        (Operation::Deallocate { .. }, error::EINVAL | error::EOVERFLOW | error::ENOTSUP) => Ok(()),
+        (_, error::ENOSPC) => Err(StorageError::NoSpace),
+        (operation, error::EPERM) if operation.changes() => Err(StorageError::ReadOnly),
+        _ => Err(StorageError::Medium),
+    }
+}
+
+impl Drop for NbdStorage {
+    /// Nobody waits for its flushes.
+    fn drop(&mut self) {
+        for begun in self.tasks.take_flushes() {
+            self.entered.shared.end_flush(begun);
+        }
+        self.tell(false);
+        for link in &mut self.links {
+            link.connection.leave();
+        }
+    }
+}
+
+impl Storage for NbdStorage {
+    fn geometry(&self) -> Geometry {
+        self.access.geometry
+    }
+
+    fn features(&self) -> Features {
+        let Access { export, .. } = &self.access;
+        Features {
+            write_zeroes: export.can_write_zeroes(),
+            deallocate: export.can_trim(),
+            read_only: self.access.is_read_only(),
+            write_through: self.access.is_write_through(),
+        }
+    }
+
+    fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {
+        if self.buffers.is_some() {
+            return Err(AttachError::Twice);
+        }
+        self.buffers = Some(buffers);
+        Ok(())
+    }
+
+    fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
+        if self.tasks.held() + self.ended.len() >= self.tasks.depth() {
+            return Err(QueueFull);
+        }
+        let (start, bytes, refused) = match self.check(operation) {
+            Ok((start, bytes)) => (start, bytes, self.shared().refuses().map(Err)),
+            Err(error) => (0, 0, Some(Err(error))),
+        };
+        let result = refused.or_else(|| self.is_nothing(operation, bytes).then_some(Ok(())));
+        let Some(slot) = self.tasks.add(cookie, operation, start, bytes) else { return Err(QueueFull) };
+        self.statistics.submitted += 1;
+        match result {
+            Some(result) => self.end(slot, result),
+            None => self.queue.push_back(slot),
+        }
+        Ok(())
+    }
+
+    /// What a server has is not taken back: it gives back nothing.
+    fn cancel(&mut self, cookie: Cookie) -> bool {
+        let waits = |slot: &u32| self.tasks.get(*slot).is_some_and(|task| task.cookie == cookie && task.is_untouched());
+        let Some(at) = self.queue.iter().position(waits) else { return false };
+        let Some(slot) = self.queue.remove(at) else { return false };
+        self.flushed -= usize::from(at < self.flushed);
+        self.tasks.remove(slot);
+        self.statistics.cancelled += 1;
+        true
+    }
+
+    fn flush(&mut self) {
+        let waits = self.queue.len() > self.flushed;
+        self.flushed = self.queue.len();
+        self.statistics.flushes += u64::from(waits);
+        if waits {
+            self.start();
+        }
+    }
+
+    fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
+        self.now = now;
+        let before = out.len();
+        if self.shared().refuses().is_none() {
+            for at in 0..self.links.len() {
+                self.receive(at);
+            }
+        }
+        if let Some(error) = self.shared().refuses() {
+            self.refuse(error);
+        } else {
+            if !self.links.iter().all(|link| link.connection.is_open()) || self.away_since.is_some() {
+                self.reconnect();
+            }
+            self.start();
+            if !self.doubted.is_empty() {
+                self.finish_flushes();
+            }
+        }
+        // Before anybody hears of them.
+        if let Some(oldest) = self.oldest_answered.take()
+            && !self.access.is_write_through()
+        {
+            self.shared().acknowledge(oldest);
+        }
+        while !out.is_full() {
+            let Some(completion) = self.ended.pop_front() else { break };
+            self.statistics.completed += 1;
+            self.statistics.failed += u64::from(completion.result.is_err());
+            out.push(completion);
+        }
+        out.len() - before
+    }
+
+    fn statistics(&self) -> StorageStatistics {
+        StorageStatistics { fault: self.shared().fault(self.access.bytes()), ..self.statistics }
+    }
+}
