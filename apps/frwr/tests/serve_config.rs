@@ -63,7 +63,7 @@ inline_size = 0
 thread_domains = false
 retry_count = 6
 rnr_retry_count = 5
-listen = "[fe80::1%lo]:4420"
+listen = ["[fe80::1%lo]:4420", "10.0.0.1:4421"]
 cores = "3"
 pages = "plain"
 queue_depth = 64
@@ -107,7 +107,8 @@ backing = "ring"
     assert_eq!((device.mtu, device.traffic_class), (Some(1024), Some(104)));
     assert_eq!((device.ack_timeout, device.retry_count), (Some(14), 6));
     assert_eq!((device.inline_size, device.thread_domains), (Some(0), false));
-    assert_eq!((device.rnr_retry_count, config.listen), (5, "[fe80::1%1]:4420".parse().unwrap()));
+    let listen = ["[fe80::1%1]:4420", "10.0.0.1:4421"].map(|text| text.parse().unwrap());
+    assert_eq!((device.rnr_retry_count, &target.listen[..]), (5, &listen[..]));
     assert_eq!((target.queue_depth, target.hosts, target.in_capsule), (64, 4, 8192));
     assert_eq!((target.io_queues, target.data_blocks, target.shared_receives.0), (2, 3, Some(162)));
     assert_eq!((target.max_transfer, target.max_silence, target.spare_namespaces), (1 << 20, 30, 3));
@@ -251,6 +252,18 @@ fn mistakes_are_refused_with_line_and_key() {
         (top("shared_receives = \"off\""), 3, &["shared_receives: invalid type"]),
         (top("runtime = 86401"), 3, &["runtime is 86401", "86400"]),
         (SMALLEST.replace("10.0.0.1:4420", "nowhere"), 2, &["listen", "an IP address and a port", "10.0.0.1:4420"]),
+        (SMALLEST.replace("\"10.0.0.1:4420\"", "4420"), 2, &["listen: must be an IP address and a port", "or a list"]),
+        (SMALLEST.replace("\"10.0.0.1:4420\"", "[]"), 1, &["missing field `listen`"]),
+        (
+            SMALLEST.replace("\"10.0.0.1:4420\"", "[\"10.0.0.1:4420\", \"10.0.0.1:4420\"]"),
+            2,
+            &["listen has 10.0.0.1:4420 twice", "name it once"],
+        ),
+        (
+            SMALLEST.replace("\"10.0.0.1:4420\"", &format!("[{}]", "\"10.0.0.1:1\",".repeat(17))),
+            2,
+            &["listen is given 17 times", "16 times at most", "leave some out"],
+        ),
         (SMALLEST.replace("10.0.0.1", "224.0.0.1"), 2, &["listen is 224.0.0.1:4420", "multicast"]),
         (SMALLEST.replace("10.0.0.1", "255.255.255.255"), 2, &["listen is", "broadcast"]),
         (SMALLEST.replace("10.0.0.1", "[fe80::1]"), 2, &["listen is", "link-local", "[fe80::1%eth0]"]),

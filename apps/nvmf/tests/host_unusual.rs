@@ -344,7 +344,7 @@ fn a_discovery_log_whose_reading_was_interrupted_is_read_from_its_beginning() {
         let mut page = DiscoveryHeader::new(1, ENTRIES).as_bytes().to_vec();
         for number in 0..ENTRIES {
             let name = Nqn::new(&format!("nqn.disk{number}")).unwrap();
-            page.extend(DiscoveryEntry::new(&name, address, 32).as_bytes());
+            page.extend(DiscoveryEntry::new(&name, 1, address, 32).as_bytes());
         }
         controller.rule = Box::new(move |asked| {
             let Command::GetLogPage(get) = asked.command else { return None };

@@ -582,7 +582,7 @@ fn a_target_that_listens_everywhere_tells_each_host_where_it_is() {
         ("[::]:4420", ["fd00::7", "::ffff:10.0.0.1"], 2),
         ("127.0.0.1:4420", ["127.0.0.1", "127.0.0.1"], 1),
     ] {
-        let options = target_options().address(listens.parse().unwrap()).controllers(2);
+        let options = target_options().addresses(vec![listens.parse().unwrap()]).controllers(2);
         let mut raw = Raw::with_subsystems(options, vec![named("nqn.first", AllowedHosts::Any)]);
         for address in asked {
             raw.address = SocketAddr::new(address.parse().unwrap(), 4420);

@@ -255,6 +255,7 @@ impl World {
             ChangeEvent::Shrunk { .. } | ChangeEvent::Superseded { .. } => {}
             ChangeEvent::Undone { .. } => panic!("every core had what it needs"),
             ChangeEvent::HeldUp { by, .. } => panic!("held up by {by}"),
+            ChangeEvent::CannotListen { reason, .. } => panic!("nobody asked to listen: {reason}"),
         }
     }
 

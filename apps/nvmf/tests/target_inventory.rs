@@ -2,13 +2,15 @@
 
 use frwr_nvmf::controller::{AllowedHosts, CommandKind, QueuePhase, TargetListening};
 use frwr_nvmf::wire::{AnaState, Nqn, Status};
-use frwr_support::nvmf_harness::{Pair, subsystem};
+use frwr_support::nvmf_harness::{Pair, subsystem, target_options};
 
 #[test]
 fn subsystems_and_namespaces_are_told_as_they_were_changed() {
     let mut pair = Pair::ready("reg_mr");
     let before = pair.target.inventory();
-    assert_eq!((before.core, before.listening, before.ending), (0, TargetListening::Listens, false));
+    let [listener] = &before.listeners[..] else { panic!("{before:?}") };
+    assert_eq!((listener.address, listener.port), (target_options().addresses[0], 1));
+    assert_eq!((before.core, listener.listening, before.ending), (0, TargetListening::Listens, false));
     let [one] = &before.subsystems[..] else { panic!("{before:?}") };
     assert_eq!((one.name, &one.hosts, one.ana), (subsystem(), &AllowedHosts::Any, AnaState::Optimized));
     assert_eq!(one.namespaces as usize, before.namespaces.len());

@@ -163,7 +163,7 @@ impl Pages {
         let mut group = AnaGroup::new_zeroed();
         (group.group, group.state) = (1.into(), 1);
         let options = host_options();
-        let entry = DiscoveryEntry::new(&options.subsystem, options.address, 32);
+        let entry = DiscoveryEntry::new(&options.subsystem, 1, options.address, 32);
         Self {
             controller: controller.identify.as_bytes().to_vec(),
             namespace: controller.namespace.as_bytes().to_vec(),

@@ -135,7 +135,7 @@ pub(crate) fn identify() -> Vec<Vec<u8>> {
 
 pub(crate) fn log_pages() -> Vec<Vec<u8>> {
     let options = host_options();
-    let entry = DiscoveryEntry::new(&options.subsystem, options.address, 32);
+    let entry = DiscoveryEntry::new(&options.subsystem, 1, options.address, 32);
     vec![entry.as_bytes().to_vec(), DiscoveryHeader::new(1, 2).as_bytes().to_vec(), vec![1; 64], vec![0; 4096]]
 }
 

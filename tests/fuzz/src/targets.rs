@@ -94,7 +94,7 @@ pub(crate) fn target(bytes: &[u8]) {
     let fabric = SoftFabric::new();
     let profile = [SoftProfile::RegMr, SoftProfile::Window, SoftProfile::Rxe][usize::from(script.below(3))];
     let served = Served::new(&fabric, profile);
-    let address = target_options().address;
+    let address = target_options().addresses[0];
     let peer = Peer::new(fabric.device(SoftOptions::new(profile)), address, served).expect("a peer");
     let mut attacker = Attacker { peer, queues: Vec::new(), keys: Vec::new(), controller: DYNAMIC_CONTROLLER };
     let begins = script.below(3);

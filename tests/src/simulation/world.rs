@@ -104,7 +104,7 @@ impl<'a> World<'a> {
         let network = Network::new(devices, &scenario.target_device);
         if let Some(address) = network.address() {
             scenario.hosts.iter_mut().for_each(|host| host.options.address.set_ip(address));
-            scenario.target.address.set_ip(address);
+            scenario.target.addresses.iter_mut().for_each(|listens| listens.set_ip(address));
         }
         let bytes = scenario.geometry.blocks() as usize * scenario.geometry.block_bytes() as usize;
         let memories = [memory(bytes)?, memory(bytes)?];

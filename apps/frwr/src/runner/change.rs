@@ -7,6 +7,7 @@ use frwr_nvmf::{
     storage::AnyStorage,
     wire::{AnaState, Nqn, SerialNumber},
 };
+use std::net::SocketAddr;
 
 /// One change. Each is an operation of the library, which takes it wholly or says why not.
 #[derive(Debug)]
@@ -25,6 +26,10 @@ pub(super) enum Change {
     PrepareResize { subsystem: Nqn, identifier: u32, blocks: u64 },
     /// A namespace has so many blocks.
     ResizeNamespace { subsystem: Nqn, identifier: u32, blocks: u64, within: Duration },
+    /// Hosts connect at one more address.
+    AddListener { address: SocketAddr },
+    /// They do so no longer, and where there is a time the controllers end that were connected by it.
+    RemoveListener { address: SocketAddr, drain: Option<Duration> },
     /// How well a subsystem's namespaces can be reached here.
     Ana { subsystem: Nqn, state: AnaState },
     /// Who may use a subsystem.
@@ -83,6 +88,8 @@ impl Change {
             Self::ResizeNamespace { subsystem, identifier, blocks, within } => {
                 target.resize_namespace(&subsystem, identifier, blocks, within).map(Some)
             }
+            Self::AddListener { address } => target.add_listener(address).map(Some),
+            Self::RemoveListener { address, drain } => target.remove_listener(address, drain).map(Some),
             Self::Ana { subsystem, state } => target.set_ana_state(&subsystem, state).map(|()| None),
             Self::AllowedHosts { subsystem, hosts, within } => {
                 target.set_allowed_hosts(&subsystem, hosts, within).map(Some)

@@ -136,10 +136,20 @@ enum BackingName {
     Thread,
 }
 
-/// An address as the command line takes it.
-pub(super) fn address_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    address(&text).map(Some).map_err(D::Error::custom)
+/// An address as the command line takes it, or a list of them.
+pub(super) fn addresses_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SocketAddr>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        One(String),
+        Several(Vec<String>),
+    }
+    let wrong = |_| D::Error::custom("must be an IP address and a port such as \"10.0.0.1:4420\", or a list of such");
+    let texts = match Written::deserialize(deserializer).map_err(wrong)? {
+        Written::One(text) => vec![text],
+        Written::Several(texts) => texts,
+    };
+    texts.iter().map(|text| address(text).map_err(D::Error::custom)).collect()
 }
 
 /// Bytes, as a number or as text with a unit.
@@ -208,7 +218,7 @@ fn parse(path: &Path, text: &str, arguments: ServeArguments) -> Result<ServeConf
         ..arguments
     };
     for (key, is_there) in
-        [("device", arguments.device.device.is_some()), ("listen", arguments.target.listen.is_some())]
+        [("device", arguments.device.device.is_some()), ("listen", !arguments.target.listen.is_empty())]
     {
         if !is_there {
             return Err(source.error(1, &for_people(&format!("missing field `{key}`"))));

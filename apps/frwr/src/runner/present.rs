@@ -60,8 +60,10 @@ impl ServedTarget {
             idle: false,
             reactor,
         };
+        // It may listen elsewhere than at the start.
+        let listeners = snapshots.first().map(|home| home.inventory.listeners.iter().map(|one| one.address).collect());
         ServeReport {
-            served: self,
+            served: Self { listen: listeners.unwrap_or_else(|| self.listen.clone()), ..self },
             storages,
             target: targets.iter().copied().reduce(Add::add).unwrap_or_default(),
             targets,

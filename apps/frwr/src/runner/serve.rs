@@ -13,7 +13,7 @@ use super::{
     progress::{Doing, IoCounters, Progress},
     remedy::cannot_listen,
     serve_command::{ServeArguments, ServeConfig, TargetArguments},
-    serve_report::{ServeReport, ServedTarget},
+    serve_report::{ServeReport, ServedTarget, addresses_text},
     stalls::StallWatch,
     start::{Beginning, Sides, for_target, launch, open, reactors},
     stock::Stock,
@@ -123,12 +123,13 @@ where
     let mut traces: Vec<_> = keys.into_iter().collect();
     traces.iter_mut().for_each(|trace| trace.started(&threads.cpus().collect::<Vec<_>>()));
     reports.iter().for_each(|report| say(&report.line()));
-    let (listen, all) = (config.listen, reports.iter().map(NamespaceReport::size).collect::<Vec<_>>().join("; "));
+    let all = reports.iter().map(NamespaceReport::size).collect::<Vec<_>>().join("; ");
+    let listen = target.listen.clone();
     let served = ServedTarget {
         device: of_device.label(),
         queue_depth: target.queue_depth,
         effective_queue_depth: depth.map_or(target.queue_depth, |depth| depth.effective),
-        listen,
+        listen: listen.clone(),
         namespaces: reports,
         identities: config.subsystems.iter().flat_map(SubsystemConfig::identities).collect(),
         shared_receives: target.shared_receives.0,
@@ -147,7 +148,7 @@ where
         lookout: &mut lookout,
         stalls: StallWatch::new(core.stall_threshold()),
         traces: &mut traces,
-        listening: Some(format!("listening on {listen}, {all}; {size}{asked_at}")),
+        listening: Some(format!("listening on {}, {all}; {size}{asked_at}", addresses_text(&listen))),
         stop_at: target.runtime.map(Duration::from_secs),
         service: Some(Service::of_environment()),
         gives_up: false,
@@ -162,11 +163,13 @@ where
     trace::finish(traces, say)?;
     let Outcome { targets, cores, undrained, .. } = outcome;
     if progress.doing() == Doing::CannotListen {
-        let reason = targets.iter().find_map(|target| match target.statistics().listening {
-            TargetListening::Failed(reason) => Some(reason),
+        let failed = targets.iter().flat_map(TargetSide::listeners).find_map(|listener| match listener.listening {
+            TargetListening::Failed(reason) => Some((listener.address, reason)),
             _ => None,
         });
-        return Err(cannot_listen(listen, reason));
+        let (address, reason) = failed.unzip();
+        let address = address.or(listen.first().copied()).ok_or_else(Error::lost)?;
+        return Err(cannot_listen(address, reason));
     }
     if targets.is_empty() {
         return Err(Error::lost());

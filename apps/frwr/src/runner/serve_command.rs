@@ -21,7 +21,7 @@ use frwr_engine::ReceiveQueues;
 use frwr_nvmf::{
     controller::{
         ADMIN_QUEUE_ENTRIES, AllowedHosts, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_CORES, MAX_DATA_BLOCKS,
-        MAX_IN_CAPSULE_BYTES, MAX_NAMESPACES, MAX_SUBSYSTEMS, MAX_TOTAL_NAMESPACES, TargetOptions,
+        MAX_IN_CAPSULE_BYTES, MAX_LISTENERS, MAX_NAMESPACES, MAX_SUBSYSTEMS, MAX_TOTAL_NAMESPACES, TargetOptions,
     },
     storage::MAX_BLOCK_BYTES,
     wire::{DISCOVERY_SUBSYSTEM, Nqn, SGL_DESCRIPTOR_BYTES, SerialNumber},
@@ -121,10 +121,10 @@ pub struct SubsystemArguments {
 #[derive(Clone, Debug, PartialEq, Eq, Args, Deserialize, Serialize)]
 #[serde(default)]
 pub struct TargetArguments {
-    /// Where to listen: an IP address of the device's network interface, and a port.
+    /// Where to listen: an IP address of the device's network interface, and a port; may be given more than once.
     #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config", value_parser = address)]
-    #[serde(deserialize_with = "config_file::address_of")]
-    pub listen: Option<SocketAddr>,
+    #[serde(deserialize_with = "config_file::addresses_of")]
+    pub listen: Vec<SocketAddr>,
     /// Requests in flight that a host may have at most.
     #[arg(
         long, value_name = "N", default_value_t = Self::default().queue_depth,
@@ -182,7 +182,7 @@ pub struct TargetArguments {
 impl Default for TargetArguments {
     fn default() -> Self {
         Self {
-            listen: None,
+            listen: Vec::new(),
             queue_depth: 128,
             hosts: 8,
             io_queues: 4,
@@ -207,7 +207,7 @@ impl TargetArguments {
         let Self { hosts, io_queues, in_capsule, data_blocks, .. } = *self;
         QUEUE_DEPTH.check(self.queue_depth)?;
         RUNTIME.check_said(self.runtime)?;
-        self.listen.map_or(Ok(()), |listen| check_address("--listen", listen, Purpose::Listen))?;
+        self.check_listen()?;
         HOSTS.check(hosts)?;
         IO_QUEUES.check(io_queues)?;
         let queues = connections(hosts, io_queues);
@@ -236,6 +236,22 @@ impl TargetArguments {
         MAX_SILENCE.check(self.max_silence)?;
         SPARE_NAMESPACES.check(self.spare_namespaces)?;
         self.check_max_transfer()
+    }
+
+    /// Each address can be, and is there once.
+    fn check_listen(&self) -> Result<(), Error> {
+        if self.listen.len() > MAX_LISTENERS {
+            let count = self.listen.len();
+            let text = format!("--listen is given {count} times: may be {MAX_LISTENERS} times at most; leave some out");
+            return Err(Error::usage("listen", text));
+        }
+        for (at, address) in self.listen.iter().enumerate() {
+            check_address("--listen", *address, Purpose::Listen)?;
+            if self.listen[..at].contains(address) {
+                return Err(Error::usage("listen", format!("--listen has {address} twice; name it once")));
+            }
+        }
+        Ok(())
     }
 
     /// Every block size that a namespace may have, and what one data block can describe.
@@ -267,10 +283,13 @@ impl TargetArguments {
         Err(Error::usage("shared_receives", text))
     }
 
-    /// The target that listens there.
-    fn options(&self, listen: SocketAddr) -> Result<TargetOptions, Error> {
-        // Not looked at where subsystems are given, as here.
-        let mut options = TargetOptions::new(listen, default_subsystem()?);
+    /// The target that listens at these addresses.
+    fn options(&self) -> Result<TargetOptions, Error> {
+        // Both the command line and the file require one.
+        let first = *self.listen.first().ok_or_else(Error::lost)?;
+        // Its subsystem is not looked at where subsystems are given, as here.
+        let mut options = TargetOptions::new(first, default_subsystem()?);
+        options.addresses.clone_from(&self.listen);
         options.io_queues = self.io_queues;
         options.in_capsule_bytes = self.in_capsule;
         options.data_blocks = self.data_blocks;
@@ -336,8 +355,6 @@ impl SubsystemArguments {
 pub struct ServeConfig {
     /// What was asked for, and what holds by default.
     pub arguments: ServeArguments,
-    /// Where to listen.
-    pub listen: SocketAddr,
     /// What it offers, at least one subsystem with at least one namespace.
     pub subsystems: Vec<SubsystemConfig>,
     /// Where the reactors go; `None` lets the machine decide.
@@ -374,16 +391,14 @@ impl ServeConfig {
         target.check_shared_receives(placement.as_ref())?;
         device.check()?;
         arguments.control.check()?;
-        // Both the command line and the file require it.
-        let listen = target.listen.ok_or_else(Error::lost)?;
         arguments.device.cores = placement.as_ref().map(cores_of);
-        Ok(Self { listen, subsystems, placement, arguments })
+        Ok(Self { subsystems, placement, arguments })
     }
 
     /// The target on so many cores.
     pub(super) fn options(&self, cores: usize) -> Result<TargetOptions, Error> {
         let ServeArguments { device, target, invalidation, .. } = &self.arguments;
-        let mut options = target.options(self.listen)?;
+        let mut options = target.options()?;
         options.remote_invalidation = invalidation.remote_invalidate;
         options.parameters = device.parameters();
         let started: usize = self.subsystems.iter().map(|subsystem| subsystem.namespaces.len()).sum();

@@ -25,8 +25,8 @@ pub struct ServedTarget {
     pub queue_depth: u32,
     /// Of these, those whose answers can be in flight at a time on this device.
     pub effective_queue_depth: u32,
-    /// Where it listens.
-    pub listen: SocketAddr,
+    /// Where it listens, or did until it was told to end.
+    pub listen: Vec<SocketAddr>,
     /// What it serves, at least one.
     #[serde(skip)]
     pub namespaces: Vec<NamespaceReport>,
@@ -35,6 +35,14 @@ pub struct ServedTarget {
     pub identities: Vec<(Nqn, u32)>,
     /// Receives that the connections of a core share; `None` where each has its own.
     pub shared_receives: Option<u32>,
+}
+
+/// Addresses, for people.
+pub(super) fn addresses_text(addresses: &[SocketAddr]) -> String {
+    match addresses {
+        [] => "no address".to_owned(),
+        addresses => addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", "),
+    }
 }
 
 impl ServedTarget {
@@ -146,7 +154,7 @@ impl Report for ServeReport {
 impl ServeReport {
     fn write_table(&self, out: &mut String) -> core::fmt::Result {
         let target = &self.target;
-        writeln!(out, "\n{} at {}", self.served.device, self.served.listen)?;
+        writeln!(out, "\n{} at {}", self.served.device, addresses_text(&self.served.listen))?;
         for (namespace, storage) in self.served.namespaces.iter().zip(&self.storages) {
             let NamespaceReport { name, kind, blocks, block_bytes, .. } = namespace;
             writeln!(out, "  {}: {blocks} blocks of {block_bytes} bytes, {kind}", in_line(name))?;

@@ -21,7 +21,8 @@ use frwr_mempool::{
 };
 use frwr_nvmf::{
     controller::{
-        Incident, Subsystem, Target, TargetContext, TargetListening, TargetMessage, TargetOptions, TargetStatistics,
+        Incident, ListenerState, Subsystem, Target, TargetContext, TargetListening, TargetMessage, TargetOptions,
+        TargetStatistics,
     },
     storage::{AnyStorage, Geometry, MemoryStorage},
 };
@@ -133,6 +134,11 @@ impl<P: Port> TargetSide<P> {
     /// What its hosts have moved.
     pub(super) fn io(&self) -> IoCounters {
         moved(&self.target.statistics())
+    }
+
+    /// Where it listens, and what became of that.
+    pub(super) fn listeners(&self) -> impl Iterator<Item = ListenerState> {
+        self.target.listeners()
     }
 
     /// The target's figures.

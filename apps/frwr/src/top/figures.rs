@@ -15,7 +15,7 @@ pub(super) struct Figures {
     pub(super) uptime_seconds: f64,
     pub(super) state: String,
     pub(super) device: String,
-    pub(super) listen: String,
+    pub(super) listen: Vec<String>,
     pub(super) queues: u64,
     pub(super) keys_alive: u64,
     pub(super) commands_in_flight: u64,
@@ -96,6 +96,11 @@ impl Rate {
     }
 }
 
+fn texts(of: &Value, name: &str) -> Vec<String> {
+    let all = of[name].as_array().map(Vec::as_slice).unwrap_or_default();
+    all.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
 fn count(of: &Value, name: &str) -> u64 {
     of[name].as_u64().unwrap_or_default()
 }
@@ -108,7 +113,7 @@ impl Figures {
             uptime_seconds: number(status, "uptime_seconds"),
             state: text(status, "state"),
             device: in_line(&text(status, "device")),
-            listen: text(status, "listen"),
+            listen: texts(status, "listen"),
             queues: count(status, "queues"),
             keys_alive: count(status, "keys_alive"),
             commands_in_flight: count(status, "commands_in_flight"),
@@ -161,8 +166,9 @@ impl Figures {
     pub(super) fn head(&self) -> String {
         let Self { state, device, listen, queues, keys_alive, commands_in_flight, incidents, .. } = self;
         format!(
-            "{device} at {listen}, {state} since {:.0} s: {queues} queues, {commands_in_flight} commands in flight, {keys_alive} \
+            "{device} at {}, {state} since {:.0} s: {queues} queues, {commands_in_flight} commands in flight, {keys_alive} \
              keys alive, {incidents} incidents",
+            listen.join(", "),
             self.uptime_seconds
         )
     }
@@ -303,7 +309,7 @@ pub(super) mod tests {
         });
         Reading {
             status: json!({
-                "uptime_seconds": at, "state": "serving", "device": "rxe0", "listen": "10.0.0.1:4420", "queues": 5,
+                "uptime_seconds": at, "state": "serving", "device": "rxe0", "listen": ["10.0.0.1:4420"], "queues": 5,
                 "keys_alive": 0, "commands_in_flight": 7, "incidents": 1,
             }),
             // Busy all of the first second, and a quarter of the time since.

@@ -15,7 +15,7 @@ fn a_target_tells_what_it_has_and_what_its_host_does() {
     let target = Target::start(2);
     let mut client = target.client();
     assert_eq!(client.ask("version")["program"], "frwr");
-    assert_eq!(client.ask("options")["listen"], ADDRESS);
+    assert_eq!(client.ask("options")["listen"], json!([ADDRESS]));
     assert_eq!(all(&client.ask("hosts"), "hosts").len(), 0);
     let host = target.host("3600");
     let hosts = client.until("hosts", |answer| {
@@ -48,7 +48,11 @@ fn a_target_tells_what_it_has_and_what_its_host_does() {
     let others = client.call("namespaces", json!({ "subsystem": "nqn.2026-11.invalid.frwr:other" })).unwrap();
     assert_eq!(all(&others, "namespaces").len(), 0);
     assert_eq!(client.ask("devices")["devices"][0]["name"], "test");
-    assert_eq!(client.ask("listeners")["listeners"][0]["address"], ADDRESS);
+    let listeners = client.ask("listeners");
+    let [listener] = &all(&listeners, "listeners")[..] else { panic!("{listeners}") };
+    assert_eq!((&listener["address"], &listener["state"]), (&json!(ADDRESS), &json!("listening")));
+    assert!(listener["connections"].as_u64() >= Some(2) && listener["accepted"].as_u64() >= Some(2), "{listener}");
+    assert_eq!(moved["listen"], json!([ADDRESS]));
     assert_eq!(client.ask("subsystems")["subsystems"][0]["controllers"], 1);
     assert!(client.ask("keys")["alive"].is_u64() && client.ask("waits")["now"]["buffers"].is_u64());
     assert_eq!(client.ask("incidents")["count"], 0);

@@ -3,6 +3,7 @@
 mod asks;
 mod changes;
 mod hostile;
+mod listeners;
 mod metrics;
 mod page;
 mod promtool;
@@ -102,8 +103,10 @@ impl Target {
     fn host_of(&self, bytes: usize, seconds: &str, also: &[&str]) -> Host {
         let device = self.fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
         let bytes = bytes.to_string();
-        let arguments = ["--connect", ADDRESS, "--bytes", &bytes, "--runtime", seconds, "--cores", "unpinned"];
-        let Task::Load(arguments) = task("load", &[&arguments[..], also].concat()) else { panic!("not load") };
+        let address = also.iter().position(|word| *word == "--connect").map_or(ADDRESS, |at| also[at + 1]);
+        let also: Vec<_> = also.iter().copied().filter(|word| *word != "--connect" && *word != address).collect();
+        let arguments = ["--connect", address, "--bytes", &bytes, "--runtime", seconds, "--cores", "unpinned"];
+        let Task::Load(arguments) = task("load", &[&arguments[..], &also].concat()) else { panic!("not load") };
         let (config, stop) = (LoadConfig::new(arguments).unwrap(), Arc::<AtomicBool>::default());
         let thread = thread::spawn({
             let stop = Arc::clone(&stop);

@@ -18,7 +18,7 @@ pub(super) fn got(address: SocketAddr, request: &str) -> (String, String) {
     (head.to_owned(), body.to_owned())
 }
 
-fn scraped(address: SocketAddr) -> Samples {
+pub(super) fn scraped(address: SocketAddr) -> Samples {
     let wanted = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
     let (head, text) = got(address, &format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: {wanted}\r\n\r\n"));
     assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("application/openmetrics-text"), "{head}");

@@ -60,6 +60,23 @@ fn several_cores_of_several_hosts_are_served_by_several_cores() {
 }
 
 #[test]
+fn a_target_is_reached_at_each_of_its_addresses() {
+    let machine = Machine::new();
+    let file = machine.file("file");
+    let target = machine.serve(&["--listen", "127.0.0.2:4421", "--namespace", &file]);
+    let listed = passed(machine.start(&["discover", "--connect", "127.0.0.2:4421"]).ended());
+    let at = |entry: &serde_json::Value| format!("{}:{} {}", entry["address"], entry["service"], entry["port"]);
+    let all: Vec<_> = listed["entries"].as_array().unwrap().iter().map(at).collect();
+    assert_eq!(all, ["\"127.0.0.1\":\"4420\" 1", "\"127.0.0.2\":\"4421\" 2"]);
+    for address in ["127.0.0.1:4420", "127.0.0.2:4421"] {
+        verified(machine.start(&["load", "--connect", address, "--file", &file, "--runtime", "0"]).ended());
+    }
+    let served = passed(target.stop());
+    assert_eq!(served["listen"], serde_json::json!(["127.0.0.1:4420", "127.0.0.2:4421"]), "{served}");
+    assert_eq!(machine.left(), Vec::<String>::new());
+}
+
+#[test]
 fn an_address_that_another_program_has_is_told() {
     let machine = Machine::new();
     let file = machine.file("file");

@@ -36,7 +36,11 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// Accepts or rejects a connect request (RDMA 3.4), or has it wait.
     pub(super) fn incoming(&mut self, incoming: IncomingId, ends: Ends, private_data: &[u8]) {
         let (queues, entries) = (self.options.io_queues, self.options.queue_entries);
+        let is_leaving = ends.listener.is_some_and(|address| self.sessions.listeners().is_leaving(address));
         match RequestPrivateData::parse(private_data, queues, entries) {
+            Ok(asked) if is_leaving => {
+                self.reject(incoming, ends, Some(asked.queue_id), Rejection::ListenerRemoved);
+            }
             Ok(asked) => {
                 let until = self.clock.watched().saturating_add(self.options.connect_timeout);
                 self.asked_in(Request { incoming, ends, asked, until });
@@ -97,12 +101,12 @@ impl<P: Port, S: Storage> Target<P, S> {
         true
     }
 
-    fn reject_request(&mut self, request: &Request, rejection: Rejection) {
+    pub(super) fn reject_request(&mut self, request: &Request, rejection: Rejection) {
         self.reject(request.incoming, request.ends, Some(request.asked.queue_id), rejection);
     }
 
     fn reject(&mut self, incoming: IncomingId, ends: Ends, queue_id: Option<u16>, rejection: Rejection) {
-        self.sessions.rejected(ends.peer, queue_id, rejection);
+        self.sessions.rejected(ends, queue_id, rejection);
         // Where even that cannot be said now, the host's connection manager times out.
         let _ = self.engine.reject(incoming, RejectPrivateData::new(rejection.status()).as_bytes());
     }

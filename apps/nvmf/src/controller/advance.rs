@@ -10,7 +10,6 @@ use super::work::{FailedCommand, Part, Phase, Reply, Work, refused};
 use crate::storage::{Cookie, Storage, StorageError};
 use crate::wire::{self, ADMIN_QUEUE, Abort, ControllerCapabilities, ControllerConfiguration, Property, Status};
 use frwr_engine::provider::Port;
-use std::net::SocketAddr;
 
 /// CAP.TO in units of 500 ms: this controller is ready at once, but a host may be slow to see it.
 const READY_TIMEOUT_UNITS: u8 = 15;
@@ -158,7 +157,8 @@ impl<P: Port, S: Storage> Target<P, S> {
             admin_effects: &admin_effects::<P, S>(),
             io_effects: &io_effects::<P, S>(controller, &self.subsystems, &self.media),
             counted: self.spread.counted(self.media.counters()),
-            address: self.address_for(controller),
+            listeners: self.sessions.listeners(),
+            local: self.sessions.local_of(controller),
             now: self.clock.now(),
         };
         let fits = pages.write(&get, self.pool.buffers(), buffer);
@@ -166,18 +166,6 @@ impl<P: Port, S: Storage> Target<P, S> {
             self.controllers.page_read(place, get.page, &mut self.commands);
         }
         written(fits)
-    }
-
-    /// Where a host reaches this target. Of a listener at all of the machine's addresses that is where the host has just connected to,
-    /// as Linux's target says it, too.
-    fn address_for(&self, controller: &Controller) -> SocketAddr {
-        let listens = self.options.address;
-        let queue = controller.admin().and_then(|admin| self.sessions.get(admin));
-        match queue.and_then(|queue| queue.ends().local) {
-            // What is IPv4 is called so, also where it came by a listener of IPv6.
-            Some(local) if listens.ip().is_unspecified() => SocketAddr::new(local.ip().to_canonical(), listens.port()),
-            _ => listens,
-        }
     }
 
     /// Property Get (Base 6.4).

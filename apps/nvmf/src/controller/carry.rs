@@ -111,8 +111,10 @@ impl<P: Port, S: Storage> Target<P, S> {
             }
             ToMember::State(told) => self.subsystems.follow(told),
             ToMember::Order(order) => {
-                let taken = self.obey(order);
-                if let Some(member) = self.spread.member_mut() {
+                // What waits for the device is answered when that has spoken.
+                if let Some(taken) = self.obey(order)
+                    && let Some(member) = self.spread.member_mut()
+                {
                     member.obeyed(taken);
                 }
             }

@@ -1,8 +1,11 @@
 //! What a running target's changes are called, why they are refused, and what becomes of them.
 
+use super::listeners::MAX_LISTENERS;
 use crate::storage::{AttachError, ResizeError};
 use crate::wire::Nqn;
 use core::fmt;
+use frwr_engine::{OpenError, provider::CommandError};
+use std::net::SocketAddr;
 
 /// Drains of a target at a time ([`super::Target::drain`]), those of hosts that are allowed no longer and of subsystems that are removed
 /// included: more than operators have under way.
@@ -110,6 +113,24 @@ pub enum ChangeError {
         /// [`super::TargetOptions::allowed_hosts`].
         limit: usize,
     },
+    /// It listens there already, or does so still for a while.
+    #[error("there is a listener at {address}; choose another address, or wait until that one is gone")]
+    ListenerTaken {
+        /// As asked for.
+        address: SocketAddr,
+    },
+    /// It does not listen there.
+    #[error("the target does not listen at {address}; name an address at which it does")]
+    Listener {
+        /// As asked for.
+        address: SocketAddr,
+    },
+    /// As many listeners as may be.
+    #[error("{MAX_LISTENERS} listeners there are, and may be at most; remove one")]
+    Listeners,
+    /// Control was not asked.
+    #[error(transparent)]
+    Control(#[from] OpenError),
     /// As many hosts are drained, or have not left, as may be.
     #[error("{MAX_DRAINS} drains are under way; resume one, or wait until one has ended")]
     Drains,
@@ -189,6 +210,13 @@ pub enum ChangeEvent<S> {
         /// Which.
         id: ChangeId,
     },
+    /// The device cannot listen at an address that was added, and no core does. Of the home core.
+    CannotListen {
+        /// Which.
+        id: ChangeId,
+        /// Why.
+        reason: CommandError,
+    },
     /// A namespace that was removed is gone here: no command of it is left on this core, and this is its storage. Of each core.
     Removed {
         /// Which change.
@@ -226,6 +254,7 @@ impl<S> fmt::Debug for ChangeEvent<S> {
         match self {
             Self::Done { id } => write!(f, "Done({})", id.0),
             Self::Undone { id } => write!(f, "Undone({})", id.0),
+            Self::CannotListen { id, reason } => write!(f, "CannotListen({}, {reason})", id.0),
             Self::Removed { id, identifier, .. } => write!(f, "Removed({}, {identifier})", id.0),
             Self::Shrunk { id } => write!(f, "Shrunk({})", id.0),
             Self::Superseded { id } => write!(f, "Superseded({})", id.0),

@@ -4,7 +4,7 @@
 use super::Target;
 use super::change::{ChangeError, ChangeEvent, ChangeId, NewNamespace, Refused};
 use super::controllers::Notice;
-use super::pending::{Deadline, Open, Until, Waiting};
+use super::pending::{Deadline, Drained, Open, Until, Waiting};
 use super::spread::Order;
 use super::subsystem::AllowedHosts;
 use crate::storage::{Features, Geometry, Storage};
@@ -247,11 +247,25 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// Tells all other cores. `undoes`: the change is not to be.
     pub(super) fn begin_as(&mut self, id: ChangeId, order: Order, undoes: bool) {
+        self.order_members(order);
+        self.open_order(Open::new(id, order, self.owed(&order), undoes));
+    }
+
+    fn order_members(&mut self, order: Order) {
         if let Some(home) = self.spread.home_mut() {
             home.order(order);
         }
-        self.pending.open(Open::new(id, order, self.spread.all_members(), undoes));
+    }
+
+    fn open_order(&mut self, open: Open) {
+        self.pending.open(open);
         self.finish_answered();
+    }
+
+    /// Who has to answer an order: these members, and whether this core's own device.
+    fn owed(&self, order: &Order) -> (u64, bool) {
+        let home = order.listener().is_some_and(|address| self.sessions.listeners().is_awaited(address));
+        (self.spread.all_members(), home)
     }
 
     /// A member has answered.
@@ -260,14 +274,21 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.finish_answered();
     }
 
-    fn finish_answered(&mut self) {
+    pub(super) fn finish_answered(&mut self) {
         let Some(open) = self.pending.take_answered() else { return };
+        let id = open.id;
         if open.undoes {
-            self.pending.tell(ChangeEvent::Undone { id: open.id });
+            self.pending.tell(match open.reason {
+                Some(reason) => ChangeEvent::CannotListen { id, reason },
+                None => ChangeEvent::Undone { id },
+            });
         } else if open.failed || !self.finish(&open) {
             self.undo(&open);
+        } else if let Order::RemoveListener { address, drain: Some(within) } = open.order {
+            // It is done when those have ended.
+            self.begin_drain(id, Drained::Listener(address), within);
         } else {
-            self.pending.tell(ChangeEvent::Done { id: open.id });
+            self.pending.tell(ChangeEvent::Done { id });
         }
     }
 
@@ -280,20 +301,24 @@ impl<P: Port, S: Storage> Target<P, S> {
                 self.tell_discovery(at);
             }
             Order::AddNamespace { subsystem, identifier } => {
-                let Some(at) = self.subsystems.find_any(&subsystem).filter(|_| self.obey(open.order)) else {
+                let Some(at) = self.subsystems.find_any(&subsystem).filter(|_| self.obeys(open.order)) else {
                     return false;
                 };
                 self.subsystems.ana_group_changed(at);
                 self.tell_changed(at, identifier);
             }
             Order::ResizeNamespace { subsystem, identifier, .. } => {
-                let Some(at) = self.subsystems.find_any(&subsystem).filter(|_| self.obey(open.order)) else {
+                let Some(at) = self.subsystems.find_any(&subsystem).filter(|_| self.obeys(open.order)) else {
                     return false;
                 };
                 self.tell_changed(at, identifier);
             }
-            Order::RemoveSubsystem { .. } => return self.obey(open.order),
-            Order::RemoveNamespace { .. } => {}
+            Order::RemoveSubsystem { .. } => return self.obeys(open.order),
+            Order::AddListener { address } => {
+                self.sessions.listeners_mut().list(address);
+                self.listeners_changed();
+            }
+            Order::RemoveNamespace { .. } | Order::RemoveListener { .. } => {}
         }
         true
     }
@@ -307,16 +332,26 @@ impl<P: Port, S: Storage> Target<P, S> {
             Order::AddNamespace { subsystem, identifier } => {
                 Order::RemoveNamespace { subsystem, identifier, id, within }
             }
+            Order::AddListener { address } => Order::RemoveListener { address, drain: None },
             // That storages have more blocks than hosts know is no harm; who has fewer could not before.
             _ => return self.pending.tell(ChangeEvent::Undone { id }),
         };
         self.obey(back);
-        self.begin_as(id, back, true);
+        self.order_members(back);
+        self.open_order(Open::new(id, back, self.owed(&back), true).because(open.reason));
     }
 
-    /// Takes a change of the home core; false where this core was not given what it needs.
-    pub(super) fn obey(&mut self, order: Order) -> bool {
-        match order {
+    /// Takes a change of which is known at once whether this core can.
+    fn obeys(&mut self, order: Order) -> bool {
+        self.obey(order).unwrap_or_default()
+    }
+
+    /// Takes a change of the home core; false where this core was not given what it needs, `None` where it is not known yet whether it
+    /// can.
+    pub(super) fn obey(&mut self, order: Order) -> Option<bool> {
+        Some(match order {
+            Order::AddListener { address } => return self.listen_by_order(address),
+            Order::RemoveListener { address, .. } => return self.leave_by_order(address),
             Order::AddSubsystem { name } => {
                 let serial = SerialNumber::of_subsystem(&name);
                 self.subsystems.add(name, AllowedHosts::Any, serial, (0, true)).is_ok()
@@ -342,7 +377,7 @@ impl<P: Port, S: Storage> Target<P, S> {
                 let deadline = Deadline::new(id, self.clock.now(), within);
                 self.resize_here(subsystem, identifier, blocks, deadline)
             }
-        }
+        })
     }
 
     /// New commands of a namespace are refused, and its storage is handed back when it has none.

@@ -85,7 +85,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.pending.resume(host.map_or(Drained::All, Drained::Host))
     }
 
-    fn begin_drain(&mut self, id: ChangeId, of: Drained, within: Duration) {
+    pub(super) fn begin_drain(&mut self, id: ChangeId, of: Drained, within: Duration) {
         let now = self.clock.now();
         for place in 0..self.controllers.places() {
             let is_it = self.controllers.get(place).is_some_and(|controller| self.is_drained_by(controller, of));
@@ -107,6 +107,10 @@ impl<P: Port, S: Storage> Target<P, S> {
             Drained::All => true,
             Drained::Host(host) => controller.host() == Some(host),
             Drained::Subsystem(at) => subsystem == at,
+            Drained::Listener(address) => {
+                let admin = controller.admin().and_then(|admin| self.sessions.get(admin));
+                admin.is_some_and(|queue| queue.ends().listener == Some(address))
+            }
             Drained::Barred(at) => {
                 let served = self.subsystems.get(at).filter(|_| subsystem == at);
                 served.is_some_and(|served| !served.allows(controller.host()))
@@ -136,6 +140,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.end_drains(now);
         if self.pending.shares_buffers() {
             self.share_buffers();
+        }
+        if self.pending.stops_listeners() {
+            self.stop_leaving();
         }
     }
 
@@ -252,7 +259,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             if drain.is_done {
                 continue;
             }
-            if self.is_left_of(drain.of) {
+            if self.is_left_of(&drain) {
                 if drain.deadline.is_over(now)
                     && let Some(by) = self.left_by(drain.of)
                 {
@@ -277,9 +284,14 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// A controller that is to end by this has not, or a storage has commands of one.
-    fn is_left_of(&self, of: Drained) -> bool {
-        let mut all = self.controllers.iter();
-        all.any(|(_, controller)| self.is_drained_by(controller, of)) || {
+    fn is_left_of(&self, drain: &Drain) -> bool {
+        let (mut all, of) = (self.controllers.iter(), drain.of);
+        let is_it = |controller: &Controller| match of {
+            // There may be a listener at this address again, by which others come.
+            Drained::Listener(_) => controller.drains().is_some_and(|(id, _)| id == drain.id),
+            of => self.is_drained_by(controller, of),
+        };
+        all.any(|(_, controller)| is_it(controller)) || {
             let mut vacant = self.controllers.vacant().filter(|place| self.is_left_behind_by(*place, of));
             vacant.any(|place| self.late.has_late_commands(place, self.whereabouts()))
         }
@@ -290,8 +302,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         match of {
             Drained::All => true,
             Drained::Host(host) => self.late.host_of(place) == Some(host),
-            // Namespaces wait for theirs; and of who may not come any more it is no matter.
-            Drained::Barred(_) | Drained::Subsystem(_) => false,
+            // Namespaces wait for theirs; and of who may not come any more, or comes by another way, it is no matter.
+            Drained::Barred(_) | Drained::Subsystem(_) | Drained::Listener(_) => false,
         }
     }
 

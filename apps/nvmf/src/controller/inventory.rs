@@ -2,9 +2,9 @@
 //! when somebody asks, which is the only time that anything here allocates or looks at all of it.
 
 use super::Target;
+use super::listeners::ListenerState;
 use super::media::{CommandKind, Latencies, Medium};
 use super::session::{Connecting, Queue};
-use super::statistics::TargetListening;
 use super::subsystem::{AllowedHosts, Served};
 use crate::storage::{Features, Storage, StorageStatistics};
 use crate::wire::{AnaState, Nqn, SerialNumber, Status};
@@ -18,10 +18,8 @@ use std::net::SocketAddr;
 pub struct Inventory {
     /// Which of the target's cores: [`HOME_CORE`](super::HOME_CORE) has the controllers.
     pub core: u16,
-    /// Where it listens.
-    pub address: SocketAddr,
-    /// Whether it does.
-    pub listening: TargetListening,
+    /// Where it listens, the same on all cores but for what this one took.
+    pub listeners: Vec<ListenerState>,
     /// It ends, or has ended ([`Target::end`]).
     pub ending: bool,
     /// Its subsystems, the same on all cores but for `hosts` and `serial`, which hosts are told and judged by those of the home core:
@@ -158,6 +156,8 @@ pub struct QueueState {
     pub peer: Option<SocketAddr>,
     /// Where it arrived, as the host calls it.
     pub local: Option<SocketAddr>,
+    /// Address of the listener that it came by, as far as that can be said.
+    pub listener: Option<SocketAddr>,
     /// The name that its host connected with.
     pub host: Option<Nqn>,
     /// QID as the connect request said it; 0 is the admin queue.
@@ -213,8 +213,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     pub fn inventory(&self) -> Inventory {
         Inventory {
             core: self.options.core,
-            address: self.options.address,
-            listening: self.lobby.listening(),
+            listeners: self.listeners().collect(),
             ending: self.ending.is_ending(),
             subsystems: self.subsystem_states(),
             namespaces: self.namespace_states(),
@@ -312,6 +311,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             connection: queue.connection().index,
             peer: queue.ends().peer,
             local: queue.ends().local,
+            listener: queue.ends().listener,
             host: queue.host(),
             id: queue.id(),
             controller: place.and_then(|place| self.controllers.get(place)).map(super::controllers::Controller::id),

@@ -1,15 +1,13 @@
-//! Who waits to be let in, whether the target listens, and who may have to make room.
+//! Who waits to be let in, and who may have to make room.
 
 use super::options::TargetOptions;
 use super::session::Ends;
-use super::statistics::TargetListening;
 use crate::wire::QueueRequest;
 use arrayvec::ArrayVec;
 use core::cmp::Reverse;
 use core::time::Duration;
-use frwr_engine::Listening;
 use frwr_engine::provider::IncomingId;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Connect requests that wait for the end of a connection that made room for them. Each has one that ends for it, which takes some
 /// milliseconds: more of them are a flood, of which the oldest give up.
@@ -33,7 +31,6 @@ pub(super) type Unproven = (Option<IpAddr>, bool, Duration, u16);
 /// Who waits to be let in.
 #[derive(Debug)]
 pub(super) struct Lobby {
-    listening: TargetListening,
     /// In order of arrival.
     parked: ArrayVec<Request, MAX_PARKED>,
     /// Room to sort the unproven in.
@@ -43,21 +40,7 @@ pub(super) struct Lobby {
 impl Lobby {
     pub(super) fn new(options: &TargetOptions) -> Self {
         let unproven = Vec::with_capacity(options.connections().into());
-        Self { listening: TargetListening::default(), parked: ArrayVec::new(), unproven }
-    }
-
-    /// It was told to listen.
-    pub(super) fn listens(&mut self) {
-        self.listening = TargetListening::Asked;
-    }
-
-    /// What the device said of that.
-    pub(super) fn heard(&mut self, state: Listening) {
-        self.listening = self.listening.then(state);
-    }
-
-    pub(super) fn listening(&self) -> TargetListening {
-        self.listening
+        Self { parked: ArrayVec::new(), unproven }
     }
 
     /// Nobody waits.
@@ -84,6 +67,12 @@ impl Lobby {
     /// That one waits no longer.
     pub(super) fn leave_first(&mut self) {
         self.parked.pop_at(0);
+    }
+
+    /// One that came by a listener which takes nobody any more.
+    pub(super) fn leave(&mut self, listener: SocketAddr) -> Option<Request> {
+        let at = self.parked.iter().position(|request| request.ends.listener == Some(listener))?;
+        self.parked.pop_at(at)
     }
 
     /// One more waits. Where there is no room the oldest one gives up, one of the same address first.

@@ -21,6 +21,8 @@ mod identifiers;
 mod incident;
 mod inventory;
 mod late;
+mod listen;
+mod listeners;
 mod lobby;
 mod media;
 mod opcodes;
@@ -44,6 +46,7 @@ pub use inventory::{
     CommandErrors, CommandLatencies, ControllerState, DrainState, Inventory, NamespaceState, QueuePhase, QueueState,
     SubsystemState, WaitingNow,
 };
+pub use listeners::{ListenerState, MAX_LISTENERS};
 pub use media::{CommandKind, LATENCIES, Latencies};
 pub use options::{
     ADMIN_QUEUE_ENTRIES, HOME_CORE, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_CORES, MAX_DATA_BLOCKS,
@@ -192,7 +195,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             engine,
             clock: Clock::new(),
             lobby: Lobby::new(&options),
-            sessions: Sessions::new(options.connections()),
+            sessions: Sessions::new(&options),
             controllers: Controllers::new(options.places()),
             late: Late::new(options.places()),
             subsystems,
@@ -206,13 +209,16 @@ impl<P: Port, S: Storage> Target<P, S> {
         })
     }
 
-    /// Starts to listen. Whether it worked is said by [`TargetStatistics::listening`].
+    /// Starts to listen at all of its addresses. Whether it worked is said by [`TargetStatistics::listening`], of each by
+    /// [`Target::listeners`].
     ///
     /// # Errors
     /// As [`Engine::listen`].
     pub fn listen(&mut self) -> Result<(), OpenError> {
-        self.engine.listen(self.options.address)?;
-        self.lobby.listens();
+        for address in self.sessions.listeners().addresses() {
+            self.engine.listen(address)?;
+            self.sessions.listeners_mut().asked(address);
+        }
         Ok(())
     }
 
@@ -222,10 +228,15 @@ impl<P: Port, S: Storage> Target<P, S> {
         let (sessions, controllers) = (self.sessions.statistics(), self.controllers.statistics());
         let (commands, pool, media) = (self.commands.statistics(), self.pool.statistics(), self.media.statistics());
         TargetStatistics {
-            listening: self.lobby.listening(),
+            listening: self.sessions.listeners().listening(),
             orphans: self.late.orphans().into(),
             ..sessions + controllers + commands + pool + media
         }
+    }
+
+    /// Where it listens, and what became of that on this core.
+    pub fn listeners(&self) -> impl Iterator<Item = ListenerState> {
+        self.sessions.listeners().states()
     }
 
     /// The oldest incident that was not taken yet. At most [`MAX_INCIDENTS`] are kept.

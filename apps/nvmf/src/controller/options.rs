@@ -1,5 +1,6 @@
 //! What a target can be told, and the engine that it needs.
 
+use super::listeners::MAX_LISTENERS;
 use super::subsystem::{MAX_NAMESPACES, MAX_SUBSYSTEMS};
 use crate::wire::{COMMAND_CAPSULE_BYTES, Nqn, SGL_DESCRIPTOR_BYTES};
 use core::num::NonZeroU64;
@@ -54,8 +55,8 @@ frwr_mempool::options! {
     /// What a target is.
     #[derive(Clone, Debug)]
     pub struct TargetOptions {
-        /// Where it listens.
-        pub address: SocketAddr,
+        /// Where it listens: 1 to [`MAX_LISTENERS`] addresses, each once.
+        pub addresses: Vec<SocketAddr>,
         /// Name of its subsystem.
         pub subsystem: Nqn,
         /// Which core of the target this is, from 0; core 0 owns the controllers.
@@ -112,11 +113,11 @@ frwr_mempool::options! {
 }
 
 impl TargetOptions {
-    /// With the defaults of the program.
+    /// With the defaults of the program, at one address.
     #[must_use]
     pub fn new(address: SocketAddr, subsystem: Nqn) -> Self {
         Self {
-            address,
+            addresses: vec![address],
             subsystem,
             core: HOME_CORE,
             cores: 1,
@@ -254,7 +255,10 @@ impl TargetOptions {
         let entries = (u32::from(ADMIN_QUEUE_ENTRIES), u32::from(MAX_QUEUE_ENTRIES));
         let queues = u32::from(self.controllers).saturating_mul(u32::from(self.io_queues) + 1);
         let connections = queues + u32::from(self.discovery_controllers) + u32::from(UNPROVEN_CONNECTIONS);
+        // Far fewer than 2^32.
+        let listeners = self.addresses.len() as u32;
         for (name, value, (least, most)) in [
+            ("addresses", listeners, (1, MAX_LISTENERS as u32)),
             ("cores", self.cores.into(), (1, MAX_CORES.into())),
             ("core", self.core.into(), (0, u32::from(self.cores.saturating_sub(1)))),
             ("controllers", u32::from(self.controllers), (1, MAX_CONNECTIONS)),
@@ -276,6 +280,11 @@ impl TargetOptions {
         ] {
             if !(least..=most).contains(&value) {
                 return Err(OptionError::Range { name, value, least, most });
+            }
+        }
+        for (at, address) in self.addresses.iter().enumerate() {
+            if self.addresses[..at].contains(address) {
+                return Err(OptionError::AddressTwice(*address));
             }
         }
         if !self.buffer_bytes.is_power_of_two() {
@@ -308,6 +317,9 @@ pub enum OptionError {
         /// Highest value.
         most: u32,
     },
+    /// It listens at each address once.
+    #[error("addresses has {0} twice; name it once")]
+    AddressTwice(SocketAddr),
     /// MDTS counts in powers of two.
     #[error("buffer_bytes is {0}: must be a power of two; choose the next one")]
     BufferBytes(u32),

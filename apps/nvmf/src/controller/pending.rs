@@ -2,10 +2,14 @@
 //! all that.
 
 use super::change::{ChangeError, ChangeEvent, ChangeId, HeldUp, MAX_DRAINS};
+use super::listeners::Heard;
+use super::options::MAX_CORES;
 use super::spread::Order;
 use crate::wire::Nqn;
 use core::time::Duration;
+use frwr_engine::provider::CommandError;
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 /// How often it is looked whether commands that a change waits for have ended: that looks at every slot of the core.
 const LOOK_PERIOD: Duration = Duration::from_millis(1);
@@ -33,23 +37,35 @@ impl Deadline {
     }
 }
 
-/// A change that not all members have taken.
+/// In place of a member's bit: the home core itself, which waits for its device. There are fewer members than bits.
+const HOME: u64 = 1 << (u64::BITS - 1);
+const _: () = assert!(MAX_CORES as u32 - 1 < u64::BITS);
+
+/// A change that not all cores have taken.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) id: ChangeId,
     pub(super) order: Order,
-    /// Members that have not answered, a bit each.
+    /// Members that have not answered, a bit each, and the home core.
     owed: u64,
     /// Some core could not.
     pub(super) failed: bool,
+    /// Why the device of the home core could not.
+    pub(super) reason: Option<CommandError>,
     /// It takes back what another one began.
     pub(super) undoes: bool,
 }
 
 impl Open {
-    /// These members were told of it.
-    pub(super) fn new(id: ChangeId, order: Order, members: u64, undoes: bool) -> Self {
-        Self { id, order, owed: members, failed: false, undoes }
+    /// These members were told of it; the home core itself may wait for its device.
+    pub(super) fn new(id: ChangeId, order: Order, (members, home): (u64, bool), undoes: bool) -> Self {
+        let owed = if home { members | HOME } else { members };
+        Self { id, order, owed, failed: false, reason: None, undoes }
+    }
+
+    /// That which it takes back failed for this reason.
+    pub(super) fn because(self, reason: Option<CommandError>) -> Self {
+        Self { reason, ..self }
     }
 }
 
@@ -84,6 +100,8 @@ pub(super) enum Drained {
     Barred(usize),
     /// All of the subsystem of this index, which goes with them.
     Subsystem(usize),
+    /// Those that were connected by a listener that is gone.
+    Listener(SocketAddr),
 }
 
 /// Controllers that end.
@@ -114,6 +132,8 @@ pub(super) struct Pending<S> {
     controllers: bool,
     /// Namespaces have not got all data buffers that are to be kept for them.
     buffers: bool,
+    /// Control has not been told of listeners that leave.
+    listeners: bool,
     events: VecDeque<ChangeEvent<S>>,
     next_look: Duration,
     /// There is something to look at.
@@ -130,6 +150,7 @@ impl<S> Pending<S> {
             drains: Vec::with_capacity(MAX_DRAINS),
             controllers: false,
             buffers: false,
+            listeners: false,
             events: VecDeque::with_capacity(namespaces),
             next_look: Duration::ZERO,
             is_any: false,
@@ -153,7 +174,7 @@ impl<S> Pending<S> {
 
     fn note(&mut self) {
         let drains = self.drains.iter().any(|drain| !drain.is_done);
-        self.is_any = self.controllers || self.buffers || drains || !self.waiting.is_empty();
+        self.is_any = self.controllers || self.buffers || self.listeners || drains || !self.waiting.is_empty();
     }
 
     /// The next change may begin.
@@ -176,6 +197,14 @@ impl<S> Pending<S> {
         if let Some(open) = &mut self.open {
             open.owed &= !member;
             open.failed |= !taken;
+        }
+    }
+
+    /// The device of the home core has done its part, or could not.
+    pub(super) fn answered_at_home(&mut self, heard: Heard) {
+        self.answered(HOME, heard == Heard::Taken);
+        if let (Some(open), Heard::Refused(reason)) = (&mut self.open, heard) {
+            open.reason = reason;
         }
     }
 
@@ -265,7 +294,7 @@ impl<S> Pending<S> {
         self.drains.iter().filter_map(|drain| match drain.of {
             Drained::All => Some((None, drain.is_done)),
             Drained::Host(name) => Some((Some(name), drain.is_done)),
-            Drained::Barred(_) | Drained::Subsystem(_) => None,
+            Drained::Barred(_) | Drained::Subsystem(_) | Drained::Listener(_) => None,
         })
     }
 
@@ -274,7 +303,7 @@ impl<S> Pending<S> {
         self.drains.iter().any(|drain| match drain.of {
             Drained::All => true,
             Drained::Host(name) => host == Some(name),
-            Drained::Barred(_) | Drained::Subsystem(_) => false,
+            Drained::Barred(_) | Drained::Subsystem(_) | Drained::Listener(_) => false,
         })
     }
 
@@ -293,6 +322,17 @@ impl<S> Pending<S> {
     /// They are not.
     pub(super) fn shares_buffers(&self) -> bool {
         self.buffers
+    }
+
+    /// Whether Control is to be told of listeners that leave.
+    pub(super) fn listeners_leave(&mut self, unstopped: bool) {
+        self.listeners = unstopped;
+        self.note();
+    }
+
+    /// It is.
+    pub(super) fn stops_listeners(&self) -> bool {
+        self.listeners
     }
 
     pub(super) fn tell(&mut self, event: ChangeEvent<S>) {

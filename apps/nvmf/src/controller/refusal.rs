@@ -47,6 +47,9 @@ pub enum Rejection {
     /// It waited for a connection to end that made room for it, and others came behind it.
     #[error("it waited for a connection to end, as too many others did")]
     Crowded,
+    /// The listener that it came by was removed.
+    #[error("the listener that it came by was removed")]
+    ListenerRemoved,
     /// The control half did not take the answer.
     #[error("the connection manager is busy")]
     Busy,
@@ -83,6 +86,7 @@ impl Rejection {
             Self::Receives { .. } => 0x14,
             Self::Crowded => 0x15,
             Self::Busy => 0x16,
+            Self::ListenerRemoved => 0x17,
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Connections from their acceptance to their end, and the queues that they carry.
 
+use super::controllers::Controller;
 use super::identifiers::IdentifiersInUse;
 use super::incident::{Fault, Incident, Incidents};
+use super::listeners::Listeners;
+use super::options::TargetOptions;
 use super::refusal::{Offered, Refusal, Rejection};
 use super::statistics::TargetStatistics;
 use super::work::Seating;
@@ -38,6 +41,8 @@ pub(super) struct Ends {
     pub(super) peer: Option<SocketAddr>,
     /// This one, as the peer calls it.
     pub(super) local: Option<SocketAddr>,
+    /// The listener that it came by, as far as that can be said.
+    pub(super) listener: Option<SocketAddr>,
 }
 
 impl Ends {
@@ -247,11 +252,12 @@ pub(super) struct Closed {
     pub(super) left_to: Option<usize>,
 }
 
-/// The connections of one core, and what their peers did wrong.
+/// The connections of one core, where they come by, and what their peers did wrong.
 #[derive(Debug)]
 pub(super) struct Sessions {
     /// By connection index.
     queues: Vec<Option<Queue>>,
+    listeners: Listeners,
     /// Sets for queues that there are not.
     spare: Vec<IdentifiersInUse>,
     /// When a connection has to have become a queue, in watched time.
@@ -262,14 +268,25 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    pub(super) fn new(connections: u16) -> Self {
+    pub(super) fn new(options: &TargetOptions) -> Self {
+        let connections = options.connections();
         Self {
+            listeners: Listeners::new(&options.addresses),
             queues: (0..connections).map(|_| None).collect(),
             spare: (0..connections).map(|_| IdentifiersInUse::new()).collect(),
             next_connect_check: None,
             incidents: Incidents::default(),
             counted: TargetStatistics::default(),
         }
+    }
+
+    /// Where they come by.
+    pub(super) fn listeners(&self) -> &Listeners {
+        &self.listeners
+    }
+
+    pub(super) fn listeners_mut(&mut self) -> &mut Listeners {
+        &mut self.listeners
     }
 
     /// Connections that there can be.
@@ -306,6 +323,11 @@ impl Sessions {
     /// The address that a connection comes from, if the device knows.
     pub(super) fn peer_of(&self, connection: ConnectionId) -> Option<IpAddr> {
         self.get(connection)?.ends.address()
+    }
+
+    /// How a controller's host calls this target.
+    pub(super) fn local_of(&self, controller: &Controller) -> Option<SocketAddr> {
+        self.get(controller.admin()?)?.ends.local
     }
 
     /// The controller in this place has I/O queues here.
@@ -356,6 +378,7 @@ impl Sessions {
         });
         self.next_connect_check = Some(self.next_connect_check.map_or(connect_by, |other| other.min(connect_by)));
         self.counted.accepted += 1;
+        self.listeners.count(ends.listener, true);
         true
     }
 
@@ -559,10 +582,11 @@ impl Sessions {
 
     /// Notes a connect request that is rejected.
     #[cold]
-    pub(super) fn rejected(&mut self, peer: Option<SocketAddr>, queue_id: Option<u16>, rejection: Rejection) {
+    pub(super) fn rejected(&mut self, ends: Ends, queue_id: Option<u16>, rejection: Rejection) {
         self.counted.rejected += 1;
+        self.listeners.count(ends.listener, false);
         let queue_id = queue_id.filter(|_| rejection.is_of_nvme());
-        self.incidents.note(Incident { queue_id, ..Incident::new(peer, Fault::Rejected(rejection)) });
+        self.incidents.note(Incident { queue_id, ..Incident::new(ends.peer, Fault::Rejected(rejection)) });
     }
 
     /// Notes a Connect that is refused: of a host by the name that it claims, which nobody has looked at but for lists of names.

@@ -7,6 +7,7 @@ use crate::storage::Storage;
 use core::time::Duration;
 use frwr_engine::OpenError;
 use frwr_engine::provider::Port;
+use std::net::SocketAddr;
 
 impl<P: Port, S: Storage> Target<P, S> {
     /// Ends it in order: it takes no further connections, tells hosts that asked for such events that their subsystems shut down
@@ -64,8 +65,14 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// Takes no further connections; those that are open stay. False where that has to be tried again.
     pub fn stop_listening(&mut self) -> bool {
         self.lobby.clear();
+        let mut all = self.sessions.listeners().addresses().into_iter();
+        all.all(|address| self.stop_listening_at(address))
+    }
+
+    /// The same at one address.
+    pub(super) fn stop_listening_at(&mut self, address: SocketAddr) -> bool {
         // Without Control nobody listens.
-        matches!(self.engine.stop_listening(self.options.address), Ok(()) | Err(OpenError::NoControl))
+        matches!(self.engine.stop_listening(address), Ok(()) | Err(OpenError::NoControl))
     }
 
     /// No connection is open and no command in flight; behind [`Target::end`] and [`Target::shut_down`] all that was answered is on its

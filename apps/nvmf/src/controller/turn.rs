@@ -101,9 +101,10 @@ impl<P: Port, S: Storage> Target<P, S> {
     #[inline(never)]
     fn event(&mut self, event: Event) {
         match event {
-            Event::Listening { state, .. } => self.lobby.heard(state),
+            Event::Listening { address, state } => self.heard(address, state),
             Event::Incoming { incoming, peer, local, private_data } => {
-                self.incoming(incoming, Ends { peer, local }, &private_data);
+                let listener = self.sessions.listeners().called(local);
+                self.incoming(incoming, Ends { peer, local, listener }, &private_data);
             }
             Event::Connected { connection, .. } => self.sessions.established(connection),
             // Its end is told when the device has complied.

@@ -87,9 +87,9 @@ impl DiscoveryEntry {
     /// RDMA_QPTYPE reliable connected, RDMA_PRTYPE none in particular, RDMA_CMS RDMA_CM.
     const RDMA_CM: [u8; 3] = [1, 1, 1];
 
-    /// A subsystem that is reached at `address`.
+    /// A subsystem that is reached at `address`, which is the target's `port` of that number (PORTID).
     #[must_use]
-    pub fn new(subsystem: &Nqn, address: SocketAddr, admin_queue_entries: u16) -> Self {
+    pub fn new(subsystem: &Nqn, port: u16, address: SocketAddr, admin_queue_entries: u16) -> Self {
         let mut entry = Self::new_zeroed();
         entry.transport = Self::RDMA;
         entry.address_family = match address.ip() {
@@ -98,7 +98,7 @@ impl DiscoveryEntry {
         };
         entry.subsystem_type = Self::NVM_SUBSYSTEM;
         entry.requirements = Self::NO_SECURE_CHANNEL;
-        entry.port = 1.into();
+        entry.port = port.into();
         entry.controller_id = DYNAMIC_CONTROLLER.into();
         entry.admin_queue_entries = admin_queue_entries.into();
         text(&mut entry.service, address.port());

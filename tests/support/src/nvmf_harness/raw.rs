@@ -174,7 +174,7 @@ impl<S: Storage> Raw<S> {
             opened: None,
             responses: Vec::new(),
             disconnected: Vec::new(),
-            address: target_options().address,
+            address: target_options().addresses[0],
             invite: false,
             fabric,
             former: Vec::new(),

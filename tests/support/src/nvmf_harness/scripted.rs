@@ -108,7 +108,7 @@ impl Controller {
         let (control, mut engine) = engine(fabric.device(SoftOptions::new(profile.parse().unwrap())), options);
         let pages = memory(PAGES * PAGE);
         let pages_id = engine.add_memory(pages.clone(), MemoryAccess::ReadWrite).unwrap();
-        engine.listen(target_options().address).unwrap();
+        engine.listen(target_options().addresses[0]).unwrap();
         let mut identify = IdentifyController::new_zeroed();
         identify.controller_id = 1.into();
         let support =

@@ -3,6 +3,7 @@
 use super::{
     super::{live_line::name as doing_name, medium::fault_text, survey::Findings},
     Facts,
+    listeners::addresses,
     methods::{self as table, MethodDescription},
     namespace_figures::NamespaceFigures,
     parameters::{Parameter, none, nqn, read},
@@ -83,7 +84,7 @@ pub(super) fn stop(facts: &mut Facts, parameters: Parameters) -> Answer {
 }
 
 /// What a list was asked for, with the reactors whose part is missing.
-fn list(name: &str, all: Vec<Value>, findings: &Findings) -> Value {
+pub(super) fn list(name: &str, all: Vec<Value>, findings: &Findings) -> Value {
     json!({ name: all, "at_seconds": findings.at.as_secs_f64(), "silent_reactors": findings.silent() })
 }
 
@@ -127,7 +128,7 @@ pub(super) fn status(facts: &Facts, findings: &Findings, parameters: Parameters)
         "uptime_seconds": findings.at.as_secs_f64(),
         "state": state(facts, here),
         "listening": listening_name(target.listening),
-        "listen": facts.served.listen.to_string(),
+        "listen": addresses(here),
         "device": facts.served.device,
         "subsystems": here.map_or(0, |here| here.subsystems.len()),
         "namespaces": here.map_or(0, |here| here.namespaces.len()),
@@ -221,23 +222,13 @@ pub(super) fn devices(facts: &Facts, findings: &Findings, parameters: Parameters
     Ok(list("devices", vec![object([named, of_control, of_engine])], findings))
 }
 
-fn listening_name(listening: TargetListening) -> String {
+pub(super) fn listening_name(listening: TargetListening) -> String {
     match listening {
         TargetListening::NotAsked | TargetListening::Asked => "starting".to_owned(),
         TargetListening::Listens => "listening".to_owned(),
         TargetListening::Stopped => "stopped".to_owned(),
         TargetListening::Failed(reason) => format!("failed: {reason:?}"),
     }
-}
-
-pub(super) fn listeners(_: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
-    none(&parameters)?;
-    let target = target(findings);
-    let one = |here: &Inventory| {
-        let named = json!({ "address": here.address.to_string(), "state": listening_name(target.listening) });
-        object([named, counts!(target => accepted, rejected)])
-    };
-    Ok(list("listeners", home(findings).map(one).into_iter().collect(), findings))
 }
 
 pub(super) fn subsystems(_: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
@@ -415,6 +406,7 @@ pub(super) fn queue_pairs(_: &Facts, findings: &Findings, parameters: Parameters
                 "connection": queue.connection,
                 "peer": queue.peer.map(|peer| peer.to_string()),
                 "local": queue.local.map(|local| local.to_string()),
+                "listener": queue.listener.map(|listener| listener.to_string()),
                 "host": host_text(queue.host),
                 "controller": queue.controller,
                 "queue": queue.id,

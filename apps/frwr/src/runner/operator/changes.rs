@@ -10,6 +10,7 @@ use super::{
 };
 use crate::control::{Caller, Failure, NOT_DONE};
 use core::time::Duration;
+use frwr_engine::provider::CommandError;
 use frwr_nvmf::{
     controller::{ChangeEvent, ChangeId},
     storage::AnyStorage,
@@ -49,6 +50,8 @@ struct UnderWay {
 struct Became {
     /// All cores have taken it, or none.
     taken: Option<bool>,
+    /// Why the device cannot listen where it should.
+    refused: Option<CommandError>,
     /// What cores still have left of it.
     parts: usize,
 }
@@ -59,9 +62,22 @@ impl Became {
         self.taken == Some(false) || self.taken == Some(true) && self.parts == 0
     }
 
+    /// Why nothing came of it.
+    fn failure(self) -> Failure {
+        let reason = match self.refused {
+            Some(reason) => format!(
+                "the device cannot listen there ({reason}): the address is taken, or is none of its network interface; nothing was \
+                 changed; `ip address` lists those that there are"
+            ),
+            None => "a core had not been given what the change needs; nothing was changed; try again".to_owned(),
+        };
+        Failure::new(NOT_DONE, reason)
+    }
+
     fn hear(&mut self, said: Said) {
         match said {
             Said::Taken(taken) => self.taken = Some(taken),
+            Said::CannotListen(reason) => (self.taken, self.refused) = (Some(false), Some(reason)),
             Said::Part => self.parts = self.parts.saturating_sub(1),
         }
     }
@@ -70,6 +86,7 @@ impl Became {
 #[derive(Clone, Copy)]
 enum Said {
     Taken(bool),
+    CannotListen(CommandError),
     Part,
 }
 
@@ -123,7 +140,7 @@ impl Changes {
             answer: None,
             goes_on: None,
             held_up_by: Vec::new(),
-            became: Became { taken: None, parts: planned.parts },
+            became: Became { taken: None, refused: None, parts: planned.parts },
             behind: planned.behind,
         });
     }
@@ -147,6 +164,7 @@ impl Changes {
         match event {
             ChangeEvent::Done { id } => self.said(id, Said::Taken(true)),
             ChangeEvent::Undone { id } => self.said(id, Said::Taken(false)),
+            ChangeEvent::CannotListen { id, reason } => self.said(id, Said::CannotListen(reason)),
             ChangeEvent::HeldUp { id, by } => {
                 self.first(id).into_iter().for_each(|change| change.held_up_by.push(by.to_string()));
             }
@@ -269,10 +287,7 @@ impl UnderWay {
     fn outcome(&mut self, is_late: bool) -> Option<Result<Value, Failure>> {
         match self.became.taken {
             Some(true) if self.became.is_over() => Some(Ok(done(true))),
-            Some(false) => {
-                let text = "a core had not been given what the change needs; nothing was changed; try again";
-                Some(Err(Failure::new(NOT_DONE, text)))
-            }
+            Some(false) => Some(Err(self.became.failure())),
             // Told once that it is held up, it goes on by itself.
             _ if is_late || !self.held_up_by.is_empty() => {
                 Some(Ok(json!({ "changed": true, "complete": false, "held_up_by": self.held_up_by })))

@@ -2,7 +2,7 @@
 
 use super::{
     super::survey::Findings,
-    Facts, answers, host_changes, namespace_changes,
+    Facts, answers, host_changes, listeners, namespace_changes,
     parameters::Parameter,
     planned::{Known, Plan},
     subsystem_changes,
@@ -54,6 +54,8 @@ const WITHIN: Parameter = Parameter {
     required: false,
     about: "behind which it is told what holds it up; 5 where left out, 20 at most",
 };
+const ADDRESS: Parameter =
+    Parameter { name: "address", kind: "ADDR:PORT", required: true, about: "an address of the device, and a port" };
 const SUBSYSTEM: Parameter = Parameter { name: "subsystem", kind: "NQN", required: true, about: "which subsystem" };
 const NAMESPACE: Parameter =
     Parameter { name: "namespace", kind: "NSID", required: true, about: "which of its namespaces" };
@@ -75,7 +77,7 @@ const METHODS: &[Method] = &[
     },
     Method { name: "cores", about: "its reactors and their pollers", parameters: &[], does: Does::Ask(answers::cores) },
     Method { name: "devices", about: "its RDMA devices", parameters: &[], does: Does::Ask(answers::devices) },
-    Method { name: "listeners", about: "where hosts connect", parameters: &[], does: Does::Ask(answers::listeners) },
+    Method { name: "listeners", about: "where hosts connect", parameters: &[], does: Does::Ask(listeners::listeners) },
     Method {
         name: "subsystems",
         about: "subsystems, with who may use them",
@@ -185,6 +187,27 @@ const METHODS: &[Method] = &[
         about: "takes a subsystem away, with its namespaces; its hosts are told",
         parameters: &[SUBSYSTEM, WITHIN],
         does: Does::Change(subsystem_changes::remove_subsystem),
+    },
+    Method {
+        name: "add_listener",
+        about: "lets hosts connect at one more address; those that asked for it are told",
+        parameters: &[ADDRESS],
+        does: Does::Change(listeners::add_listener),
+    },
+    Method {
+        name: "remove_listener",
+        about: "lets hosts connect at an address no longer; who came by it stays, or is drained",
+        parameters: &[
+            ADDRESS,
+            Parameter {
+                name: "drain",
+                kind: "true|false",
+                required: false,
+                about: "controllers that were connected by it end when what they have in hand is answered",
+            },
+            WITHIN,
+        ],
+        does: Does::Change(listeners::remove_listener),
     },
     Method {
         name: "set_ana_state",

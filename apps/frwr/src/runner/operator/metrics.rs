@@ -5,6 +5,7 @@ use super::{
     Facts,
     answers::{engine, home, inventories, merged, target, waiting},
     families::{Families, Figure, Labels, Length},
+    listeners,
     namespace_figures::{errors, latencies, status_name, status_type},
 };
 use core::time::Duration;
@@ -27,6 +28,7 @@ pub(super) fn text(facts: &Facts, findings: &Findings) -> String {
     of_process(&mut families, facts, findings);
     of_reactors(&mut families, findings);
     of_device(&mut families, facts, findings);
+    of_listeners(&mut families, findings);
     of_target(&mut families, findings);
     of_namespaces(&mut families, findings);
     of_hosts(&mut families, findings);
@@ -142,14 +144,20 @@ fn of_device(families: &mut Families, facts: &Facts, findings: &Findings) {
     families.gauge("device_queue_pairs_kept", "Queue pairs that it refuses to destroy.", labelled(kept));
 }
 
+fn of_listeners(families: &mut Families, findings: &Findings) {
+    let all = listeners::merged(findings);
+    let of_each = |figure: &dyn Fn(&listeners::Listener) -> Figure| {
+        all.iter().map(|one| (vec![("address", one.address.to_string())], figure(one))).collect()
+    };
+    let is_up = |one: &listeners::Listener| one.listening == TargetListening::Listens;
+    families.gauge("listener_up", "1 where hosts can connect.", of_each(&|one| is_up(one).into()));
+    families.gauge("listener_connections", "Connections that came by it.", of_each(&|one| one.connections.into()));
+    families.counter("listener_accepted", "Connect requests accepted.", of_each(&|one| one.accepted.into()));
+    families.counter("listener_rejected", "Connect requests rejected.", of_each(&|one| one.rejected.into()));
+}
+
 fn of_target(families: &mut Families, findings: &Findings) {
     let target = target(findings);
-    let address = home(findings).map(|here| here.address.to_string()).unwrap_or_default();
-    let labels = vec![("address", address)];
-    let listens = target.listening == TargetListening::Listens;
-    families.gauge("listener_up", "1 where hosts can connect.", vec![(labels.clone(), listens.into())]);
-    families.counter("listener_accepted", "Connect requests accepted.", vec![(labels.clone(), target.accepted.into())]);
-    families.counter("listener_rejected", "Connect requests rejected.", vec![(labels, target.rejected.into())]);
     let done = [
         ("read", target.reads),
         ("write", target.writes),

@@ -6,6 +6,7 @@ mod changes;
 mod facts;
 mod families;
 mod host_changes;
+mod listeners;
 mod methods;
 mod metrics;
 mod namespace_changes;

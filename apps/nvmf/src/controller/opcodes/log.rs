@@ -1,6 +1,7 @@
 //! Get Log Page (Base 5.16).
 
 use super::super::controllers::{Controller, ERROR_LOG_ENTRIES};
+use super::super::listeners::Listeners;
 use super::super::media::{Buffer, Buffers, Counters};
 use super::super::options::ADMIN_QUEUE_ENTRIES;
 use super::super::subsystem::Subsystems;
@@ -48,6 +49,11 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
+    /// The host asked for some of these bytes.
+    fn has(&self, at: usize, bytes: usize) -> bool {
+        (at as u64) < self.offset + self.length && (at + bytes) as u64 > self.offset
+    }
+
     fn put(&mut self, at: usize, bytes: &[u8]) {
         // Pages have few thousand bytes.
         let at = at as u64;
@@ -68,7 +74,8 @@ fn wide(value: u64) -> [zerocopy::little_endian::U64; 2] {
 pub(super) fn get_log_page<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Arrival<'_>) -> Accepted {
     let (place, _, get) = checks.ready(arrival, GetLogPage::decode(arrival.entry))?;
     let controller = checks.controllers.get(place).ok_or(refused(Status::INTERNAL_ERROR))?;
-    let bytes = page_bytes(controller, checks.subsystems, get.page, get.specific);
+    let listeners = checks.sessions.listeners().seen_from(checks.sessions.local_of(controller)).count();
+    let bytes = page_bytes(controller, checks.subsystems, listeners, get.page, get.specific);
     let bytes = bytes.ok_or(refused(Status::INVALID_LOG_PAGE))?;
     // Offsets are dwords and lie in the page; no page here is indexed (Base figure 199).
     if get.offset_is_index || !get.offset.is_multiple_of(4) || get.offset > bytes {
@@ -93,13 +100,21 @@ pub(super) fn get_log_page<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, a
     }
 }
 
-/// Bytes of a page; `None` where there is no such page.
-fn page_bytes(controller: &Controller, subsystems: &Subsystems, page: u8, specific: u8) -> Option<u64> {
+/// Bytes of a page; `None` where there is no such page. `listeners`: those that the host is told of.
+fn page_bytes(
+    controller: &Controller,
+    subsystems: &Subsystems,
+    listeners: usize,
+    page: u8,
+    specific: u8,
+) -> Option<u64> {
     let subsystem = controller.subsystem().and_then(|index| subsystems.get(index));
     let bytes = match (page, subsystem) {
         (log_page::SUPPORTED, _) => SUPPORTED_BYTES,
         (log_page::ERRORS, _) => ERROR_LOG_ENTRIES * size_of::<ErrorLogEntry>(),
-        (log_page::DISCOVERY, None) => (1 + subsystems.visible(controller.host()).count()) * DISCOVERY_ENTRY_BYTES,
+        (log_page::DISCOVERY, None) => {
+            (1 + subsystems.visible(controller.host()).count() * listeners) * DISCOVERY_ENTRY_BYTES
+        }
         (log_page::HEALTH, Some(_)) => size_of::<HealthLog>(),
         (log_page::FIRMWARE, Some(_)) => size_of::<FirmwareLog>(),
         (log_page::CHANGED_NAMESPACES, Some(_)) => CHANGED_BYTES,
@@ -127,8 +142,10 @@ pub(in super::super) struct Pages<'a> {
     pub(in super::super) io_effects: &'a [Dword],
     /// What all cores have done.
     pub(in super::super) counted: Counters,
-    /// Where a host reaches this target.
-    pub(in super::super) address: SocketAddr,
+    /// Where this target listens.
+    pub(in super::super) listeners: &'a Listeners,
+    /// How the host has called it.
+    pub(in super::super) local: Option<SocketAddr>,
     /// The target's.
     pub(in super::super) now: Duration,
 }
@@ -147,7 +164,7 @@ impl Pages<'_> {
         match get.page {
             log_page::SUPPORTED => {
                 for page in PAGES {
-                    if page_bytes(self.controller, self.subsystems, page, get.specific).is_some() {
+                    if page_bytes(self.controller, self.subsystems, 0, page, get.specific).is_some() {
                         window.put(usize::from(page) * size_of::<U32>(), U32::new(1).as_bytes());
                     }
                 }
@@ -226,9 +243,14 @@ impl Pages<'_> {
     fn write_discovery(&self, window: &mut Window<'_>) {
         let mut records = 0;
         for subsystem in self.subsystems.visible(self.controller.host()) {
-            records += 1;
-            let entry = DiscoveryEntry::new(subsystem.name(), self.address, ADMIN_QUEUE_ENTRIES);
-            window.put(records * DISCOVERY_ENTRY_BYTES, entry.as_bytes());
+            for (port, address) in self.listeners.seen_from(self.local) {
+                records += 1;
+                let at = records * DISCOVERY_ENTRY_BYTES;
+                if window.has(at, DISCOVERY_ENTRY_BYTES) {
+                    let entry = DiscoveryEntry::new(subsystem.name(), port, address, ADMIN_QUEUE_ENTRIES);
+                    window.put(at, entry.as_bytes());
+                }
+            }
         }
         window.put(0, DiscoveryHeader::new(self.subsystems.generation(), records as u64).as_bytes());
     }

@@ -7,7 +7,7 @@ use super::super::subsystem::Untold;
 use super::super::work::FailedCommand;
 use crate::wire::{ConnectData, Nqn};
 use core::time::Duration;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// A message from one core's target to another's, to be carried as it is: in order, and each once.
 #[derive(Clone, Copy, Debug)]
@@ -74,8 +74,22 @@ pub(in super::super) enum Order {
     AddNamespace { subsystem: Nqn, identifier: u32 },
     /// It takes none any more.
     RemoveNamespace { subsystem: Nqn, identifier: u32, id: ChangeId, within: Duration },
+    /// All cores listen at one more address.
+    AddListener { address: SocketAddr },
+    /// They do so no longer. How long the controllers that were connected by it may take, where they are to end.
+    RemoveListener { address: SocketAddr, drain: Option<Duration> },
     /// It has so many blocks.
     ResizeNamespace { subsystem: Nqn, identifier: u32, blocks: u64, id: ChangeId, within: Duration },
+}
+
+impl Order {
+    /// The listener that it is about.
+    pub(in super::super) fn listener(&self) -> Option<SocketAddr> {
+        match *self {
+            Self::AddListener { address } | Self::RemoveListener { address, .. } => Some(address),
+            _ => None,
+        }
+    }
 }
 
 /// From a member to the home core. A seat is the number of a member's connection.

@@ -260,6 +260,11 @@ impl Subsystems {
         self.served.iter().filter(move |served| served.is_listed() && served.allows(host))
     }
 
+    /// The discovery log says something else for another reason.
+    pub(super) fn entries_changed(&mut self) {
+        self.generation += 1;
+    }
+
     /// GENCTR of the discovery log.
     pub(super) fn generation(&self) -> u64 {
         self.generation
