@@ -18,9 +18,13 @@ use frwr_engine::{
 use frwr_mempool::lane;
 use frwr_nvmf::controller::TargetPoller;
 use frwr_reactor::{
-    CoreIndex, CpuId, Idle, Options, Outbox, Placement, PollerError, Reactor, Reactors, Schedule, Seat, Topology,
+    Context, CoreIndex, CpuId, Idle, Options, Outbox, Placement, PollerError, Reactor, Reactors, Schedule, Seat,
+    Topology,
 };
-use std::io;
+use std::{
+    io,
+    os::fd::{BorrowedFd, OwnedFd},
+};
 
 /// One side's port and what its core needs to begin with it.
 pub(super) struct Beginning<P, Plan> {
@@ -176,18 +180,31 @@ fn build<T: Port, H: Port>(
     Ok(reactor)
 }
 
-/// A reactor that sleeps is woken by what its ports have descriptors for.
+/// A reactor that sleeps is woken by what its ports and storages have descriptors for.
 fn wake_by_ports<T: Port, H: Port>(reactor: &mut Reactor<Core<T, H>>) -> Result<(), Error> {
     let Core { target, hosts, .. } = reactor.context();
-    let of_target = target.as_ref().and_then(|side| side.port().descriptor());
-    let descriptors = hosts.iter().map(|side| side.port().descriptor()).chain([of_target]);
-    let failed = |source: io::Error| {
-        let text = format!("no descriptor to sleep on ({source}); raise `ulimit -n`, or use --idle spin");
-        Error::no_room("descriptor", text)
-    };
-    // Its own, since the reactor is asked to take them. A port lives as long as the reactor that polls it.
-    let own: Result<Vec<_>, _> = descriptors.flatten().map(|one| one.try_clone_to_owned()).collect();
-    own.map_err(failed)?.into_iter().try_for_each(|one| reactor.wake_by(one).map_err(failed))
+    let of_target = target.iter().flat_map(TargetSide::descriptors);
+    let descriptors = hosts.iter().filter_map(|side| side.port().descriptor()).chain(of_target);
+    let own = own_descriptors(descriptors)?;
+    wake_by(reactor, own)
+}
+
+/// Descriptors of what is in a reactor, to be waited for by it: its own, since it is asked to take them. Ports and targets live as long as
+/// the reactor that polls them.
+pub(crate) fn own_descriptors<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>) -> Result<Vec<OwnedFd>, Error> {
+    descriptors.map(|one| one.try_clone_to_owned()).collect::<Result<_, _>>().map_err(no_descriptor)
+}
+
+/// What becomes readable wakes the reactor.
+pub(crate) fn wake_by<C: Context>(reactor: &mut Reactor<C>, descriptors: Vec<OwnedFd>) -> Result<(), Error> {
+    descriptors.into_iter().try_for_each(|one| reactor.wake_by(one).map_err(no_descriptor))
+}
+
+/// A core that is to sleep has nothing to wait for.
+#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
+pub(super) fn no_descriptor(source: io::Error) -> Error {
+    let text = format!("no descriptor to sleep on ({source}); raise `ulimit -n`, or use --idle spin");
+    Error::no_room("descriptor", text)
 }
 
 #[cfg(test)]

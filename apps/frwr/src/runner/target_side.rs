@@ -8,6 +8,7 @@ use super::{
     present::TargetSnapshot,
     progress::{Asks, Doing, IoCounters, Progress},
     report::MemoryReport,
+    start::no_descriptor,
 };
 use crate::Error;
 use core::{mem, task::Waker};
@@ -27,6 +28,7 @@ use frwr_nvmf::{
     storage::{AnyStorage, Geometry, MemoryStorage},
 };
 use frwr_reactor::{CoreIndex, Now, Outbox, SendError};
+use std::os::fd::BorrowedFd;
 
 /// Bytes beside what is computed: the alignment of what is carved.
 const SLACK: usize = 128 << 10;
@@ -87,10 +89,7 @@ impl<P: Port> TargetSide<P> {
         let engine_bytes = Engine::<P>::region_bytes(&engine_options, &plan.capabilities)?;
         let bytes = engine_bytes + namespace_bytes + buffer_bytes + SLACK;
         let mut region = map(bytes, plan.pages, node)?;
-        let mut engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
-        if let Some(waker) = waker {
-            engine.wakes(waker);
-        }
+        let engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
         let alignment = plan.namespaces().map(buffer_alignment).max().unwrap_or(PAGE);
         let buffers = region.carve(buffer_bytes, alignment)?.into_device_memory();
         let depth = usize::from(plan.options.queue_entries);
@@ -100,6 +99,9 @@ impl<P: Port> TargetSide<P> {
             subsystems.push(Subsystem { name, hosts, serial, namespaces: storages.collect::<Result<_, _>>()? });
         }
         let mut target = Target::with_subsystems(engine, subsystems, buffers, plan.options)?;
+        if let Some(waker) = waker {
+            target.wakes(waker).map_err(no_descriptor)?;
+        }
         // Control's lane is empty: it takes the first messages.
         target.listen().map_err(Error::setup)?;
         let memory_report = MemoryReport::of(&region);
@@ -116,9 +118,9 @@ impl<P: Port> TargetSide<P> {
         })
     }
 
-    /// Its engine's port.
-    pub(super) fn port(&self) -> &P {
-        self.target.engine().port()
+    /// What its core waits for where it sleeps.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.target.descriptors()
     }
 
     /// Tells what is done with the keys of hosts.

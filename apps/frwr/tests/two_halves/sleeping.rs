@@ -1,8 +1,9 @@
 //! Cores that sleep where nothing is to do: what they are asked for meanwhile wakes them, and is done as ever.
 
-use super::{Target, Temporary, verified};
+use super::{Target, Temporary, network::Network, verified};
 use core::time::Duration;
 use frwr::runner::ServeReport;
+use std::fs;
 
 /// How long cores polled in vain before they slept says nothing here: they sleep at once.
 const SLEEPS: [&str; 2] = ["--idle", "sleep:0"];
@@ -19,6 +20,25 @@ fn a_target_that_sleeps_serves_whoever_comes() {
         for depth in ["1", "32"] {
             let arguments = ["--file", file.text(), "--queue-depth", depth];
             // A host that polls on, and one that sleeps while it waits.
+            verified(target.load(&arguments));
+            verified(target.load(&[&arguments[..], &SLEEPS].concat()));
+        }
+        slept(&target.end());
+    }
+}
+
+/// What its disk has done wakes it.
+#[test]
+fn a_target_over_files_sleeps() {
+    let moved = Temporary::data("moved-asleep", 1);
+    for backing in ["auto", "thread"] {
+        let served = Temporary::path(&format!("served-asleep-{backing}"));
+        fs::write(&served.0, vec![0; 400 << 10]).unwrap();
+        let namespace = ["--namespace", served.text(), "--backing", backing];
+        let target = Target::begin(Network::new(), "reg_mr", &[&namespace[..], &SLEEPS].concat());
+        assert!(target.lines.iter().any(|line| line.starts_with("listening on")));
+        for depth in ["1", "32"] {
+            let arguments = ["--file", moved.text(), "--queue-depth", depth];
             verified(target.load(&arguments));
             verified(target.load(&[&arguments[..], &SLEEPS].concat()));
         }

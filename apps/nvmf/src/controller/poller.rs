@@ -59,7 +59,7 @@ impl<C: TargetContext> Poller<C> for TargetPoller {
     }
 
     fn arm(&mut self, core: &mut C) -> bool {
-        core.target_mut().is_none_or(|target| target.engine_mut().arm())
+        core.target_mut().is_none_or(Target::arm)
     }
 
     fn begin_shutdown(&mut self, core: &mut C, now: &Now) {

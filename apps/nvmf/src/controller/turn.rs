@@ -3,9 +3,10 @@
 use super::Target;
 use super::session::Ends;
 use crate::storage::Storage;
-use core::time::Duration;
+use core::{task::Waker, time::Duration};
 use frwr_engine::provider::Port;
 use frwr_engine::{AnnounceError, Announcement, ConnectionId, Event, Message, Protocol, TransferStatus, WatchedClock};
+use std::{io, os::fd::BorrowedFd};
 
 /// Events handled by one poll: each costs at most one more transfer, so that an iteration stays bounded.
 const MAX_EVENTS_PER_POLL: usize = 256;
@@ -77,13 +78,41 @@ impl<P: Port, S: Storage> Target<P, S> {
         work
     }
 
-    /// Until when its core may sleep if nothing arrives that wakes it ([`Engine::arm`](frwr_engine::Engine::arm)), as of the last poll, which
-    /// found nothing: a short while, since hosts' deadlines are looked at, and other cores and its caller ask for something without a word.
-    /// `None`: not now. While a command is with a storage that is so, and while connections open or end.
+    /// Says how the core that owns it is woken where it sleeps ([`Target::arm`]): its engine is told ([`Engine::wakes`](frwr_engine::Engine::wakes)),
+    /// and so are its storages, those of namespaces that are added later too. To be called before it listens.
+    ///
+    /// # Errors
+    /// The process has no descriptor left for what storages wake by.
+    pub fn wakes(&mut self, waker: &Waker) -> io::Result<()> {
+        self.engine.wakes(waker);
+        self.media.wakes(waker)
+    }
+
+    /// What becomes readable where an armed target has something to do, beside the calls of its waker: of its engine's port, and of its
+    /// storages. To be waited for edge-triggered. Constant behind [`Target::wakes`].
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.engine.port().descriptor().into_iter().chain(self.media.descriptor())
+    }
+
+    /// The core wants to sleep: whatever arrives, and whatever its storages complete, wakes it from now on. To be called before each sleep,
+    /// and the target to be polled once more behind it, which finds what came before. False where it has to be polled nevertheless, as
+    /// with a storage that has operations and wakes nobody ([`Storage::arm`]).
+    pub fn arm(&mut self) -> bool {
+        (!self.awaits_storage() || self.media.arm()) && self.engine.arm()
+    }
+
+    /// A storage may have something of it.
+    fn awaits_storage(&self) -> bool {
+        !self.commands.is_empty() || !self.media.has_nothing_to_commit() || self.late.orphans() > 0
+    }
+
+    /// Until when its core may sleep if nothing arrives that wakes it ([`Target::arm`]), as of the last poll, which found nothing: a short
+    /// while, since hosts' deadlines are looked at, and other cores and its caller ask for something without a word. `None`: not now.
+    /// While connections open or end that is so, and with commands in it where nobody said how it is woken ([`Target::wakes`]).
     #[must_use]
     pub fn sleeps_until(&self) -> Option<Duration> {
         let (now, engine) = (self.clock.now(), self.engine.poll_at());
-        let awaits = !self.commands.is_empty() || !self.media.has_nothing_to_commit();
+        let awaits = self.awaits_storage() && !self.media.can_wake();
         if awaits || !self.engine.rests() || self.ending.is_ending() || engine.is_some_and(|at| at <= now) {
             return None;
         }

@@ -4,8 +4,9 @@ use super::{
     AttachError, CompletionBatch, Cookie, Features, Geometry, MemoryStorage, NbdStorage, Operation, QueueFull,
     ResizeError, RingStorage, Storage, StorageStatistics, ThreadStorage,
 };
-use core::time::Duration;
+use core::{task::Waker, time::Duration};
 use frwr_mempool::DeviceMemory;
+use std::os::fd::BorrowedFd;
 
 /// Any of them. An operation costs one branch, and no indirect call.
 #[derive(Debug)]
@@ -75,6 +76,18 @@ impl Storage for AnyStorage {
 
     fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
         each!(self, inner => inner.poll(now, out))
+    }
+
+    fn wakes(&mut self, waker: &Waker) {
+        each!(self, inner => inner.wakes(waker));
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        each!(self, inner => inner.descriptor())
+    }
+
+    fn arm(&mut self) -> bool {
+        each!(self, inner => inner.arm())
     }
 
     fn statistics(&self) -> StorageStatistics {

@@ -146,6 +146,11 @@ impl Storage for MemoryStorage {
         count
     }
 
+    /// It does everything in polls: what is there was not flushed, or finds no room.
+    fn arm(&mut self) -> bool {
+        self.queue.is_empty()
+    }
+
     fn statistics(&self) -> StorageStatistics {
         self.statistics
     }

@@ -21,8 +21,9 @@ pub use nbd::{
 };
 
 use arrayvec::ArrayVec;
-use core::time::Duration;
+use core::{task::Waker, time::Duration};
 use frwr_mempool::DeviceMemory;
+use std::os::fd::BorrowedFd;
 
 /// Completions taken by one call of [`Storage::poll`]: the budget of one stage of a poll iteration, as
 /// [`frwr_engine::provider::MAX_COMPLETIONS_PER_POLL`].
@@ -397,6 +398,24 @@ pub trait Storage {
     /// Appends completions to `out` until it is full or there are no more now; returns how many.
     fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize;
 
+    /// Says how the core that polls it is woken where it sleeps ([`Storage::arm`]). Once, on that core.
+    fn wakes(&mut self, waker: &Waker) {
+        let _ = waker;
+    }
+
+    /// What becomes readable when an operation ends, for storages that have a descriptor and call no waker. It is waited for edge-triggered,
+    /// and nobody reads it. Constant.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// The core wants to sleep although the storage may have operations: from now on each one that ends wakes it, one waking for several
+    /// being enough. It is polled once more behind this, which finds what ended before. False where it has to be polled: where it wakes
+    /// nobody, and where there is something that only a poll brings on.
+    fn arm(&mut self) -> bool {
+        false
+    }
+
     /// Counters, by value.
     fn statistics(&self) -> StorageStatistics {
         StorageStatistics::default()
@@ -435,6 +454,18 @@ impl<S: Storage + ?Sized> Storage for Box<S> {
 
     fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
         (**self).poll(now, out)
+    }
+
+    fn wakes(&mut self, waker: &Waker) {
+        (**self).wakes(waker);
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        (**self).descriptor()
+    }
+
+    fn arm(&mut self) -> bool {
+        (**self).arm()
     }
 
     fn statistics(&self) -> StorageStatistics {

@@ -13,10 +13,10 @@ use super::{
     DeviceEvent, Port, PortId, PostError, PostModel, QueuePairId, ReceiveRequest, RemoteMemory, SharedReceiveQueueId,
     Ticket,
 };
-use core::time::Duration;
+use core::{task::Waker, time::Duration};
 use frwr_mempool::DeviceMemory;
 use script::{PostRule, PostTarget};
-use std::collections::VecDeque;
+use std::{collections::VecDeque, os::fd::BorrowedFd};
 
 /// A device with a script.
 #[derive(Debug)]
@@ -236,6 +236,23 @@ impl<P: Port> Port for FaultyPort<P> {
             taken += 1;
         }
         taken
+    }
+
+    fn wakes(&mut self, waker: &Waker) {
+        self.port.wakes(waker);
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.port.descriptor()
+    }
+
+    /// What is let out wakes nobody.
+    fn arm(&mut self) -> bool {
+        self.port.arm()
+    }
+
+    fn rests(&self) -> bool {
+        self.ready.send.is_empty() && self.ready.receive.is_empty() && self.port.rests()
     }
 
     fn remote_bytes_open(&self) -> Option<u64> {

@@ -5,6 +5,7 @@ mod commit;
 mod pool;
 mod tally;
 mod waiting;
+mod wakeup;
 
 use super::change::{ChangeError, Refused};
 use super::statistics::TargetStatistics;
@@ -22,6 +23,7 @@ use frwr_mempool::DeviceMemory;
 pub(super) use pool::Pool;
 use tally::Tally;
 pub use tally::{CommandKind, LATENCIES, Latencies};
+use wakeup::Wakeup;
 
 /// The storage of one namespace.
 #[derive(Debug)]
@@ -30,6 +32,8 @@ pub(super) struct Medium<S> {
     /// As hosts know it; a storage may have more blocks for a while.
     geometry: Geometry,
     commit: Commit,
+    /// It was told how to wake its core, which hears of it.
+    wakes: bool,
     /// What hosts read, and what they wrote.
     bytes_read: u64,
     bytes_written: u64,
@@ -128,6 +132,8 @@ pub(super) struct Media<S> {
     /// When the last poll began that answered some, in nanoseconds.
     answered_at: u64,
     corruption: Option<Corruption>,
+    /// `None` where the core polls on.
+    wakeup: Option<Wakeup>,
     /// What storages did and failed to do; the other fields are zero.
     counted: TargetStatistics,
     /// Room for the completions of one storage.
@@ -143,6 +149,7 @@ impl<S: Storage> Media<S> {
             commits: Commits::default(),
             due: false,
             answered_at: 0,
+            wakeup: None,
             corruption: corrupt_reads.map(|every| Corruption { every, left: every.get() }),
             counted: TargetStatistics::default(),
             completions: CompletionBatch::new(),
@@ -160,8 +167,9 @@ impl<S: Storage> Media<S> {
             return Err(Refused { error: error.into(), storage });
         }
         let (geometry, commit) = (storage.geometry(), Commit::default());
+        let wakes = self.wakeup.as_ref().is_some_and(|wakeup| wakeup.tell(&mut storage));
         let tally = Tally::default();
-        let medium = Some(Medium { storage, geometry, commit, bytes_read: 0, bytes_written: 0, tally });
+        let medium = Some(Medium { storage, geometry, commit, wakes, bytes_read: 0, bytes_written: 0, tally });
         match self.media.get_mut(place) {
             Some(vacant) => *vacant = medium,
             None => self.media.push(medium),

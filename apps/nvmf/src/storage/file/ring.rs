@@ -11,7 +11,7 @@ use super::{
 };
 use core::time::Duration;
 use frwr_mempool::DeviceMemory;
-use std::{collections::VecDeque, io, sync::Arc};
+use std::{collections::VecDeque, io, os::fd::BorrowedFd, sync::Arc};
 
 /// How long the kernel may refuse every call for the time being, until that is taken to be for good.
 const LONGEST_REFUSAL: Duration = Duration::from_secs(10);
@@ -357,6 +357,15 @@ impl Storage for RingStorage {
             self.disbelieve(out, first);
         }
         out.len() - before
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.ring.descriptor())
+    }
+
+    /// What the kernel refused to take, or what waits for other cores, nobody tells of.
+    fn arm(&mut self) -> bool {
+        self.queue.is_empty() && self.ended.is_empty() && self.doubted.is_empty()
     }
 
     fn statistics(&self) -> StorageStatistics {

@@ -13,7 +13,10 @@ use rustix::fs::{FallocateFlags, fallocate};
 use std::{
     fs::File,
     io,
-    os::{fd::AsRawFd as _, unix::fs::FileExt as _},
+    os::{
+        fd::{AsRawFd as _, BorrowedFd},
+        unix::fs::FileExt as _,
+    },
     sync::Arc,
 };
 
@@ -104,6 +107,12 @@ impl Ring {
         self.registered = unsafe { self.ring.submitter().register_buffers(&parts) }.is_ok();
         self.buffers = Some(buffers);
         true
+    }
+
+    /// Readable when there is something to reap.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring is open for as long as `self` lives.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 
     /// What it is over.

@@ -10,9 +10,9 @@ use super::{
     sys,
     task::{Layout, Progress, Task, Ways},
 };
-use core::time::Duration;
+use core::{task::Waker, time::Duration};
 use frwr_mempool::{
-    DeviceMemory,
+    Bell, DeviceMemory,
     lane::{self, Receiver, Sender},
 };
 use std::{
@@ -44,6 +44,8 @@ pub struct ThreadStorage {
     /// Submitted, and not completed.
     held: usize,
     restarts: Arc<AtomicU64>,
+    /// Rung by the worker behind what it has done.
+    bell: Arc<Bell>,
     statistics: StorageStatistics,
 }
 
@@ -67,7 +69,7 @@ impl ThreadStorage {
     /// # Errors
     /// Why there is no thread.
     pub(super) fn new(file: Arc<LockedFile>, layout: Layout, depth: usize) -> io::Result<Self> {
-        let (buffers, restarts) = (Arc::default(), Arc::default());
+        let (buffers, restarts, bell) = (Arc::default(), Arc::default(), Arc::<Bell>::default());
         let blocks = Arc::new(AtomicU64::new(layout.geometry.blocks()));
         let (orders, orders_out) = lane::bounded(depth);
         let (results_in, results) = lane::bounded(depth);
@@ -80,6 +82,7 @@ impl ThreadStorage {
             orders: orders_out,
             results: results_in,
             restarts: Arc::clone(&restarts),
+            bell: Arc::clone(&bell),
         };
         let thread = thread::Builder::new().name("frwr-storage".to_owned()).spawn(move || far.run())?;
         Ok(Self {
@@ -92,6 +95,7 @@ impl ThreadStorage {
             queue: VecDeque::with_capacity(depth),
             held: 0,
             restarts,
+            bell,
             statistics: StorageStatistics::default(),
         })
     }
@@ -159,6 +163,15 @@ impl Storage for ThreadStorage {
         })
     }
 
+    fn wakes(&mut self, waker: &Waker) {
+        self.bell.wakes(waker);
+    }
+
+    fn arm(&mut self) -> bool {
+        self.bell.arm();
+        self.bell.has_waker() && self.queue.is_empty()
+    }
+
     fn statistics(&self) -> StorageStatistics {
         let fault = self.file.health().fault(self.layout.bytes());
         StorageStatistics { restarts: self.restarts.load(Relaxed), fault, ..self.statistics }
@@ -186,6 +199,7 @@ struct FarEnd {
     orders: Receiver<(Cookie, Operation)>,
     results: Sender<Completion>,
     restarts: Arc<AtomicU64>,
+    bell: Arc<Bell>,
 }
 
 impl FarEnd {
@@ -194,6 +208,7 @@ impl FarEnd {
             let result = self.execute(cookie, operation);
             // The lane holds as many as there may be.
             let _ = self.results.push(Completion { cookie, result });
+            self.bell.ring();
         }
     }
 
