@@ -58,6 +58,8 @@ enum Fault {
     ReadsZerosBehindACut,
     ReadsBehindItsEnd,
     HasWhatIsNotThere,
+    ZeroesWhatItHasNot,
+    WaitsForWhoIsGone,
     RunsOnWhenDropped,
 }
 
@@ -77,6 +79,8 @@ struct Disk {
     fails: bool,
     lost: bool,
     full: bool,
+    /// A way was dropped with something to do.
+    ended: bool,
     /// What runs on though nobody asks any more.
     late: Vec<(Operation, DeviceMemory)>,
 }
@@ -95,6 +99,7 @@ impl Disk {
             fails: false,
             lost: false,
             full: false,
+            ended: false,
             late: Vec::new(),
         }
     }
@@ -282,6 +287,9 @@ impl Storage for Way {
         if blocks > limit && self.fault != Fault::HasWhatIsNotThere {
             return Err(ResizeError::Medium { blocks, limit });
         }
+        if self.fault == Fault::ZeroesWhatItHasNot {
+            self.disk.borrow_mut().current[blocks as usize..].fill([0; BLOCK]);
+        }
         self.geometry = geometry;
         Ok(())
     }
@@ -331,6 +339,9 @@ impl Storage for Way {
         if self.fault == Fault::ClearsTheBatch && self.started > 0 {
             out.clear();
         }
+        if self.fault == Fault::WaitsForWhoIsGone && self.disk.borrow().ended {
+            return 0;
+        }
         if self.fault == Fault::SpeaksUnasked && self.done == 0 && self.queue.is_empty() {
             out.push(Completion { cookie: Cookie(0), result: Ok(()) });
         }
@@ -360,6 +371,7 @@ impl Storage for Way {
 impl Drop for Way {
     fn drop(&mut self) {
         let mut disk = self.disk.borrow_mut();
+        disk.ended |= !self.queue.is_empty();
         if self.fault == Fault::ForgetsAtItsEnd {
             disk.current.fill([9; BLOCK]);
         }
@@ -432,7 +444,7 @@ fn rack(fault: Fault) -> Rack {
 }
 
 /// Each fault, and a promise that it breaks.
-const BROKEN: [(Fault, &str); 35] = [
+const BROKEN: [(Fault, &str); 37] = [
     (Fault::BlocksWrapAround, "blocks_outside_of_the_namespace_are_refused"),
     (Fault::LastBlockRefused, "the_first_and_the_last_block_are_reached"),
     (Fault::NoBlocksRefused, "a_run_of_no_blocks_moves_nothing"),
@@ -467,6 +479,8 @@ const BROKEN: [(Fault, &str); 35] = [
     (Fault::ReadsZerosBehindACut, "what_was_cut_off_is_never_read_again"),
     (Fault::ReadsBehindItsEnd, "fewer_blocks_end_where_they_end"),
     (Fault::HasWhatIsNotThere, "more_blocks_are_had_when_the_medium_has_them"),
+    (Fault::ZeroesWhatItHasNot, "blocks_are_there_again_when_it_has_them_again"),
+    (Fault::WaitsForWhoIsGone, "other_ways_go_on_when_one_is_dropped"),
     (Fault::RunsOnWhenDropped, "a_storage_that_is_dropped_leaves_everything_alone"),
 ];
 

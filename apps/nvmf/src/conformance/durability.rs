@@ -3,13 +3,15 @@
 use super::{
     content::ZEROS,
     trial::{Outcome, Trial, ensure, not_shown},
-    way::Way,
+    way::{Way, finish_all},
 };
 use crate::storage::Operation;
 use std::collections::BTreeMap;
 
 /// Blocks that are flushed, and as many behind them that are not.
 const BLOCKS: u32 = 16;
+/// Polls of one way alone: what a disk takes to answer several flushes, and some.
+const ALONE: usize = 50_000;
 
 /// What completed before the Flush was submitted is there; of what came later each block is as it
 /// was or as it was written. A write with Force Unit Access is one with a Flush behind it.
@@ -21,8 +23,16 @@ pub(super) fn what_was_flushed_survives_a_loss_of_power(trial: &mut Trial<'_>) -
         way.write(BLOCKS.into(), BLOCKS, flushed)?;
         let mut wanted = [flushed; BLOCKS as usize];
         if way.features().write_zeroes {
-            way.succeed(Operation::WriteZeroes { lba: 3, blocks: 5, deallocate: false })?;
-            wanted[3..8].fill(ZEROS);
+            way.succeed(Operation::WriteZeroes { lba: 3, blocks: 3, deallocate: false })?;
+            way.succeed(Operation::WriteZeroes { lba: 6, blocks: 3, deallocate: true })?;
+            wanted[3..9].fill(ZEROS);
+        }
+        if way.features().deallocate {
+            way.succeed(Operation::Deallocate { lba: 11, blocks: 3 })?;
+            for lba in 11..14 {
+                // Which of the two is known from now on.
+                wanted[lba as usize] = way.stamp_of(lba, &[ZEROS, flushed])?;
+            }
         }
         way.succeed(Operation::Flush)?;
         way.write(BLOCKS.into(), BLOCKS, later)?;
@@ -82,45 +92,59 @@ impl Told {
         Ok(())
     }
 
-    fn flush(&mut self, way: &mut Way) -> Outcome {
-        match way.run(Operation::Flush)? {
-            Ok(()) => self.durable.clone_from(&self.written),
-            Err(_) => self.failed += 1,
+    /// All ways at the same time: whichever says that it succeeded. The last one is polled alone for a while: it shall
+    /// not be told of success because nobody has asked yet what the others came to.
+    fn flush(&mut self, ways: &mut [Way]) -> Outcome {
+        for way in &mut *ways {
+            ensure!(way.submit(Operation::Flush).is_some(), "a storage that has nothing to do has no room");
+            way.flush();
+        }
+        let alone = ways.last_mut().map_or(Ok(Vec::new()), |way| way.poll_for(ALONE))?;
+        let mut all = finish_all(ways)?;
+        all.iter_mut().next_back().into_iter().for_each(|last| last.extend(alone.iter().copied()));
+        for ended in all {
+            let succeeded = ended.iter().all(|completion| completion.result.is_ok());
+            if succeeded {
+                self.durable.clone_from(&self.written);
+            }
+            self.failed += usize::from(!succeeded);
         }
         Ok(())
     }
 }
 
-/// A medium that fails below, and works again: a Flush may succeed behind one that failed only
-/// where it has kept what that one could not. That is so on every way.
+/// A medium that fails below, and works again: a Flush may succeed behind one that failed, or beside it, only where it
+/// has kept what that one could not. That is so on every way.
 pub(super) fn no_flush_succeeds_over_what_is_lost(trial: &mut Trial<'_>) -> Outcome {
-    let mut way = trial.open()?;
+    let mut ways = vec![trial.open()?];
+    ways.extend(trial.open_beside().ok());
     let mut told = Told::default();
     for lba in 0..8 {
-        told.write(&mut way, lba, trial.new_stamp())?;
+        told.write(&mut ways[0], lba, trial.new_stamp())?;
     }
-    told.flush(&mut way)?;
+    told.flush(&mut ways)?;
     ensure!(told.failed == 0 && told.durable.len() == 8, "a medium in order failed");
     if !trial.medium.fail_below() {
         return not_shown("its medium cannot be made to fail below");
     }
     for round in 1..5 {
         for lba in 8 * round..8 * round + 8 {
-            told.write(&mut way, lba, trial.new_stamp())?;
+            told.write(&mut ways[0], lba, trial.new_stamp())?;
         }
-        told.flush(&mut way)?;
+        // Whoever is asked first is not always the same one.
+        ways.reverse();
+        told.flush(&mut ways)?;
         if round == 2 {
             trial.medium.mend_below();
         }
     }
     let failed = told.failed;
     for _ in 0..3 {
-        told.flush(&mut way)?;
+        told.flush(&mut ways)?;
     }
-    if let Ok(mut other) = trial.open_beside() {
-        told.flush(&mut other)?;
-    }
-    drop(way);
+    ways.extend(trial.open_beside().ok());
+    told.flush(&mut ways)?;
+    drop(ways);
     trial.lose_power()?;
     let mut way = trial.open_again()?;
     for (lba, stamp) in told.durable {

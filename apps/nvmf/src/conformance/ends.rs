@@ -16,6 +16,35 @@ fn bytes_of(buffers: &DeviceMemory) -> Vec<u8> {
     bytes
 }
 
+/// And other ways go on: what one had under way, Flushes too, is nothing that another one waits for.
+pub(super) fn other_ways_go_on_when_one_is_dropped(trial: &mut Trial<'_>) -> Outcome {
+    let mut other = {
+        let mut one = trial.open()?;
+        let mut other = trial.open_beside()?;
+        let [old, new] = [(); 2].map(|()| trial.new_stamp());
+        one.write(0, RUN, old)?;
+        one.put_blocks(0, 0, RUN, new);
+        one.submit(Operation::Write { lba: 0, blocks: RUN, buffer: 0 });
+        one.submit(Operation::Flush);
+        one.flush();
+        one.submit(Operation::Flush);
+        // Beside those.
+        other.submit(Operation::Flush);
+        other.flush();
+        drop(one);
+        other
+    };
+    let ended = other.finish()?;
+    ensure!(ended.iter().all(|completion| completion.result.is_ok()), "{ended:?}");
+    for lba in [0, 16] {
+        let stamp = trial.new_stamp();
+        other.write(lba, RUN, stamp)?;
+        other.succeed(Operation::Flush)?;
+        other.expect(lba, &[stamp; RUN as usize])?;
+    }
+    Ok(())
+}
+
 /// With reads and writes in flight, with some that were never started, with completions that nobody
 /// has asked for, and with nothing: from then on neither buffers nor medium change, and each block
 /// is what it was or what was written.

@@ -97,6 +97,6 @@ promises! {
     durability: what_was_flushed_survives_a_loss_of_power, a_flush_covers_what_every_way_wrote,
         what_is_written_through_needs_no_flush, no_flush_succeeds_over_what_is_lost;
     errors: a_read_only_way_changes_nothing, a_full_medium_is_told_as_full, what_was_cut_off_is_never_read_again;
-    resize: fewer_blocks_end_where_they_end, more_blocks_are_had_when_the_medium_has_them;
-    ends: a_storage_that_is_dropped_leaves_everything_alone;
+    resize: fewer_blocks_end_where_they_end, blocks_are_there_again_when_it_has_them_again, more_blocks_are_had_when_the_medium_has_them;
+    ends: other_ways_go_on_when_one_is_dropped, a_storage_that_is_dropped_leaves_everything_alone;
 }

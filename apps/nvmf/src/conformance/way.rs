@@ -153,15 +153,19 @@ impl Way {
 
     /// Polls and flushes, as poll loops do, until everything has ended.
     pub(super) fn finish(&mut self) -> Outcome<Vec<Completion>> {
-        let (mut all, mut silent) = (Vec::new(), 0);
-        self.storage.flush();
-        while !self.in_flight.is_empty() {
-            let ended = self.poll()?;
-            silent = if ended.is_empty() { silent + 1 } else { 0 };
-            all.extend(ended);
-            ensure!(silent < self.patience, "{:?} never ended, in {silent} polls", self.in_flight);
+        Ok(finish_all(core::slice::from_mut(self))?.pop().unwrap_or_default())
+    }
+
+    /// Polls so many times, or until everything has ended.
+    pub(super) fn poll_for(&mut self, polls: usize) -> Outcome<Vec<Completion>> {
+        let mut all = Vec::new();
+        for at in 0..polls {
+            if self.in_flight.is_empty() {
+                break;
+            }
+            all.extend(self.poll()?);
             self.storage.flush();
-            if silent % TURN == TURN - 1 {
+            if at % TURN as usize == 0 {
                 std::thread::yield_now();
             }
         }
@@ -214,4 +218,24 @@ impl Way {
         }
         Ok(())
     }
+}
+
+/// The same of several ways beside each other, each as its core does; what ended on each.
+pub(super) fn finish_all(ways: &mut [Way]) -> Outcome<Vec<Vec<Completion>>> {
+    let (mut all, mut silent) = (vec![Vec::new(); ways.len()], 0);
+    ways.iter_mut().for_each(Way::flush);
+    while ways.iter().any(|way| !way.in_flight.is_empty()) {
+        silent += 1;
+        for (way, all) in ways.iter_mut().zip(&mut all) {
+            let ended = way.poll()?;
+            silent = if ended.is_empty() { silent } else { 0 };
+            all.extend(ended);
+            ensure!(silent < way.patience, "{:?} never ended, in {silent} polls", way.in_flight);
+            way.flush();
+        }
+        if silent % TURN == TURN - 1 {
+            std::thread::yield_now();
+        }
+    }
+    Ok(all)
 }

@@ -4,6 +4,7 @@
 use super::{
     content::ZEROS,
     trial::{Outcome, Trial, ensure, not_shown},
+    way::Way,
 };
 use crate::storage::{Operation, StorageError};
 
@@ -11,6 +12,20 @@ use crate::storage::{Operation, StorageError};
 const BLOCKS: u32 = 48;
 /// Runs of them: one block, none on a boundary of anything, on one, all.
 const RUNS: [(u64, u32); 8] = [(0, 1), (3, 20), (7, 1), (8, 8), (1, 47), (47, 1), (16, 32), (0, BLOCKS)];
+
+/// All blocks that there are at once: the first and the last ones are no different.
+fn over_all(way: &mut Way, operation: Operation, stamp: u64) -> Outcome {
+    let last = way.blocks() - 4;
+    way.write(0, 4, stamp)?;
+    way.write(last, 4, stamp)?;
+    way.succeed(operation)?;
+    for lba in [0, last] {
+        for lba in lba..lba + 4 {
+            way.stamp_of(lba, &[ZEROS, stamp])?;
+        }
+    }
+    Ok(())
+}
 
 /// With and without leave to give their space back, and no block beside them.
 pub(super) fn zeroed_blocks_read_as_zeros(trial: &mut Trial<'_>) -> Outcome {
@@ -31,6 +46,11 @@ pub(super) fn zeroed_blocks_read_as_zeros(trial: &mut Trial<'_>) -> Outcome {
             wanted[lba as usize] = again;
             way.expect(0, &wanted)?;
         }
+    }
+    let (stamp, all) = (trial.new_stamp(), u32::try_from(way.blocks()).unwrap_or(u32::MAX));
+    for deallocate in [false, true] {
+        over_all(&mut way, Operation::WriteZeroes { lba: 0, blocks: all, deallocate }, stamp)?;
+        way.expect(0, &[ZEROS; 4])?;
     }
     Ok(())
 }
@@ -54,7 +74,8 @@ pub(super) fn deallocated_blocks_are_theirs_alone(trial: &mut Trial<'_>) -> Outc
         wanted[lba as usize] = again;
         way.expect(0, &wanted)?;
     }
-    Ok(())
+    let (stamp, all) = (trial.new_stamp(), u32::try_from(way.blocks()).unwrap_or(u32::MAX));
+    over_all(&mut way, Operation::Deallocate { lba: 0, blocks: all }, stamp)
 }
 
 /// Whoever asks all the same is told so, and nothing changes.

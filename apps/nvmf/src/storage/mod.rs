@@ -335,7 +335,9 @@ pub struct Completion {
 ///   is left. Behind all completions there is as much room as ever.
 /// * **Taking back.** What [`Storage::cancel`] says true of never happens and never completes, and
 ///   nothing else is taken back; what has ended, or never was, cannot be.
-/// * **Ways.** Each core has one, at the same time. What has completed on one is read by all.
+/// * **Ways.** Each core has one, at the same time. What has completed on one is read by all. A Flush may wait until
+///   others that were under way beside it are polled, on whichever way, and for nothing else that another one has; one
+///   that is dropped keeps nobody.
 /// * **Durability.** Behind a Flush that succeeded, whatever had completed before it was submitted,
 ///   on any way to the medium, survives the loss of power, and with [`Features::write_through`]
 ///   whatever has completed. No Flush succeeds over something that an earlier one, on any way,
