@@ -88,6 +88,7 @@ mod reach;
 mod receive;
 mod receive_queue;
 mod request;
+mod requests;
 mod sending;
 mod shared_receives;
 pub mod signal;

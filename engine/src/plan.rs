@@ -18,7 +18,7 @@ use crate::{
         SendQueueCost, Token,
     },
     receive::Receives,
-    request::Request,
+    requests::Requests,
     signal::{SINGLE, Signaller, held_slots_limit},
     sizing::{self, SizingError},
     transfer::{RdmaOperations, Transfer},
@@ -410,7 +410,7 @@ impl Plan {
             // The first block starts on a line wherever the region stands.
             Some(BLOCK_GRANULE),
             Some(2 * GUARD_BYTES),
-            Slab::<Request>::bytes_needed(self.request_slots),
+            Requests::bytes_needed(self.request_slots),
             Slab::<Transfer>::bytes_needed(self.transfer_slots.max(1)),
             Pool::bytes_needed(self.connections, self.registrations),
             of_connection.and_then(|bytes| bytes.checked_mul(connections)),

@@ -88,10 +88,10 @@ impl Kind {
 #[derive(Clone, Copy, Debug, Eq)]
 #[repr(C, align(4))]
 pub(crate) struct Standing {
-    pub(crate) phase: Phase,
-    pub(crate) kind: Kind,
+    phase: Phase,
+    kind: Kind,
     /// Index of the connection.
-    pub(crate) connection: u16,
+    connection: u16,
 }
 
 impl Standing {
@@ -122,21 +122,24 @@ impl PartialEq for Standing {
 /// Bytes of one request's slot, hot while the request lives (goal A23); its message is elsewhere.
 pub const REQUEST_SLOT_BYTES: usize = size_of::<Request>();
 
+/// MRs of one request.
+pub(crate) type Mrs = ArrayVec<u32, MAX_MRS_PER_REQUEST>;
+
 /// One slot. What stands side by side is written together when a request is made.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Request {
-    pub(crate) cookie: u64,
+    cookie: u64,
     /// Where its message stands in the send queue's ring, once it is staged; of a standalone one its registration. The device may
     /// read the message until a completion has passed it ([`crate::chain::SendQueue::is_pending`]).
-    pub(crate) message_position: u64,
+    message_position: u64,
     /// What the caller is told when the fence is done, in the form of its event; [`RequestStatus::Lost`] until something else is known.
-    pub(crate) outcome: RequestStatus,
-    pub(crate) standing: Standing,
+    outcome: RequestStatus,
+    standing: Standing,
     /// The peer was asked to invalidate one of the keys.
-    pub(crate) invited: bool,
+    invited: bool,
     /// MRs whose keys are not known to be dead.
-    pub(crate) mrs: ArrayVec<u32, MAX_MRS_PER_REQUEST>,
+    mrs: Mrs,
 }
 
 impl Request {
@@ -150,6 +153,46 @@ impl Request {
     #[inline(always)]
     pub(crate) fn posted(cookie: u64, standing: Standing, invited: bool, message_position: u64) -> Self {
         Self { cookie, message_position, outcome: RequestStatus::Lost, standing, invited, mrs: ArrayVec::new() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn cookie(&self) -> u64 {
+        self.cookie
+    }
+
+    /// Where its message stands in the send queue; see the field.
+    #[inline(always)]
+    pub(crate) fn message_position(&self) -> u64 {
+        self.message_position
+    }
+
+    /// What is known of how it ends.
+    #[inline(always)]
+    pub(crate) fn outcome(&self) -> &RequestStatus {
+        &self.outcome
+    }
+
+    #[inline(always)]
+    pub(crate) fn phase(&self) -> Phase {
+        self.standing.phase
+    }
+
+    /// Index of its connection.
+    #[inline(always)]
+    pub(crate) fn connection(&self) -> usize {
+        usize::from(self.standing.connection)
+    }
+
+    /// The peer was asked to invalidate one of its keys.
+    #[inline(always)]
+    pub(crate) fn is_invited(&self) -> bool {
+        self.invited
+    }
+
+    /// MRs whose keys are not known to be dead.
+    #[inline(always)]
+    pub(crate) fn mrs(&self) -> &[u32] {
+        &self.mrs
     }
 
     pub(crate) fn is_standalone(&self) -> bool {
@@ -169,12 +212,43 @@ impl Request {
         self.standing.kind == Kind::Inline
     }
 
+    /// Whether its reply may come on the connection of whose usual request that may be said.
+    #[inline(always)]
+    pub(crate) fn is_posted_on(&self, posted: Standing) -> bool {
+        self.standing == posted || self.is_inline_on(posted)
+    }
+
+    /// The same of a message with bytes out of the caller's memory. A call, so that the other one is compared as one number.
+    #[inline(never)]
+    fn is_inline_on(&self, posted: Standing) -> bool {
+        self.standing == posted.of(Kind::Inline)
+    }
+
+    /// Its end is known, and reported or about to be.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.standing.phase, Phase::Ended | Phase::Held)
+    }
+}
+
+/// Its MRs.
+impl Request {
+    /// It has one more.
+    #[inline(always)]
+    pub(crate) fn add_mr(&mut self, descriptor: u32) {
+        self.mrs.push(descriptor);
+    }
+
+    /// It has none any more.
+    pub(crate) fn take_mrs(&mut self) -> Mrs {
+        core::mem::take(&mut self.mrs)
+    }
+
     /// A key of it is dead. Whether nothing of it lives that its end waits for, beside perhaps its message.
     #[inline(always)]
     pub(crate) fn lose_key(&mut self, descriptor: u32) -> bool {
         // K15: one dead key stands for all of its request.
         if self.mrs.as_slice() == [descriptor] || mutant!(K15_fenced) {
-            self.mrs = ArrayVec::new();
+            self.lose_keys();
             return self.standing.phase == Phase::Fencing;
         }
         if let Some(at) = self.mrs.iter().position(|held| *held == descriptor) {
@@ -183,8 +257,73 @@ impl Request {
         self.standing.phase == Phase::Fencing && self.mrs.is_empty()
     }
 
-    /// Its end is known, and reported or about to be.
-    pub(crate) fn has_ended(&self) -> bool {
-        matches!(self.standing.phase, Phase::Ended | Phase::Held)
+    /// The key of the one at this place is dead.
+    pub(crate) fn lose_key_at(&mut self, at: usize) -> u32 {
+        self.mrs.remove(at)
+    }
+
+    /// All its keys are dead.
+    #[inline(always)]
+    pub(crate) fn lose_keys(&mut self) {
+        // Not cleared: that would look once more how many there are.
+        self.mrs = ArrayVec::new();
+    }
+}
+
+/// The steps of its life.
+impl Request {
+    /// It was made of what waited, and waits again.
+    pub(crate) fn wait_again(&mut self) {
+        self.standing.phase = Phase::Waiting;
+    }
+
+    /// It is out of the chain, unposted.
+    pub(crate) fn unstage(&mut self) {
+        self.standing.phase = Phase::Queued;
+        self.message_position = NOT_POSTED;
+    }
+
+    /// Its message moved up in the chain.
+    pub(crate) fn moved_to(&mut self, position: u64) {
+        self.message_position = if mutant!(unstaged_message_position) { self.message_position } else { position };
+    }
+
+    /// Its registration, which is all it has, is valid.
+    pub(crate) fn open(&mut self) {
+        self.standing.phase = Phase::Open;
+    }
+
+    /// This is what is known of its end.
+    #[inline(always)]
+    pub(crate) fn ends_as(&mut self, outcome: RequestStatus) {
+        self.outcome = outcome;
+    }
+
+    /// Its end is known; its keys are to die.
+    #[inline(always)]
+    pub(crate) fn fence(&mut self) {
+        self.standing.phase = Phase::Fencing;
+    }
+
+    /// The device never sees its message, or cannot any more.
+    pub(crate) fn forget_message(&mut self) {
+        self.message_position = NOT_POSTED;
+    }
+
+    /// Its keys are dead: its end is about to be reported.
+    #[inline(always)]
+    pub(crate) fn end(&mut self) {
+        self.standing.phase = Phase::Ended;
+    }
+
+    /// What its end says.
+    pub(crate) fn take_outcome(&mut self) -> RequestStatus {
+        core::mem::replace(&mut self.outcome, RequestStatus::Lost)
+    }
+
+    /// Its end was reported, and the device may still read its message.
+    #[inline(always)]
+    pub(crate) fn hold(&mut self) {
+        self.standing.phase = Phase::Held;
     }
 }

@@ -2,14 +2,12 @@
 
 use super::Engine;
 use crate::{
-    chain::{NOT_POSTED, Posted},
+    chain::Posted,
     event::{DisconnectCause, RequestStatus},
     mr::State,
-    options::MAX_MRS_PER_REQUEST,
     provider::{Port, PostError, TokenKind},
-    request::Phase,
+    request::{Mrs, Phase},
 };
-use arrayvec::ArrayVec;
 use frwr_mempool::mutant;
 use frwr_mempool::slab::Handle;
 
@@ -18,20 +16,20 @@ impl<P: Port> Engine<P> {
     #[inline]
     pub(super) fn fence(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
-        request.standing.phase = Phase::Fencing;
-        let index = request.standing.connection;
-        if request.mrs.is_empty() {
+        request.fence();
+        let index = request.connection();
+        if request.mrs().is_empty() {
             self.end_if_fenced(handle);
             return;
         }
-        let connection = &mut self.connections[usize::from(index)];
-        for &descriptor in &request.mrs {
+        let connection = &mut self.connections[index];
+        for &descriptor in request.mrs() {
             connection.invalidate(descriptor);
             if mutant!(fence_first_only) {
                 break;
             }
         }
-        self.mark_dirty(index);
+        self.mark_dirty(index as u16);
         // F12: told before the invalidations are posted.
         if mutant!(F12) {
             self.end_request(handle);
@@ -51,10 +49,10 @@ impl<P: Port> Engine<P> {
     #[inline]
     pub(super) fn end_if_fenced(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
-        let queue = self.connections[usize::from(request.standing.connection)].sending.queue();
-        if request.standing.phase != Phase::Fencing
-            || !request.mrs.is_empty()
-            || (!mutant!(K9_fence) && request.awaits_message() && queue.is_pending(request.message_position))
+        let queue = self.connections[request.connection()].sending.queue();
+        if request.phase() != Phase::Fencing
+            || !request.mrs().is_empty()
+            || (!mutant!(K9_fence) && request.awaits_message() && queue.is_pending(request.message_position()))
         {
             return;
         }
@@ -65,10 +63,10 @@ impl<P: Port> Engine<P> {
     #[inline]
     pub(super) fn end_request(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
-        request.standing.phase = Phase::Ended;
+        request.end();
         if request.is_standalone() {
             // It has no message that the device could read.
-            request.message_position = NOT_POSTED;
+            request.forget_message();
         }
         self.counters.requests_ended(1);
         self.events.push_ended(handle.index());
@@ -83,15 +81,14 @@ impl<P: Port> Engine<P> {
             if token.kind() != TokenKind::Message {
                 continue;
             }
-            if let Some((_, request)) =
-                self.requests.at_mut(owner).filter(|(_, found)| found.standing.phase == Phase::Posted)
+            if let Some((_, request)) = self.requests.at_mut(owner).filter(|(_, found)| found.phase() == Phase::Posted)
             {
                 if mutant!(refused_may_be_answered) {
                     continue;
                 }
-                request.message_position = NOT_POSTED;
-                request.outcome = RequestStatus::Lost;
-                request.standing.phase = Phase::Fencing;
+                request.forget_message();
+                request.ends_as(RequestStatus::Lost);
+                request.fence();
             }
         }
     }
@@ -142,18 +139,18 @@ impl<P: Port> Engine<P> {
     fn refuse_request(&mut self, slot: u32) {
         let Some(handle) = self.requests.handle_at(slot) else { return };
         let Some(request) = self.requests.get_mut(handle) else { return };
-        if !matches!(request.standing.phase, Phase::Posted) {
+        if !matches!(request.phase(), Phase::Posted) {
             return;
         }
-        request.outcome = RequestStatus::PostRefused;
-        request.message_position = NOT_POSTED;
-        let index = usize::from(request.standing.connection);
-        let mrs = core::mem::take(&mut request.mrs);
-        let mut unused: ArrayVec<u32, MAX_MRS_PER_REQUEST> = ArrayVec::new();
+        request.ends_as(RequestStatus::PostRefused);
+        request.forget_message();
+        let index = request.connection();
+        let mrs = request.take_mrs();
+        let mut unused = Mrs::new();
         for descriptor in mrs {
             let posted = self.pool.get(descriptor).is_some_and(|mr| matches!(mr.state(), State::Registering { .. }));
             // K3: a key that the device knows goes back as unused.
-            if posted && !mutant!(K3_refused) { request.mrs.push(descriptor) } else { unused.push(descriptor) }
+            if posted && !mutant!(K3_refused) { request.add_mr(descriptor) } else { unused.push(descriptor) }
         }
         let entries = unused.len() as u32 * self.capabilities.send_queue_cost.invalidate;
         let standalone = request.is_standalone();

@@ -18,11 +18,10 @@ use crate::{
     protocol::{Announcement, Protocol},
     provider::{ElementRange, Port, ScatterElement, WorkRequest},
     reach::{Reach, locate},
-    request::{Kind, Phase, Request, RequestHandle},
+    request::{Kind, Mrs, Request, RequestHandle},
     sending::Asks,
     trace::TracePoint,
 };
-use core::mem::ManuallyDrop;
 use frwr_mempool::{
     DeviceMemory,
     device_memory::{DeviceTable, LINE},
@@ -140,15 +139,13 @@ impl<P: Port> Engine<P> {
             let kind = Kind::of(sends, issue.answered, inline > 0);
             let standing = if kind == Kind::Usual { *posted } else { posted.of(kind) };
             let mut request = Request::posted(issue.cookie, standing, issue.invited, last);
-            taken.each(|piece| request.mrs.push(piece.descriptor));
-            ManuallyDrop::new(request)
+            taken.each(|piece| request.add_mr(piece.descriptor));
+            request
         };
         let handle = match (vacant, seat) {
-            (Some(vacant), _) => vacant.insert(made).0,
+            (Some(vacant), _) => vacant.insert(made),
             (None, Seat::Waited(handle)) => {
-                if let Some(request) = self.requests.get_mut(handle) {
-                    *request = made();
-                }
+                self.requests.renew(handle, made);
                 handle
             }
             (None, Seat::New) => return Err(Hindrance::NoSlot),
@@ -176,7 +173,7 @@ impl<P: Port> Engine<P> {
             let mut elements = message_element(&mut self.elements, first, length, *message_lkey);
             elements.count += inline;
             staging.put_message(message_token(handle), elements);
-            let slots_are_short = making.slots_are_short(self.held);
+            let slots_are_short = self.requests.are_short();
             staging.message(Asks { awaited: inline > 0 || !issue.answered, slots_are_short });
         } else {
             staging.standalone(slot);
@@ -217,10 +214,10 @@ impl<P: Port> Engine<P> {
     fn undo(&mut self, seat: Seat, handle: Handle) -> Hindrance {
         self.take_back(handle);
         match seat {
-            Seat::New => drop(self.requests.remove(handle)),
+            Seat::New => self.requests.discard(handle),
             Seat::Waited(_) => {
                 if let Some(request) = self.requests.get_mut(handle) {
-                    request.standing.phase = Phase::Waiting;
+                    request.wait_again();
                 }
             }
         }
@@ -231,9 +228,9 @@ impl<P: Port> Engine<P> {
     #[cold]
     pub(super) fn take_back(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
-        let (index, sends) = (usize::from(request.standing.connection), !request.is_standalone());
+        let (index, sends) = (request.connection(), !request.is_standalone());
         let (answered, one_way) = (request.awaits_reply(), request.is_one_way());
-        let mrs = core::mem::take(&mut request.mrs);
+        let mrs = request.take_mrs();
         let connection = &mut self.connections[index];
         let entries = self.making.entries(sends, mrs.len() as u32);
         connection.sending.release(if mutant!(S2_marshal_entries) { 0 } else { entries });
@@ -247,7 +244,8 @@ impl<P: Port> Engine<P> {
 
     #[cold]
     fn record_mapped(&mut self, index: usize, handle: Handle) {
-        let mrs = self.requests.get(handle).map(|request| request.mrs.clone()).unwrap_or_default();
+        let mrs =
+            self.requests.get(handle).map(|request| request.mrs().iter().copied().collect::<Mrs>()).unwrap_or_default();
         for descriptor in mrs {
             self.record(TracePoint::MrMapped, index as u16, Some(descriptor), 0);
         }

@@ -2,7 +2,6 @@
 
 use super::Engine;
 use crate::{
-    chain::NOT_POSTED,
     connection::{Ending, Opening, Phase},
     event::{ConnectionId, DisconnectCause, Event, Received, RequestStatus},
     link::ToControl,
@@ -328,36 +327,35 @@ impl<P: Port> Engine<P> {
     fn report_lost(&mut self, index: usize) {
         for slot in 0..self.plan.request_slots {
             let Some((handle, request)) = self.requests.at_mut(slot) else { continue };
-            if usize::from(request.standing.connection) != index {
+            if request.connection() != index {
                 continue;
             }
-            request.message_position = NOT_POSTED;
-            match request.standing.phase {
+            request.forget_message();
+            match request.phase() {
                 RequestPhase::Held if mutant!(held_at_end) => continue,
                 RequestPhase::Held => {
-                    self.held -= 1;
-                    self.requests.discard_at(slot);
+                    self.requests.release(slot);
                     continue;
                 }
                 // K20: told once more.
                 RequestPhase::Ended if !mutant!(K20_ended) => continue,
                 _ => {}
             }
-            request.mrs.clear();
+            request.lose_keys();
             // Mutant: a reply whose fence was flushed keeps its receive, or its good status.
-            if mutant!(lost_told_as_replied) && matches!(request.outcome, RequestStatus::Replied(_)) {
+            if mutant!(lost_told_as_replied) && matches!(request.outcome(), RequestStatus::Replied(_)) {
                 self.end_request(handle);
                 continue;
             }
             if !mutant!(lost_reply_keeps_receive)
-                && let RequestStatus::Replied(Received { buffer, generation, .. }) = request.outcome
+                && let &RequestStatus::Replied(Received { buffer, generation, .. }) = request.outcome()
                 && self.receives.release(buffer, generation).is_some()
                 && let Some(shared) = &mut self.shared
             {
                 shared.released.push(buffer);
             }
-            if request.outcome != RequestStatus::Cancelled || mutant!(cancelled_told_as_lost) {
-                request.outcome = RequestStatus::Lost;
+            if *request.outcome() != RequestStatus::Cancelled || mutant!(cancelled_told_as_lost) {
+                request.ends_as(RequestStatus::Lost);
             }
             self.end_request(handle);
         }

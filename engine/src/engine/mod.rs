@@ -60,7 +60,8 @@ use crate::{
     pool::Pool,
     provider::{Capabilities, Port, QueuePairId, ReceiveRequest, ScatterElement},
     receive::Receives,
-    request::{Phase, Request, RequestHandle},
+    request::RequestHandle,
+    requests::Requests,
     sending::Rules,
     shared_receives::SharedReceives,
     sizes::{ConnectionSizes, EngineSizes},
@@ -69,7 +70,6 @@ use crate::{
     transfer::{RdmaOperation, RdmaOperations, Transfer},
     watched_clock::WatchedClock,
 };
-use core::mem::ManuallyDrop;
 use frwr_mempool::mutant;
 use frwr_mempool::{
     DeviceMemory, Region,
@@ -128,8 +128,7 @@ pub struct Engine<P: Port> {
     messages: DeviceMemory,
     /// Requests' messages in it, by slot.
     request_messages: DeviceTable,
-    /// Of numbers alone: that they are never dropped saves looking what there is to drop.
-    requests: Slab<ManuallyDrop<Request>>,
+    requests: Requests,
     /// What is kept of those that wait.
     parked: Parked,
     transfers: Slab<Transfer>,
@@ -149,8 +148,6 @@ pub struct Engine<P: Port> {
     counters: Counters,
     /// By which drain time-outs pass; looked at while a connection opens or ends.
     draining: WatchedClock,
-    /// Slots kept only by Hold.
-    held: u32,
     scratch: Scratch,
     trace: Option<Box<Tracer>>,
 }
@@ -202,7 +199,7 @@ impl<P: Port> Engine<P> {
         })?;
         // Nobody ever uses these bytes, here and behind the last table.
         drop(region.carve(GUARD_BYTES, 1)?);
-        let requests = Slab::new_in(region, plan.request_slots)?;
+        let requests = Requests::new_in(region, plan.request_slots)?;
         let transfers = Slab::new_in(region, plan.transfer_slots.max(1))?;
         let mut pool = Pool::new(region, plan.connections, plan.registrations, plan.mr_depth)?;
         let messages = region.carve(plan.message_area(), 64)?.into_device_memory();
@@ -229,7 +226,7 @@ impl<P: Port> Engine<P> {
             port,
             link,
             capabilities: *capabilities,
-            making: Making::new(capabilities, plan.request_slots),
+            making: Making::new(capabilities),
             polls: Polls::NONE,
             memories: Memories::new(plan.memories),
             messages: messages.clone(),
@@ -248,7 +245,6 @@ impl<P: Port> Engine<P> {
             chores: Chores::new(plan.shares_receives),
             counters: Counters::default(),
             draining: WatchedClock::new(WatchedClock::STANDSTILL),
-            held: 0,
             scratch: Scratch {
                 resolved: Vec::with_capacity(options.max_segments as usize + crate::options::MAX_MRS_PER_REQUEST),
                 message: Table::new_in(region, plan.message_bytes as usize, |_| 0)?,
@@ -303,10 +299,10 @@ impl<P: Port> Engine<P> {
         };
         let (handle, request) = self.requests.at_mut(slot)?;
         // The usual status, known to the compiler.
-        let RequestStatus::Replied(Received { buffer, generation, length, .. }) = request.outcome else {
+        let &RequestStatus::Replied(Received { buffer, generation, length, .. }) = request.outcome() else {
             return self.ended_without_reply(slot);
         };
-        let cookie = request.cookie;
+        let cookie = request.cookie();
         self.leave_slot(slot);
         let status = RequestStatus::Replied(Received { buffer, generation, length, is_reply: true });
         Some(Event::Completed { request: RequestHandle(handle), cookie, status })
@@ -329,8 +325,8 @@ impl<P: Port> Engine<P> {
     #[inline(never)]
     fn ended_without_reply(&mut self, slot: u32) -> Option<Event> {
         let (handle, request) = self.requests.at_mut(slot)?;
-        let status = core::mem::replace(&mut request.outcome, RequestStatus::Lost);
-        let cookie = request.cookie;
+        let status = request.take_outcome();
+        let cookie = request.cookie();
         self.leave_slot(slot);
         Some(Event::Completed { request: RequestHandle(handle), cookie, status })
     }
@@ -338,21 +334,16 @@ impl<P: Port> Engine<P> {
     /// A slot is kept until its event is taken; nothing but Hold keeps it from here on.
     #[inline(always)]
     fn leave_slot(&mut self, slot: u32) {
-        let Some((_, request)) = self.requests.at_mut(slot) else { return };
-        let position = request.message_position;
-        match self.connections.get_mut(usize::from(request.standing.connection)) {
+        self.requests.leave(slot, |connection, position| match self.connections.get_mut(connection) {
             // K10: the reply frees a slot that the device may read again.
             Some(connection) if connection.sending.queue().is_pending(position) && !mutant!(K10) => {
-                request.standing.phase = Phase::Held;
-                self.held += 1;
                 if !mutant!(held_unawaited) {
                     connection.sending.await_at(position);
                 }
+                true
             }
-            _ => {
-                self.requests.discard_at(slot);
-            }
-        }
+            _ => false,
+        });
     }
 
     /// Copies a received message, from its byte `from` on. Returns how many bytes were copied: also when its connection has ended
@@ -414,7 +405,7 @@ impl<P: Port> Engine<P> {
             polls,
             empty_polls,
             request_slots_used: u64::from(self.requests.len()),
-            slots_held: u64::from(self.held),
+            slots_held: u64::from(self.requests.held()),
             shortest_key_reuse_ns: self.pool.shortest_key_reuse_ns(),
             shared_receives_free: self.shared.as_ref().map_or(0, |shared| shared.free().into()),
             shared_receives_withdrawn: self.shared.as_ref().map_or(0, |shared| shared.withdrawn().into()),
@@ -478,7 +469,7 @@ impl<P: Port> Engine<P> {
             && self.events.is_empty()
             && self.dirty.is_empty()
             && self.shared.as_ref().is_none_or(|shared| shared.queue().is_none() || shared.released.is_empty())
-            && self.requests.iter().all(|(_, request)| request.has_ended())
+            && self.requests.have_ended()
             && self.transfers.is_empty()
             && !self.memories.are_withdrawn()
     }

@@ -19,7 +19,6 @@ use crate::{
     wait_queues::WaitQueues,
     waits::WaitCause,
 };
-use core::mem::ManuallyDrop;
 use frwr_mempool::{mutant, slab::Handle};
 
 impl<P: Port> Engine<P> {
@@ -50,12 +49,12 @@ impl<P: Port> Engine<P> {
         }
         let standing = self.connections[index].posted.of(Kind::of(sends, answered, inline));
         let request = Request::waiting(submission.cookie, standing, submission.invite_invalidation);
-        let Some(handle) = self.requests.insert_with(|| ManuallyDrop::new(request)) else {
+        let Some(handle) = self.requests.vacant().map(|vacant| vacant.insert(|| request)) else {
             self.counters.request_without_slot();
             return Err(SubmitError::NoSlot);
         };
         if let Err(error) = self.keep(index, handle, submission, pieces) {
-            self.requests.remove(handle);
+            self.requests.discard(handle);
             return Err(error);
         }
         let cause = if first { self.request_waits_for(handle) } else { WaitCause::Order };
@@ -182,9 +181,9 @@ impl<P: Port> Engine<P> {
             payload: Payload::Kept(admission.message_length),
             inline: Inline::Kept(admission.inline_segments.into()),
             answered: request.awaits_reply(),
-            invited: request.invited,
+            invited: request.is_invited(),
             iova_cookie: if mutant!(waited_cookie) { 0 } else { admission.iova_cookie },
-            cookie: request.cookie,
+            cookie: request.cookie(),
         };
         let is_standalone = request.is_standalone();
         let mut pieces = Pieces::default();
@@ -206,7 +205,7 @@ impl<P: Port> Engine<P> {
 
     pub(super) fn end_unposted(&mut self, handle: Handle, outcome: RequestStatus) {
         if let Some(request) = self.requests.get_mut(handle) {
-            request.outcome = outcome;
+            request.ends_as(outcome);
         }
         self.end_request(handle);
     }

@@ -11,14 +11,12 @@ use crate::{
     pool::Pool,
     protocol::{CLASSIFY_BYTES, Message, Protocol},
     provider::{Completion, CompletionBatch, Port, Success, TokenKind},
-    request::{Kind, Phase, Request, RequestHandle, Standing},
+    request::{Request, RequestHandle},
+    requests::Requests,
 };
-use arrayvec::ArrayVec;
-use core::mem::ManuallyDrop;
 use frwr_mempool::{
     device_memory::{self, DeviceTable},
     mutant,
-    slab::Slab,
 };
 
 /// No connection: a core has fewer.
@@ -26,7 +24,7 @@ const NOBODY: u16 = u16::MAX;
 
 /// What taking a reply touches, beside its connection.
 struct Replies<'a> {
-    requests: &'a mut Slab<ManuallyDrop<Request>>,
+    requests: &'a mut Requests,
     pool: &'a mut Pool,
     events: &'a mut Events,
     dirty: &'a mut FixedList<u16>,
@@ -62,7 +60,7 @@ impl Replies<'_> {
         invalidated: Option<u32>,
         received: &Received,
     ) -> bool {
-        let Some(request) = self.requests.get_mut(handle).map(|request| &mut **request) else { return false };
+        let Some(request) = self.requests.get_mut(handle) else { return false };
         if !awaits_reply(connection, request) {
             return false;
         }
@@ -75,24 +73,24 @@ impl Replies<'_> {
             connection.sending.release(if mutant!(S4_remote) { 0 } else { self.making.cost.invalidate });
             connection.idle.push(dead);
             self.killed = Some(dead);
-            self.counters.remotely_invalidated(request.invited || mutant!(uninvited));
+            self.counters.remotely_invalidated(request.is_invited() || mutant!(uninvited));
         }
         let Received { buffer, generation, length, .. } = *received;
-        request.outcome = RequestStatus::Replied(Received { buffer, generation, length, is_reply: true });
+        request.ends_as(RequestStatus::Replied(Received { buffer, generation, length, is_reply: true }));
         // K9: the reply alone ends a request whose message the device may read again.
         let waits_for_send = request.awaits_message()
-            && connection.sending.queue().is_pending(request.message_position)
+            && connection.sending.queue().is_pending(request.message_position())
             && !mutant!(K9_reply);
         // K13: told before the keys are dead.
-        if (request.mrs.is_empty() && !waits_for_send) || mutant!(K13_reply) {
-            request.standing.phase = Phase::Ended;
+        if (request.mrs().is_empty() && !waits_for_send) || mutant!(K13_reply) {
+            request.end();
             self.counters.requests_ended(1);
             self.events.push_ended(handle.index());
             return true;
         }
         self.counters.reply(waits_for_send);
-        request.standing.phase = Phase::Fencing;
-        for &descriptor in &request.mrs {
+        request.fence();
+        for &descriptor in request.mrs() {
             connection.invalidate(descriptor);
             if mutant!(fence_first_only) {
                 break;
@@ -101,7 +99,7 @@ impl Replies<'_> {
         connection.mark_dirty(self.dirty);
         // F12: told before the invalidations are posted.
         if mutant!(F12) {
-            request.standing.phase = Phase::Ended;
+            request.end();
             self.events.push_ended(handle.index());
         }
         true
@@ -358,14 +356,8 @@ impl<P: Port> Engine<P> {
 #[inline(always)]
 fn awaits_reply(connection: &Connection, request: &Request) -> bool {
     // Mutant: an answer to what was not sent counts.
-    let was_posted = connection.sending.queue().was_posted(request.message_position) || mutant!(answer_before_post);
-    was_posted && (request.standing == connection.posted || is_inline(request.standing, connection.posted))
-}
-
-/// The same of a message with bytes out of the caller's memory. A call, so that the other one is compared as one number.
-#[inline(never)]
-fn is_inline(standing: Standing, posted: Standing) -> bool {
-    standing == posted.of(Kind::Inline)
+    let was_posted = connection.sending.queue().was_posted(request.message_position()) || mutant!(answer_before_post);
+    was_posted && request.is_posted_on(connection.posted)
 }
 
 /// Takes the MR whose key the peer invalidated off its request. `None` when the request has no such valid key.
@@ -377,12 +369,11 @@ fn take_invalidated(
     connection: &Connection,
     key: u32,
 ) -> Option<u32> {
-    let &[only] = request.mrs.as_slice() else {
+    let &[only] = request.mrs() else {
         return take_one_of_several(pool, request, slot, connection.key, key);
     };
     pool.get_mut(only)?.remotely_invalidated(slot, connection.key, key).ok()?;
-    // Not cleared: that would look once more how many there are.
-    request.mrs = ArrayVec::new();
+    request.lose_keys();
     Some(only)
 }
 
@@ -397,12 +388,12 @@ fn take_one_of_several(
 ) -> Option<u32> {
     let mut dies =
         |descriptor| pool.get_mut(descriptor).is_some_and(|mr| mr.remotely_invalidated(slot, connection, key).is_ok());
-    let at = request.mrs.iter().position(|&descriptor| dies(descriptor))?;
+    let at = request.mrs().iter().position(|&descriptor| dies(descriptor))?;
     // K15: the wrong one of several is taken for dead, or all are.
     let at = if mutant!(K15_wrong) { 0 } else { at };
-    let dead = request.mrs.remove(at);
+    let dead = request.lose_key_at(at);
     if mutant!(K15_all) {
-        request.mrs.clear();
+        request.lose_keys();
     }
     Some(dead)
 }

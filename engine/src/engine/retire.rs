@@ -13,12 +13,12 @@ use crate::{
     mr::Mr,
     pool::Pool,
     provider::{Completion, CompletionBatch, Failure, Port, Token, TokenKind},
-    request::{Phase, Request},
+    request::Phase,
+    requests::Requests,
     trace::TracePoint,
     transfer,
 };
-use core::mem::ManuallyDrop;
-use frwr_mempool::{mutant, slab::Slab};
+use frwr_mempool::mutant;
 
 /// Good completions of one connection's messages, one behind the other, that are retired together.
 #[derive(Clone, Copy)]
@@ -68,7 +68,7 @@ impl<P: Port> Engine<P> {
         // What is posted keeps its slot.
         let (index, position) = if token.is(TokenKind::Message) {
             let (_, request) = self.requests.at(token.index())?;
-            (usize::from(request.standing.connection), request.message_position)
+            (request.connection(), request.message_position())
         } else if token.is(TokenKind::Transfer) || token.is(TokenKind::Reply) {
             let (_, transfer) = self.transfers.at(token.index())?;
             (usize::from(transfer.connection), transfer.position)
@@ -237,7 +237,8 @@ impl<P: Port> Engine<P> {
         if token.kind() == TokenKind::Message {
             // A message that is posted keeps its slot.
             let (_, request) = self.requests.at(token.index())?;
-            return queue.is_posted_at(request.message_position, token).then_some(request.message_position);
+            let position = request.message_position();
+            return queue.is_posted_at(position, token).then_some(position);
         }
         queue.position_of(token)
     }
@@ -249,7 +250,7 @@ impl<P: Port> Engine<P> {
             TokenKind::Register | TokenKind::Invalidate => {
                 self.pool.get(token.index()).map(|_| self.pool.connection_of(token.index()))
             }
-            TokenKind::Message => self.requests.at(token.index()).map(|(_, request)| request.standing.connection),
+            TokenKind::Message => return self.requests.at(token.index()).map(|(_, request)| request.connection()),
             TokenKind::Transfer | TokenKind::Reply => {
                 self.transfers.at(token.index()).map(|(_, transfer)| transfer.connection)
             }
@@ -341,21 +342,17 @@ impl<P: Port> Engine<P> {
     #[inline(always)]
     fn message_retired(&mut self, token: Token, sent: bool) {
         let Some((handle, request)) = self.requests.at_mut(token.index()) else { return };
-        match request.standing.phase {
+        match request.phase() {
             Phase::Held => {
-                self.held -= 1;
-                // Mutant: a slot that only Hold kept is lost.
-                if !mutant!(S10_held) {
-                    self.requests.discard_at(handle.index());
-                }
+                self.requests.release(handle.index());
             }
             Phase::Fencing if request.awaits_message() => self.end_if_fenced(handle),
             Phase::Posted if sent && request.is_one_way() => {
-                request.outcome = RequestStatus::Sent;
+                request.ends_as(RequestStatus::Sent);
                 self.end_request(handle);
             }
             // The slot goes with the message, whatever the reply says.
-            Phase::Posted if mutant!(S3_send_first) => drop(self.requests.discard_at(handle.index())),
+            Phase::Posted if mutant!(S3_send_first) => self.requests.discard(handle),
             _ => {}
         }
     }
@@ -375,7 +372,7 @@ impl<P: Port> Engine<P> {
 fn key_died(
     connection: &mut Connection,
     pool: &mut Pool,
-    requests: &mut Slab<ManuallyDrop<Request>>,
+    requests: &mut Requests,
     token: Token,
     owner: impl FnOnce(&SendQueue) -> u32,
 ) -> Option<u32> {
@@ -392,10 +389,10 @@ fn key_died(
     let (_, request) = requests.at_mut(owner)?;
     let ends = request.lose_key(descriptor)
         && (!request.awaits_message()
-            || !connection.sending.queue().is_pending(request.message_position)
+            || !connection.sending.queue().is_pending(request.message_position())
             || mutant!(K9_fence));
     if ends {
-        request.standing.phase = Phase::Ended;
+        request.end();
     }
     ends.then_some(owner)
 }

@@ -6,12 +6,11 @@
 
 use super::Engine;
 use crate::{
-    chain::{NOT_POSTED, Posted, SendQueue},
+    chain::{Posted, SendQueue},
     mr::tag_mask,
     options::InvalidateOrder,
     provider::{Capabilities, Port, SendQueueCost, Token, TokenKind},
     request::{Phase, Request},
-    signal::held_slots_limit,
 };
 use frwr_mempool::mutant;
 use frwr_mempool::slab::Handle;
@@ -27,23 +26,15 @@ pub(super) struct Making {
     single: u32,
     /// The bits of a key that change.
     pub(super) key_mask: u32,
-    /// With so many slots held a message asks for a completion.
-    held_limit: u32,
 }
 
 impl Making {
-    pub(super) fn new(capabilities: &Capabilities, request_slots: u32) -> Self {
+    pub(super) fn new(capabilities: &Capabilities) -> Self {
         let cost = capabilities.send_queue_cost;
         // S4, K6: the invalidation, or the registration, is not reserved for.
         let per_key = if mutant!(K6_entries) { 0 } else { cost.register }
             + if mutant!(S4_invalidation) { 0 } else { cost.invalidate };
-        Self {
-            cost,
-            single: cost.message + per_key,
-            per_key,
-            key_mask: tag_mask(capabilities.rotating_key_bits),
-            held_limit: held_slots_limit(request_slots),
-        }
+        Self { cost, single: cost.message + per_key, per_key, key_mask: tag_mask(capabilities.rotating_key_bits) }
     }
 
     /// Send queue entries of a request: its message, if it sends one, and a registration and an invalidation for each MR.
@@ -53,12 +44,6 @@ impl Making {
             (true, 1) => self.single,
             _ => u32::from(sends) * self.cost.message + pieces * self.per_key,
         }
-    }
-
-    /// So many slots are kept only by Hold that a message is to ask for a completion, unless one is coming anyway.
-    #[inline(always)]
-    pub(super) fn slots_are_short(&self, held: u32) -> bool {
-        held >= self.held_limit && !mutant!(held_slots_unasked)
     }
 }
 
@@ -97,10 +82,10 @@ impl<P: Port> Engine<P> {
 
     /// Whether a request's work requests stand in the chain and are not posted. `found` is the request in this slot.
     pub(super) fn is_staged(&self, slot: u32, found: &Request) -> bool {
-        let queue = self.connections[usize::from(found.standing.connection)].sending.queue();
-        found.standing.phase == Phase::Posted
+        let queue = self.connections[found.connection()].sending.queue();
+        found.phase() == Phase::Posted
             && queue
-                .staged_behind(found.message_position)
+                .staged_behind(found.message_position())
                 .is_some_and(|posted| posted.owner == slot && !posted.token.is(TokenKind::Invalidate))
     }
 
@@ -109,10 +94,9 @@ impl<P: Port> Engine<P> {
     #[cold]
     pub(super) fn unstage(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
-        let connection = &mut self.connections[usize::from(request.standing.connection)];
+        let connection = &mut self.connections[request.connection()];
         let leaving = positions(connection.sending.queue(), handle, request);
-        request.standing.phase = Phase::Queued;
-        request.message_position = NOT_POSTED;
+        request.unstage();
         let left = |posted: Posted| {
             if let Some(mr) = self.pool.get_mut(posted.token.index()).filter(|_| posted.token.is(TokenKind::Register)) {
                 // The key stays burnt (D14).
@@ -128,7 +112,7 @@ impl<P: Port> Engine<P> {
             } else if let Some((_, other)) = self.requests.at_mut(posted.owner)
                 && (posted.token.is(TokenKind::Message) || posted.is_standalone())
             {
-                other.message_position = if mutant!(unstaged_message_position) { other.message_position } else { to };
+                other.moved_to(to);
             }
         };
         connection.sending.unstage(&leaving, left, moved);
@@ -154,8 +138,7 @@ impl<P: Port> Engine<P> {
                 _ => {}
             }
             if let Some((_, request)) = requests.at_mut(posted.owner) {
-                request.standing.phase = Phase::Queued;
-                request.message_position = NOT_POSTED;
+                request.unstage();
             }
         });
     }
@@ -164,8 +147,8 @@ impl<P: Port> Engine<P> {
 /// Where a staged request's work requests stand: its registrations, and its message right behind them. One that could not be staged
 /// whole has all that stands from its first one on.
 fn positions(queue: &SendQueue, handle: Handle, request: &Request) -> core::ops::Range<u64> {
-    let registrations = request.mrs.len() as u64;
-    let position = request.message_position;
+    let registrations = request.mrs().len() as u64;
+    let position = request.message_position();
     let is_whole = queue.staged_behind(position).is_some_and(|posted| posted.token == message_token(handle));
     if is_whole { position - registrations..position + 1 } else { position..position + registrations }
 }

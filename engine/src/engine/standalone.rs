@@ -116,14 +116,14 @@ impl<P: Port> Engine<P> {
     /// A registration was confirmed: a standalone one is open now, and its caller learns of its grant.
     pub(super) fn registered_now(&mut self, slot: u32) {
         let Some((handle, request)) = self.requests.at_mut(slot) else { return };
-        if !request.is_standalone() || request.standing.phase != Phase::Posted {
+        if !request.is_standalone() || request.phase() != Phase::Posted {
             return;
         }
-        request.standing.phase = Phase::Open;
-        let cookie = request.cookie;
+        request.open();
+        let cookie = request.cookie();
         let grant =
-            request.mrs.first().and_then(|&descriptor| self.pool.get(descriptor)).and_then(crate::mr::Mr::grant);
-        let index = usize::from(request.standing.connection);
+            request.mrs().first().and_then(|&descriptor| self.pool.get(descriptor)).and_then(crate::mr::Mr::grant);
+        let index = request.connection();
         if let Some(grant) = grant {
             if self.trace.is_some() {
                 self.record_told(index, slot);
@@ -151,14 +151,16 @@ impl<P: Port> Engine<P> {
             self.unstage(handle);
         }
         let found = self.requests.get_mut(handle).ok_or(CancelError::Ended)?;
-        let index = usize::from(found.standing.connection);
-        match found.standing.phase {
+        let index = found.connection();
+        match found.phase() {
             // K20: what is being fenced is cancelled as well.
             Phase::Fencing if mutant!(K20_cancel) => {}
             Phase::Ended | Phase::Held | Phase::Fencing => return Err(CancelError::Ended),
             // Whoever kills the key second is refused by other devices, and the connection ends. Without memory there is none.
             Phase::Posted
-                if found.invited && !found.mrs.is_empty() && self.capabilities.quirks.crashes_on_double_invalidate =>
+                if found.is_invited()
+                    && !found.mrs().is_empty()
+                    && self.capabilities.quirks.crashes_on_double_invalidate =>
             {
                 return Err(CancelError::PeerMayInvalidate);
             }
@@ -171,8 +173,8 @@ impl<P: Port> Engine<P> {
             Phase::Posted => self.connections[index].credits.abandon_reply(),
             Phase::Open => {}
             Phase::Waiting => {
-                found.outcome = RequestStatus::Cancelled;
-                found.standing.phase = Phase::Fencing;
+                found.ends_as(RequestStatus::Cancelled);
+                found.fence();
                 self.connections[index].wait(|waiting| waiting.remove_request(handle.index()));
                 self.end_if_fenced(handle);
                 return Ok(());
@@ -182,7 +184,7 @@ impl<P: Port> Engine<P> {
                 return Ok(());
             }
         }
-        found.outcome = RequestStatus::Cancelled;
+        found.ends_as(RequestStatus::Cancelled);
         // On a connection that ends nothing is posted any more; the destruction of its MRs is the fence.
         self.fence(handle);
         // K13: told when the invalidations are queued, not when the keys are dead.
@@ -196,8 +198,8 @@ impl<P: Port> Engine<P> {
     fn cancel_queued(&mut self, request: RequestHandle) {
         let handle = request.0;
         let Some(found) = self.requests.get_mut(handle) else { return };
-        found.outcome = RequestStatus::Cancelled;
-        found.standing.phase = Phase::Fencing;
+        found.ends_as(RequestStatus::Cancelled);
+        found.fence();
         // K2: what was mapped and never posted is not given back.
         if !mutant!(K2_cancelled) {
             self.take_back(handle);
@@ -218,7 +220,7 @@ impl<P: Port> Engine<P> {
         mut clock: impl FnMut() -> Duration,
         protocol: &mut impl Protocol,
     ) -> Result<(), CancelNowError> {
-        let connection = self.requests.get(request.0).map(|found| usize::from(found.standing.connection));
+        let connection = self.requests.get(request.0).map(|found| found.connection());
         let index = connection.ok_or(CancelError::Ended)?;
         self.cancel(request)?;
         loop {

@@ -9,7 +9,6 @@ use crate::{
     mr,
     options::StalePolicy,
     provider::{CommandError, Port, RegistrationId},
-    request::Phase,
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
@@ -193,7 +192,8 @@ impl<P: Port> Engine<P> {
     /// A descriptor's object is destroyed, or was given up behind its queue pair.
     fn object_gone(&mut self, descriptor: u32) {
         let index = usize::from(self.pool.connection_of(descriptor));
-        let owner = self.owner_of_destroyed(descriptor);
+        // A rare event, so that a walk over the slots is good enough.
+        let owner = self.requests.fencing(descriptor);
         if let Some(mr) = self.pool.get_mut(descriptor) {
             let _ = mr.destroyed();
         }
@@ -245,13 +245,5 @@ impl<P: Port> Engine<P> {
         if !matches!(connection.phase(), Connected::Ending { step: Ending::Destroy, .. }) {
             self.fail(index, DisconnectCause::Device);
         }
-    }
-
-    /// The request that waits for a descriptor's destruction. A rare event, so a walk over the slots is good enough.
-    fn owner_of_destroyed(&self, descriptor: u32) -> Option<u32> {
-        self.requests
-            .iter()
-            .find(|(_, request)| matches!(request.standing.phase, Phase::Fencing) && request.mrs.contains(&descriptor))
-            .map(|(handle, _)| handle.index())
     }
 }

@@ -166,7 +166,7 @@ impl<P: Port> Engine<P> {
     /// The keys of a request whose message the device took, or whose grant its caller has.
     #[cold]
     pub(super) fn record_told(&mut self, index: usize, slot: u32) {
-        let mr = |engine: &Self, at: usize| engine.requests.at(slot)?.1.mrs.get(at).copied();
+        let mr = |engine: &Self, at: usize| engine.requests.at(slot)?.1.mrs().get(at).copied();
         let mut at = 0;
         while let Some(descriptor) = mr(self, at) {
             self.record(TracePoint::KeyTold, index as u16, Some(descriptor), 0);

@@ -28,7 +28,7 @@ impl<P: Port> Engine<P> {
     #[cold]
     pub(super) fn request_waits_for(&self, handle: Handle) -> WaitCause {
         let Some(request) = self.requests.get(handle) else { return WaitCause::Order };
-        let Some(connection) = self.connections.get(usize::from(request.standing.connection)) else {
+        let Some(connection) = self.connections.get(request.connection()) else {
             return WaitCause::Order;
         };
         let sends = !request.is_standalone();
