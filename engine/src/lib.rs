@@ -98,6 +98,7 @@ mod statistics;
 mod timestamp;
 mod trace;
 mod transfer;
+mod transfers;
 mod wait_queues;
 mod waits;
 mod watched_clock;

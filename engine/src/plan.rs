@@ -21,12 +21,9 @@ use crate::{
     requests::Requests,
     signal::{SINGLE, Signaller, held_slots_limit},
     sizing::{self, SizingError},
-    transfer::{RdmaOperations, Transfer},
+    transfers::Transfers,
 };
-use frwr_mempool::{
-    region::BLOCK_GRANULE,
-    slab::{Slab, Table},
-};
+use frwr_mempool::{region::BLOCK_GRANULE, slab::Table};
 
 /// Slots per request that may be in flight: one half may be kept by Hold alone while the other half works, so that
 /// sparse signalling never starves a requester (docs/architecture.md, Signalling).
@@ -411,13 +408,12 @@ impl Plan {
             Some(BLOCK_GRANULE),
             Some(2 * GUARD_BYTES),
             Requests::bytes_needed(self.request_slots),
-            Slab::<Transfer>::bytes_needed(self.transfer_slots.max(1)),
+            Transfers::bytes_needed(self.transfer_slots),
             Pool::bytes_needed(self.connections, self.registrations),
             of_connection.and_then(|bytes| bytes.checked_mul(connections)),
             Table::<Connection>::bytes_needed(connections),
             FixedList::<u16>::bytes_needed(connections),
             Parked::bytes_needed(self.request_slots, self.max_segments),
-            Table::<RdmaOperations>::bytes_needed(self.transfer_slots as usize),
             Table::<ScatterElement>::bytes_needed(self.elements()),
             Events::bytes_needed(self.events()),
             Receives::bytes_needed(self.receive_buffers),

@@ -27,7 +27,7 @@ pub(crate) enum Kind {
 
 /// How far it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+enum Phase {
     /// It waits for send queue entries or a receive of the peer's, in order.
     Waiting,
     /// It is posted, or the next flush posts it.
@@ -39,14 +39,14 @@ pub(crate) enum Phase {
 /// One slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transfer {
-    pub(crate) cookie: u64,
-    pub(crate) connection: u16,
-    pub(crate) phase: Phase,
-    pub(crate) kind: Kind,
+    cookie: u64,
+    connection: u16,
+    phase: Phase,
+    kind: Kind,
     /// RDMA READs or WRITEs.
-    pub(crate) operations: u8,
+    operations: u8,
     /// Where the last work request stands in the send queue, once it is admitted: what a completion has passed, all of them have ended.
-    pub(crate) position: u64,
+    position: u64,
 }
 
 impl Transfer {
@@ -54,6 +54,51 @@ impl Transfer {
     #[inline(always)]
     pub(crate) fn new(cookie: u64, connection: u16, kind: Kind, operations: u8) -> Self {
         Self { cookie, connection, phase: Phase::Waiting, kind, operations, position: NOT_POSTED }
+    }
+
+    /// Index of its connection.
+    #[inline(always)]
+    pub(crate) fn connection(&self) -> usize {
+        usize::from(self.connection)
+    }
+
+    #[inline(always)]
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Its RDMA READs or WRITEs.
+    #[inline(always)]
+    pub(crate) fn operations(&self) -> usize {
+        usize::from(self.operations)
+    }
+
+    /// Where its last work request stands in the send queue; see the field.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// It is in the chain, its last work request at this position.
+    #[inline(always)]
+    pub(crate) fn post(&mut self, position: u64) {
+        (self.phase, self.position) = (Phase::Posted, position);
+    }
+
+    /// Its last work request moved up in the chain.
+    pub(crate) fn moved_to(&mut self, position: u64) {
+        self.position = position;
+    }
+
+    /// All of it succeeded.
+    #[inline(always)]
+    pub(crate) fn end(&mut self) {
+        self.phase = Phase::Ended;
+    }
+
+    /// All of it succeeded, and its caller is about to be told.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.phase == Phase::Ended
     }
 
     /// What its caller is told.

@@ -361,7 +361,7 @@ impl<P: Port> Engine<P> {
         }
         for slot in 0..self.plan.transfer_slots {
             if !mutant!(transfers_left_at_end)
-                && self.transfers.at(slot).is_some_and(|(_, transfer)| usize::from(transfer.connection) == index)
+                && self.transfers.at(slot).is_some_and(|transfer| transfer.connection() == index)
             {
                 self.lose_transfer(slot);
             }

@@ -67,16 +67,12 @@ use crate::{
     sizes::{ConnectionSizes, EngineSizes},
     statistics::Statistics,
     trace::Tracer,
-    transfer::{RdmaOperation, RdmaOperations, Transfer},
+    transfers::Transfers,
     watched_clock::WatchedClock,
 };
 use frwr_mempool::mutant;
 use frwr_mempool::{
-    DeviceMemory, Region,
-    device_memory::DeviceTable,
-    freelist::Order,
-    region::CarveError,
-    slab::{Slab, Table},
+    DeviceMemory, Region, device_memory::DeviceTable, freelist::Order, region::CarveError, slab::Table,
 };
 use stage::Making;
 
@@ -131,7 +127,7 @@ pub struct Engine<P: Port> {
     requests: Requests,
     /// What is kept of those that wait.
     parked: Parked,
-    transfers: Slab<Transfer>,
+    transfers: Transfers,
     pool: Pool,
     receives: Receives,
     /// What there is to know of them where all connections share them.
@@ -139,8 +135,6 @@ pub struct Engine<P: Port> {
     connections: Table<Connection>,
     /// Connections with work for the next flush, each at most once.
     dirty: FixedList<u16>,
-    /// Of transfers, by slot.
-    rdma_operations: Table<RdmaOperations>,
     elements: Table<ScatterElement>,
     events: Events,
     /// What each poll has to look at beside completions.
@@ -200,7 +194,7 @@ impl<P: Port> Engine<P> {
         // Nobody ever uses these bytes, here and behind the last table.
         drop(region.carve(GUARD_BYTES, 1)?);
         let requests = Requests::new_in(region, plan.request_slots)?;
-        let transfers = Slab::new_in(region, plan.transfer_slots.max(1))?;
+        let transfers = Transfers::new_in(region, plan.transfer_slots, plan.transfers_held)?;
         let mut pool = Pool::new(region, plan.connections, plan.registrations, plan.mr_depth)?;
         let messages = region.carve(plan.message_area(), 64)?.into_device_memory();
         let stride = plan.message_bytes as usize;
@@ -239,7 +233,6 @@ impl<P: Port> Engine<P> {
             shared,
             connections,
             dirty: FixedList::new_in(region, plan.connections as usize, 0)?,
-            rdma_operations: Table::new_in(region, plan.transfer_slots as usize, |_| [RdmaOperation::NOTHING; _])?,
             elements,
             events: Events::new_in(region, plan.events())?,
             chores: Chores::new(plan.shares_receives),

@@ -16,7 +16,7 @@ use crate::{
     request::Phase,
     requests::Requests,
     trace::TracePoint,
-    transfer,
+    transfer::Transfer,
 };
 use frwr_mempool::mutant;
 
@@ -70,8 +70,8 @@ impl<P: Port> Engine<P> {
             let (_, request) = self.requests.at(token.index())?;
             (request.connection(), request.message_position())
         } else if token.is(TokenKind::Transfer) || token.is(TokenKind::Reply) {
-            let (_, transfer) = self.transfers.at(token.index())?;
-            (usize::from(transfer.connection), transfer.position)
+            let transfer = self.transfers.at(token.index())?;
+            (transfer.connection(), transfer.position())
         } else {
             return None;
         };
@@ -203,8 +203,7 @@ impl<P: Port> Engine<P> {
                 break;
             }
             awaited &= awaited - 1;
-            if let Some((_, transfer)) = self.transfers.at_mut(token.index()) {
-                transfer.phase = transfer::Phase::Ended;
+            if self.transfers.end(token.index()) {
                 self.events.push_transferred(token.index());
             }
         }
@@ -246,18 +245,15 @@ impl<P: Port> Engine<P> {
     /// The connection that a token of the send queue belongs to, from the token alone (S113).
     #[inline]
     fn connection_of(&self, token: Token) -> Option<usize> {
-        let index = match token.kind() {
+        match token.kind() {
             TokenKind::Register | TokenKind::Invalidate => {
-                self.pool.get(token.index()).map(|_| self.pool.connection_of(token.index()))
+                self.pool.get(token.index()).map(|_| usize::from(self.pool.connection_of(token.index())))
             }
-            TokenKind::Message => return self.requests.at(token.index()).map(|(_, request)| request.connection()),
-            TokenKind::Transfer | TokenKind::Reply => {
-                self.transfers.at(token.index()).map(|(_, transfer)| transfer.connection)
-            }
-            TokenKind::Drain => Some(marked_connection(token)),
+            TokenKind::Message => self.requests.at(token.index()).map(|(_, request)| request.connection()),
+            TokenKind::Transfer | TokenKind::Reply => self.transfers.at(token.index()).map(Transfer::connection),
+            TokenKind::Drain => Some(usize::from(marked_connection(token))),
             TokenKind::Foreign | TokenKind::Receive => None,
-        };
-        index.map(usize::from)
+        }
     }
 
     /// The device is done with a work request.

@@ -106,8 +106,8 @@ impl<P: Port> Engine<P> {
         let moved = |posted: Posted, to: u64| {
             if posted.token.is(TokenKind::Transfer) || posted.token.is(TokenKind::Reply) {
                 // The last of its work requests is the last to move.
-                if let Some((_, other)) = self.transfers.at_mut(posted.owner) {
-                    other.position = to;
+                if let Some(other) = self.transfers.at_mut(posted.owner) {
+                    other.moved_to(to);
                 }
             } else if let Some((_, other)) = self.requests.at_mut(posted.owner)
                 && (posted.token.is(TokenKind::Message) || posted.is_standalone())

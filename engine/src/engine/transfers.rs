@@ -10,7 +10,7 @@ use crate::{
     plan::{Plan, TRANSFER_ELEMENTS},
     provider::{ElementRange, Operation, Port, ScatterElement, Token, TokenKind},
     reach::{Misplaced, locate},
-    transfer::{Kind, Phase, Places, RdmaOperation, RdmaOperations, RemoteSegment, Transfer, cut, cut_piece},
+    transfer::{Kind, Places, RdmaOperation, RdmaOperations, RemoteSegment, Transfer, cut, cut_piece},
     wait_queues::WaitQueues,
     waits::WaitCause,
 };
@@ -72,12 +72,10 @@ impl<P: Port> Engine<P> {
         if !self.connections.get(index).is_some_and(|found| found.takes_at_once(id)) {
             self.prepare_transfer(id)?;
         }
-        let pressure = self.transfers_pressure(self.transfers.len() + 1);
+        let pressure = self.transfers.are_short(1);
         let connection = self.connections.get_mut(index).ok_or(TransferError::NotConnected)?;
-        let vacant = self.transfers.vacant();
-        // The slab has a slot also where no transfer is asked for; the tables have none then.
-        let with_room = vacant.and_then(|vacant| {
-            let room = Room::of(vacant.index(), &self.plan, &mut self.elements, &mut self.rdma_operations)?;
+        let with_room = self.transfers.vacant().and_then(|(vacant, operations)| {
+            let room = Room::of(self.plan.transfer_element(vacant.index()), &mut self.elements, operations)?;
             Some((vacant, room))
         });
         let Some((vacant, mut room)) = with_room else {
@@ -115,17 +113,11 @@ impl<P: Port> Engine<P> {
         Ok(())
     }
 
-    /// So many transfers are in use, with the one that is being admitted, that its reply is to ask for its completion.
-    #[inline(always)]
-    fn transfers_pressure(&self, used: u32) -> bool {
-        used >= self.plan.transfers_held && !mutant!(transfers_held_unasked)
-    }
-
     #[cold]
     fn have_transfer_wait(&mut self, index: usize, handle: Handle, first: bool) -> Result<(), TransferError> {
         let cause = self.transfer_waits_for(handle);
         if cause == WaitCause::PeerReceives && self.connections[index].credits.lack_peer_receives() {
-            self.transfers.remove(handle);
+            self.transfers.discard(handle.index());
             return Err(TransferError::NoPeerReceives);
         }
         self.counters.transfer_waits(if first { cause } else { WaitCause::Order });
@@ -152,11 +144,13 @@ impl<P: Port> Engine<P> {
 
     fn admit_waiting_transfer(&mut self, index: usize, slot: u32) -> bool {
         self.stage_invalidations_first(index);
-        let pressure = self.transfers_pressure(self.transfers.len());
-        let room = Room::of(slot, &self.plan, &mut self.elements, &mut self.rdma_operations);
-        let (Some(room), Some((handle, transfer))) = (room, self.transfers.at_mut(slot)) else { return false };
+        let pressure = self.transfers.are_short(0);
+        let Some((handle, transfer, operations)) = self.transfers.cut_at(slot) else { return false };
+        let Some(room) = Room::of(self.plan.transfer_element(slot), &mut self.elements, operations) else {
+            return false;
+        };
         let connection = &mut self.connections[index];
-        let (kind, operations) = (transfer.kind, transfer.operations.into());
+        let (kind, operations) = (transfer.kind(), transfer.operations());
         let asked = Asked { making: &self.making, kind, operations, pressure };
         if !connection.admit_transfer(handle, transfer, asked, room) {
             return false;
@@ -169,29 +163,28 @@ impl<P: Port> Engine<P> {
     /// All of a transfer succeeded: its slot keeps that until it is told.
     #[inline]
     pub(super) fn transfer_done(&mut self, slot: u32) {
-        let Some((_, transfer)) = self.transfers.at_mut(slot) else { return };
-        transfer.phase = Phase::Ended;
-        self.events.push_transferred(slot);
+        if self.transfers.end(slot) {
+            self.events.push_transferred(slot);
+        }
     }
 
     /// The event of a transfer that succeeded. Frees its slot.
     #[inline]
     pub(super) fn transferred(&mut self, slot: u32) -> Option<Event> {
-        let handle = self.transfers.handle_at(slot)?;
-        self.transfers.remove(handle).map(|transfer| transfer.event(TransferStatus::Done))
+        self.transfers.tell(slot, TransferStatus::Done)
     }
 
     /// The connection of a transfer has ended. What succeeded before is told as that.
     pub(super) fn lose_transfer(&mut self, slot: u32) {
-        let Some((handle, transfer)) = self.transfers.at(slot) else { return };
+        let Some(transfer) = self.transfers.at(slot) else { return };
         // K20: what was told is told once more.
-        if transfer.phase == Phase::Ended && !mutant!(K20_transfer) {
+        if transfer.has_ended() && !mutant!(K20_transfer) {
             return;
         }
         let status = if mutant!(lost_transfer_told_done) { TransferStatus::Done } else { TransferStatus::Lost };
         self.events.push_back(transfer.event(status));
         if !mutant!(S10_transfer) {
-            self.transfers.remove(handle);
+            self.transfers.discard(slot);
         }
     }
 }
@@ -216,15 +209,8 @@ struct Room<'a> {
 
 impl<'a> Room<'a> {
     #[inline(always)]
-    fn of(
-        slot: u32,
-        plan: &Plan,
-        elements: &'a mut [ScatterElement],
-        operations: &'a mut [RdmaOperations],
-    ) -> Option<Self> {
-        let first = plan.transfer_element(slot);
+    fn of(first: u32, elements: &'a mut [ScatterElement], operations: &'a mut RdmaOperations) -> Option<Self> {
         let [elements @ .., reply] = elements.get_mut(first as usize..)?.first_chunk_mut::<TRANSFER_ELEMENTS>()?;
-        let operations = operations.get_mut(slot as usize)?;
         Some(Self { places: Places { first, elements, operations }, reply })
     }
 }
@@ -312,10 +298,9 @@ impl Connection {
         if !reserved {
             return false;
         }
-        transfer.phase = Phase::Posted;
         let operations = room.places.operations.get(..count).unwrap_or_default();
         let token = Token::of(TokenKind::Transfer, handle.index(), handle.generation());
-        transfer.position = match kind {
+        let last = match kind {
             Kind::Fetch => self.sending.stage_reads(token, operations),
             Kind::Write | Kind::Probe => self.sending.stage_writes(token, operations),
             Kind::Respond { length, invalidate } => {
@@ -328,6 +313,7 @@ impl Connection {
                 self.sending.stage_reply(token, operation, count as u32, pressure)
             }
         };
+        transfer.post(last);
         true
     }
 }

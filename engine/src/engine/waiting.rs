@@ -48,8 +48,8 @@ impl<P: Port> Engine<P> {
     #[cold]
     pub(super) fn transfer_waits_for(&self, handle: Handle) -> WaitCause {
         let Some(transfer) = self.transfers.get(handle) else { return WaitCause::Order };
-        let connection = self.connections.get(usize::from(transfer.connection));
-        let replies = matches!(transfer.kind, transfer::Kind::Respond { .. });
+        let connection = self.connections.get(transfer.connection());
+        let replies = matches!(transfer.kind(), transfer::Kind::Respond { .. });
         if replies && connection.is_some_and(|connection| !connection.credits.has_peer_receive()) {
             WaitCause::PeerReceives
         } else {

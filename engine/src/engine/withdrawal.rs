@@ -216,10 +216,8 @@ impl<P: Port> Engine<P> {
     }
 
     fn is_transfer_with(&self, index: usize, slot: u32, memory: MemoryId) -> bool {
-        let Some((_, transfer)) = self.transfers.at(slot) else { return false };
-        let Some(operations) = self.rdma_operations.get(slot as usize) else { return false };
-        let mut begun = operations.iter().take(transfer.operations.into());
-        begun.any(|operation| self.lie_in(index, memory, operation.local.first, operation.local.count))
+        let mut operations = self.transfers.operations_at(slot).iter();
+        operations.any(|operation| self.lie_in(index, memory, operation.local.first, operation.local.count))
     }
 
     /// Where the barrier stands that tells when all is done that is in a send queue now: an RDMA WRITE of no bytes, which names no memory
