@@ -3,7 +3,7 @@
 
 use super::{Engine, stage::Making};
 use crate::{
-    connection::{Connection, Opening, Phase as Connected},
+    connection::Connection,
     counters::Counters,
     event::{ConnectionId, DisconnectCause, Event, Received, RequestStatus},
     events::Events,
@@ -332,23 +332,6 @@ impl<P: Port> Engine<P> {
     #[cold]
     fn answers_cancelled(&mut self, index: usize) -> bool {
         self.connections[index].credits.take_abandoned()
-    }
-
-    /// A buffer goes back to its queue pair with the next flush.
-    #[inline]
-    pub(super) fn repost(&mut self, buffer: u32, owner: u16) {
-        if let Some(shared) = &mut self.shared {
-            shared.released.push(buffer);
-            return;
-        }
-        let connection = &mut self.connections[usize::from(owner)];
-        if matches!(
-            connection.phase(),
-            Connected::Ready | Connected::Opening(Opening::Handshake { .. } | Opening::Filling { .. })
-        ) {
-            connection.receive_queue.post_next(self.receives.post(buffer, connection.message_lkey));
-            self.mark_dirty(owner);
-        }
     }
 }
 

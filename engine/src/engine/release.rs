@@ -1,0 +1,79 @@
+//! Received messages in the caller's hands: read, and given back.
+
+use super::Engine;
+use crate::{
+    connection::{Opening, Phase},
+    event::Received,
+    provider::Port,
+};
+use frwr_mempool::mutant;
+
+impl<P: Port> Engine<P> {
+    /// Copies a received message, from its byte `from` on. Returns how many bytes were copied: also when its connection has ended
+    /// meanwhile, until it is released.
+    pub fn message(&self, received: &Received, from: u32, into: &mut [u8]) -> usize {
+        self.receives.read(received.buffer, received.generation, from, into)
+    }
+
+    /// Gives a receive buffer back; the next flush posts it again.
+    #[inline(always)]
+    pub fn release(&mut self, received: Received) {
+        let Received { buffer, generation, is_reply, .. } = received;
+        let Some(held) = self.receives.held_mut(buffer, generation) else { return };
+        let owner = held.connection();
+        // Shared buffers are nobody's: there may be more of them than all connections could own. Nor are those of former connections.
+        if let Some(connection) = self.connections.get_mut(usize::from(owner))
+            && (connection.is_ready() || mutant!(released_to_ending))
+        {
+            connection.credits.reply_released(is_reply);
+            connection.receive_queue.post_next(held.post(connection.message_lkey));
+            connection.mark_dirty(&mut self.dirty);
+            return;
+        }
+        held.put_by();
+        self.release_otherwise(buffer, owner, is_reply);
+    }
+
+    /// The rest of [`Engine::release`] for a shared receive, one of a connection that is not ready, or one that was held since a former
+    /// connection and joins that in its place, for its replies. Apart, so that the usual release has no part in it.
+    #[inline(never)]
+    fn release_otherwise(&mut self, buffer: u32, owner: u16, is_reply: bool) {
+        let mut owner = owner;
+        if self.shared.is_none()
+            && let Some(place) = self.receives.bring_home(buffer)
+        {
+            owner = place;
+            if let Some(connection) = self.connections.get_mut(usize::from(place)) {
+                connection.credits.add_reply_receive();
+            }
+        } else if is_reply {
+            self.free_shared_reply(buffer);
+        }
+        self.repost(buffer, owner);
+    }
+
+    /// The connection that a shared receive brought a reply of may await another one in it.
+    fn free_shared_reply(&mut self, buffer: u32) {
+        let taker = self.shared.as_ref().and_then(|shared| shared.taker(buffer));
+        if let Some(connection) = taker.and_then(|index| self.connections.get_mut(usize::from(index))) {
+            connection.credits.reply_released(true);
+        }
+    }
+
+    /// A buffer goes back to its queue pair with the next flush.
+    #[inline]
+    fn repost(&mut self, buffer: u32, owner: u16) {
+        if let Some(shared) = &mut self.shared {
+            shared.released.push(buffer);
+            return;
+        }
+        let connection = &mut self.connections[usize::from(owner)];
+        if matches!(
+            connection.phase(),
+            Phase::Ready | Phase::Opening(Opening::Handshake { .. } | Opening::Filling { .. })
+        ) {
+            connection.receive_queue.post_next(self.receives.post(buffer, connection.message_lkey));
+            self.mark_dirty(owner);
+        }
+    }
+}
