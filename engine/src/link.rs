@@ -10,6 +10,7 @@ use crate::{
     },
 };
 use arrayvec::ArrayVec;
+use core::task::Waker;
 use frwr_mempool::{Bell, DeviceMemory, freelist::Returner, lane};
 use std::{net::SocketAddr, sync::Arc};
 
@@ -208,11 +209,71 @@ pub(crate) enum ToCore {
 
 /// An engine's end.
 pub struct CoreLink {
-    pub(crate) to_control: lane::Sender<ToControl>,
-    pub(crate) from_control: lane::Receiver<ToCore>,
-    pub(crate) returner: lane::Sender<Returner>,
+    to_control: lane::Sender<ToControl>,
+    from_control: lane::Receiver<ToCore>,
+    returner: lane::Sender<Returner>,
     /// Rung by Control behind what it says.
-    pub(crate) bell: Arc<Bell>,
+    bell: Arc<Bell>,
+}
+
+/// Why Control was not asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NotAsked {
+    /// It has not taken earlier messages yet.
+    Busy,
+    /// It was dropped.
+    Gone,
+}
+
+impl CoreLink {
+    /// Tells Control. False where its lane is full: to be told again. One that is gone is told all the same.
+    pub(crate) fn tell(&mut self, message: ToControl) -> bool {
+        self.to_control.push(message).is_ok()
+    }
+
+    /// The same of what has an answer: a Control that is gone would never give one.
+    ///
+    /// # Errors
+    /// [`NotAsked`].
+    pub(crate) fn ask(&mut self, message: ToControl) -> Result<(), NotAsked> {
+        match self.to_control.is_closed() {
+            true => Err(NotAsked::Gone),
+            false => self.to_control.push(message).map_err(|_| NotAsked::Busy),
+        }
+    }
+
+    /// Control may have said something since this was asked last.
+    #[inline(always)]
+    pub(crate) fn has_news(&self) -> bool {
+        self.from_control.has_news()
+    }
+
+    /// Something that Control said was not taken.
+    #[inline(always)]
+    pub(crate) fn has_messages(&self) -> bool {
+        !self.from_control.is_empty()
+    }
+
+    /// The next of what it said.
+    pub(crate) fn next_message(&mut self) -> Option<ToCore> {
+        self.from_control.pop()
+    }
+
+    /// Hands Control what it gives descriptors back with; once.
+    pub(crate) fn hand_over(&mut self, returner: Returner) {
+        let handed = self.returner.push(returner);
+        debug_assert!(handed.is_ok(), "the lane holds one, and is empty");
+    }
+
+    /// How Control wakes the core.
+    pub(crate) fn wakes(&self, waker: &Waker) {
+        self.bell.wakes(waker);
+    }
+
+    /// From now on what Control says wakes the core.
+    pub(crate) fn arm(&self) {
+        self.bell.arm();
+    }
 }
 
 /// Control's end.

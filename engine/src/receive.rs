@@ -22,7 +22,7 @@ pub(crate) struct Buffer {
     /// Bytes of the message in it, where it is held.
     length: u32,
     /// Whose it is; nobody's where they are shared, and where the caller holds it since a former connection in the place of its own.
-    pub(crate) connection: u16,
+    connection: u16,
     place: Place,
 }
 
@@ -32,6 +32,12 @@ impl Buffer {
     pub(crate) fn hold(&mut self, length: u32) {
         self.place = Place::Held;
         self.length = length;
+    }
+
+    /// Whose it is; nobody's where all share it.
+    #[inline(always)]
+    pub(crate) fn connection(&self) -> u16 {
+        self.connection
     }
 
     fn is(&self, place: Place, generation: u32) -> bool {

@@ -20,7 +20,7 @@ pub(crate) struct SharedReceives {
     /// The queue and the local key of its buffers, once Control has made it.
     queue: Option<(SharedReceiveQueueId, u32)>,
     /// Buffers that the next flush posts, unless the device has refused some just now.
-    pub(crate) released: Vec<u32>,
+    released: Vec<u32>,
     /// Not before this time is the device asked again after it refused receives.
     rests_until: Timestamp,
     /// The device refused receives, and has not taken all since: some that are granted may not be there.
@@ -73,16 +73,36 @@ impl SharedReceives {
         self.queue
     }
 
+    /// A buffer came back: the next flush posts it.
+    #[inline]
+    pub(crate) fn give_back(&mut self, buffer: u32) {
+        self.released.push(buffer);
+    }
+
+    /// Buffers that came back, oldest first.
+    pub(crate) fn to_post(&self) -> &[u32] {
+        &self.released
+    }
+
+    /// So many of them, from the oldest on, are in the queue.
+    pub(crate) fn forget_posted(&mut self, count: usize) {
+        self.released.drain(..count);
+    }
+
+    /// Whether there is something to post, now or later.
+    pub(crate) fn has_to_post(&self) -> bool {
+        self.queue.is_some() && !self.released.is_empty()
+    }
+
     /// Whether there is something to post now.
     #[inline]
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
-        self.queue.is_some() && !self.released.is_empty() && now >= self.rests_until
+        self.has_to_post() && now >= self.rests_until
     }
 
     /// When there is something to post that the device refused before.
     pub(crate) fn due_at(&self) -> Option<Duration> {
-        let waits = self.queue.is_some() && !self.released.is_empty();
-        waits.then(|| self.rests_until.since_epoch())
+        self.has_to_post().then(|| self.rests_until.since_epoch())
     }
 
     /// Some of what is granted may not be posted: no peer may be told of a grant now.

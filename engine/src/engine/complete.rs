@@ -33,7 +33,7 @@ impl<P: Port> Engine<P> {
         !self.chores.is_alert()
             && self.dirty.is_empty()
             && self.events.is_empty()
-            && !self.link.from_control.has_news()
+            && !self.link.has_news()
             && !self.port.may_have_completions(CompletionQueue::Receive)
             && !self.port.may_have_completions(CompletionQueue::Send)
     }
@@ -63,7 +63,7 @@ impl<P: Port> Engine<P> {
             if !batch.is_empty() {
                 work += self.take_sends(&batch);
             }
-            if !self.link.from_control.is_empty() {
+            if self.link.has_messages() {
                 work += self.poll_control();
             }
         } else {
@@ -87,7 +87,7 @@ impl<P: Port> Engine<P> {
         work as usize >= MAX_COMPLETIONS_PER_POLL
             || self.polls.was_skipped()
             || !self.events.is_empty()
-            || !self.link.from_control.is_empty()
+            || self.link.has_messages()
     }
 
     /// Polls, with all events taken behind each, that read as much as the completion queues and Control's lane ever hold.
@@ -116,7 +116,7 @@ impl<P: Port> Engine<P> {
             work += self.admit_all(protocol);
         }
         // What a full budget left of Control's messages is no news.
-        self.chores.looked_at(self.memories.are_withdrawn() || !self.link.from_control.is_empty());
+        self.chores.looked_at(self.memories.are_withdrawn() || self.link.has_messages());
         work
     }
 
@@ -130,7 +130,7 @@ impl<P: Port> Engine<P> {
 
     /// Says how the core that owns the engine is woken where it sleeps ([`Engine::arm`]). To be called before it listens or connects.
     pub fn wakes(&mut self, waker: &Waker) {
-        self.link.bell.wakes(waker);
+        self.link.wakes(waker);
         self.port.wakes(waker);
     }
 
@@ -138,7 +138,7 @@ impl<P: Port> Engine<P> {
     /// [`Port::descriptor`] becomes readable. To be called before each sleep, and the engine to be polled once more behind it: where that
     /// finds nothing, it need not be polled before it is woken, or [`Engine::poll_at`]. False where it has to be polled nevertheless.
     pub fn arm(&mut self) -> bool {
-        self.link.bell.arm();
+        self.link.arm();
         self.port.arm()
     }
 
@@ -182,7 +182,7 @@ impl<P: Port> Engine<P> {
     fn poll_control(&mut self) -> u32 {
         let mut work = 0;
         while work < MAX_CONTROL_MESSAGES_PER_POLL as u32 {
-            let Some(message) = self.link.from_control.pop() else { break };
+            let Some(message) = self.link.next_message() else { break };
             self.control_message(message);
             work += 1;
         }

@@ -70,7 +70,7 @@ impl<P: Port> Engine<P> {
         let Some((queue, lkey)) = shared.queue() else { return };
         let receives = &mut self.receives;
         self.scratch.receives.clear();
-        self.scratch.receives.extend(shared.released.iter().map(|&buffer| receives.post(buffer, lkey)));
+        self.scratch.receives.extend(shared.to_post().iter().map(|&buffer| receives.post(buffer, lkey)));
         let posts = self.scratch.receives.len();
         let refusal = self.port.post_shared_receives(queue, &self.scratch.receives).err();
         let accepted = refusal.map_or(posts, |error| error.accepted.min(posts));
@@ -83,7 +83,7 @@ impl<P: Port> Engine<P> {
                 self.connections[usize::from(index)].receive_queue.posted(1);
             }
         }
-        shared.released.drain(..accepted);
+        shared.forget_posted(accepted);
         if let Some(error) = refusal.filter(|_| accepted < posts) {
             shared.refused(now);
             self.shared_receives_refused(error);

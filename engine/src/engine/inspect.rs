@@ -4,6 +4,7 @@ use super::Engine;
 use crate::{
     event::ConnectionId,
     provider::{Capabilities, Port, QueuePairId},
+    shared_receives::SharedReceives,
     sizes::{ConnectionSizes, EngineSizes},
     statistics::Statistics,
 };
@@ -80,7 +81,7 @@ impl<P: Port> Engine<P> {
         self.chores.unsettled() == 0
             && self.events.is_empty()
             && self.dirty.is_empty()
-            && self.shared.as_ref().is_none_or(|shared| shared.queue().is_none() || shared.released.is_empty())
+            && !self.shared.as_ref().is_some_and(SharedReceives::has_to_post)
             && self.requests.have_ended()
             && self.transfers.is_empty()
             && !self.memories.are_withdrawn()

@@ -75,7 +75,7 @@ impl<P: Port> Engine<P> {
 
     fn tell_control_to_fail(&mut self, index: usize) {
         let connection = self.connections[index].key;
-        let told = self.link.to_control.push(ToControl::Fail { connection }).is_ok();
+        let told = self.link.tell(ToControl::Fail { connection });
         self.connections[index].set_step(Ending::Fail { told });
     }
 
@@ -175,7 +175,7 @@ impl<P: Port> Engine<P> {
             Ending::Destroy => self.destroyed_all(index),
             Ending::Close { told: false } => {
                 let (connection, may_work) = (self.connections[index].key, self.connections[index].holds_back());
-                let told = self.link.to_control.push(ToControl::Close { connection, may_work }).is_ok();
+                let told = self.link.tell(ToControl::Close { connection, may_work });
                 self.connections[index].set_step(Ending::Close { told });
                 told
             }
@@ -317,7 +317,7 @@ impl<P: Port> Engine<P> {
                 && self.receives.release(buffer, generation).is_some()
                 && let Some(shared) = &mut self.shared
             {
-                shared.released.push(buffer);
+                shared.give_back(buffer);
             }
         }
     }
@@ -352,7 +352,7 @@ impl<P: Port> Engine<P> {
                 && self.receives.release(buffer, generation).is_some()
                 && let Some(shared) = &mut self.shared
             {
-                shared.released.push(buffer);
+                shared.give_back(buffer);
             }
             if *request.outcome() != RequestStatus::Cancelled || mutant!(cancelled_told_as_lost) {
                 request.ends_as(RequestStatus::Lost);

@@ -67,8 +67,7 @@ impl<P: Port> Engine<P> {
         )?;
         let shared = plan.shares_receives.then(|| SharedReceives::new(plan.receive_buffers, plan.connections));
         let connections = connections(region, &plan, &options, capabilities, &mut pool)?;
-        // The lane is empty and holds one returner: the push cannot fail.
-        let _ = link.returner.push(pool.returner());
+        link.hand_over(pool.returner());
         let elements = elements(region, &plan, &messages, &request_messages)?;
         let mut engine = Self {
             gather,

@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::{
     gather::MemoryId,
-    link::{DeclaredMemory, MemoryAccess, ToControl},
+    link::{DeclaredMemory, MemoryAccess, NotAsked, ToControl},
     provider::Port,
 };
 use frwr_mempool::DeviceMemory;
@@ -29,6 +29,15 @@ pub enum AddMemoryError {
     NoControl,
 }
 
+impl From<NotAsked> for AddMemoryError {
+    fn from(reason: NotAsked) -> Self {
+        match reason {
+            NotAsked::Busy => Self::WouldBlock,
+            NotAsked::Gone => Self::NoControl,
+        }
+    }
+}
+
 impl<P: Port> Engine<P> {
     /// Declares a memory that segments may lie in. Connections opened afterwards can use it at once, those that are open already when
     /// [`Event::MemoryRegistered`] says so: until then segments in it are refused there ([`SubmitError::UnknownMemory`]).
@@ -46,12 +55,8 @@ impl<P: Port> Engine<P> {
     /// [`AddMemoryError`].
     pub fn add_memory(&mut self, memory: DeviceMemory, access: MemoryAccess) -> Result<MemoryId, AddMemoryError> {
         let id = self.memories.next().ok_or(AddMemoryError::TooMany { limit: self.options.memories })?;
-        if self.link.to_control.is_closed() {
-            return Err(AddMemoryError::NoControl);
-        }
         let declared = DeclaredMemory { bytes: memory, access };
-        let told = self.link.to_control.push(ToControl::AddMemory { memory: id, declared: declared.clone() });
-        told.map_err(|_| AddMemoryError::WouldBlock)?;
+        self.link.ask(ToControl::AddMemory { memory: id, declared: declared.clone() })?;
         self.memories.declare(id, declared);
         Ok(id)
     }

@@ -6,7 +6,7 @@ use crate::{
     connection::{Opening, Phase},
     event::{ConnectionId, DisconnectCause, Event, OpenFailure},
     gather::MemoryId,
-    link::{BaseKey, OpenOptions, OpenTarget, ToControl, ToCore},
+    link::{BaseKey, NotAsked, OpenOptions, OpenTarget, ToControl, ToCore},
     memories, mr,
     options::{ConnectionOptions, OnPostError},
     pad::PadFailure,
@@ -51,6 +51,15 @@ pub enum OpenError {
     NoControl,
 }
 
+impl From<NotAsked> for OpenError {
+    fn from(reason: NotAsked) -> Self {
+        match reason {
+            NotAsked::Busy => Self::WouldBlock,
+            NotAsked::Gone => Self::NoControl,
+        }
+    }
+}
+
 impl<P: Port> Engine<P> {
     /// Listens at an address; [`Event::Listening`] says whether it worked, connect requests arrive as [`Event::Incoming`].
     /// Engines of one Control may listen at the same one: see `Control::place_connections`.
@@ -58,7 +67,7 @@ impl<P: Port> Engine<P> {
     /// # Errors
     /// [`OpenError::WouldBlock`], [`OpenError::NoControl`].
     pub fn listen(&mut self, address: SocketAddr) -> Result<(), OpenError> {
-        self.ask_control(ToControl::Listen { address })
+        Ok(self.link.ask(ToControl::Listen { address })?)
     }
 
     /// Stops listening at an address; connect requests that were not answered yet are rejected, and connections stay. Ends
@@ -68,7 +77,7 @@ impl<P: Port> Engine<P> {
     /// # Errors
     /// [`OpenError::WouldBlock`], [`OpenError::NoControl`].
     pub fn stop_listening(&mut self, address: SocketAddr) -> Result<(), OpenError> {
-        self.ask_control(ToControl::StopListening { address })
+        Ok(self.link.ask(ToControl::StopListening { address })?)
     }
 
     /// Connects to an address; ends with [`Event::Connected`] or [`Event::OpenFailed`], or with [`Event::Disconnected`]
@@ -104,15 +113,7 @@ impl<P: Port> Engine<P> {
     /// [`OpenError::PrivateData`], [`OpenError::WouldBlock`], [`OpenError::NoControl`].
     pub fn reject(&mut self, incoming: IncomingId, private_data: &[u8]) -> Result<(), OpenError> {
         let private_data = private(private_data)?;
-        self.ask_control(ToControl::Reject { incoming, private_data })
-    }
-
-    /// A Control that is gone would never answer, and its lane takes everything.
-    fn ask_control(&mut self, message: ToControl) -> Result<(), OpenError> {
-        if self.link.to_control.is_closed() {
-            return Err(OpenError::NoControl);
-        }
-        self.link.to_control.push(message).map_err(|_| OpenError::WouldBlock)
+        Ok(self.link.ask(ToControl::Reject { incoming, private_data })?)
     }
 
     fn open(
@@ -133,7 +134,7 @@ impl<P: Port> Engine<P> {
         };
         let accepts = matches!(target, OpenTarget::Incoming(_));
         let message = ToControl::Open { connection, target, options: open, private_data };
-        self.ask_control(message)?;
+        self.link.ask(message)?;
         let entry = &mut self.connections[index];
         entry.begin(options.peer_receives, options.granted_receives, granted, accepts);
         if let Some(shared) = &mut self.shared {
@@ -266,7 +267,7 @@ impl<P: Port> Engine<P> {
         if self.shared.as_ref().is_some_and(SharedReceives::is_short) {
             return false;
         }
-        let told = self.link.to_control.push(ToControl::ReceivesPosted { connection: entry.key }).is_ok();
+        let told = self.link.tell(ToControl::ReceivesPosted { connection: entry.key });
         entry.handed_on(told);
         told
     }

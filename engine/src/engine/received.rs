@@ -127,7 +127,7 @@ impl<P: Port> Engine<P> {
         let Some(entry) = self.receives.posted_mut(token) else { return self.stray_receive(completion) };
         let owner = match &self.shared {
             Some(shared) if SHARED => shared.connection_of(completion.queue_pair).unwrap_or(NOBODY),
-            _ => entry.connection,
+            _ => entry.connection(),
         };
         let (Some(connection), Ok(success)) = (self.connections.get_mut(usize::from(owner)), completion.result) else {
             return self.receive_otherwise(completion, owner, protocol);
@@ -269,7 +269,7 @@ impl<P: Port> Engine<P> {
     fn shared_receive_wasted(&mut self, completion: &Completion, owner: u16) {
         let (buffer, Some(shared)) = (completion.token.index(), &mut self.shared) else { return };
         self.receives.unpost(buffer, completion.token.generation());
-        shared.released.push(buffer);
+        shared.give_back(buffer);
         let index = usize::from(owner);
         let Some(connection) = self.connections.get(index) else {
             self.counters.stale_completion();

@@ -64,7 +64,7 @@ impl<P: Port> Engine<P> {
     #[inline]
     fn repost(&mut self, buffer: u32, owner: u16) {
         if let Some(shared) = &mut self.shared {
-            shared.released.push(buffer);
+            shared.give_back(buffer);
             return;
         }
         let connection = &mut self.connections[usize::from(owner)];

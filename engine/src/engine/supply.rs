@@ -33,7 +33,7 @@ impl<P: Port> Engine<P> {
             let count = descriptors.len() as u32;
             let message =
                 ToControl::Allocate { connection, depth: self.pool.depth(), descriptors: descriptors.clone() };
-            if self.link.to_control.push(message).is_err() {
+            if !self.link.tell(message) {
                 let objects = &mut self.connections[index].objects;
                 for descriptor in descriptors {
                     objects.put_absent(&mut self.pool, descriptor);
@@ -161,7 +161,7 @@ impl<P: Port> Engine<P> {
                 }
             }
             let count = objects.len();
-            if self.link.to_control.push(ToControl::Free { objects }).is_err() && !mutant!(free_lost) {
+            if !self.link.tell(ToControl::Free { objects }) && !mutant!(free_lost) {
                 return;
             }
             self.connections[index].objects.told(count);

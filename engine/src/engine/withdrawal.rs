@@ -10,7 +10,7 @@ use crate::{
     connection::Phase,
     event::RequestStatus,
     gather::MemoryId,
-    link::ToControl,
+    link::{NotAsked, ToControl},
     memories::{self, Withdrawal},
     mr::State,
     provider::Port,
@@ -36,6 +36,15 @@ pub enum RemoveMemoryError {
     NoControl,
 }
 
+impl From<NotAsked> for RemoveMemoryError {
+    fn from(reason: NotAsked) -> Self {
+        match reason {
+            NotAsked::Busy => Self::WouldBlock,
+            NotAsked::Gone => Self::NoControl,
+        }
+    }
+}
+
 impl<P: Port> Engine<P> {
     /// Withdraws a memory: from here on whatever names it is refused as of an unknown memory, and [`Event::MemoryRemoved`] says when
     /// neither the device nor a peer reaches it any more. Until then it is theirs (promise Hold), and must stay mapped.
@@ -55,11 +64,7 @@ impl<P: Port> Engine<P> {
         if memory == memories::OWN || self.memories.get(memory).is_none() {
             return Err(RemoveMemoryError::UnknownMemory);
         }
-        if self.link.to_control.is_closed() {
-            return Err(RemoveMemoryError::NoControl);
-        }
-        let told = self.link.to_control.push(ToControl::WithdrawMemory { memory });
-        told.map_err(|_| RemoveMemoryError::WouldBlock)?;
+        self.link.ask(ToControl::WithdrawMemory { memory })?;
         self.memories.withdraw(memory);
         self.chores.raise_alert();
         for index in 0..self.connections.len() {
@@ -116,7 +121,7 @@ impl<P: Port> Engine<P> {
             }
             let release = ToControl::ReleaseMemory { memory: withdrawal.memory };
             // Where its lane is full the next poll tells it.
-            if is_unused && self.link.to_control.push(release).is_ok() {
+            if is_unused && self.link.tell(release) {
                 self.memories.release(at);
                 work += 1;
             } else {
