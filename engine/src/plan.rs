@@ -3,19 +3,21 @@
 use crate::{
     chain::reserved_entries,
     connection::{Connection, ConnectionLimits},
+    elements::{ElementCounts, Elements},
     events::Events,
     fixed_list::FixedList,
     gather::GatherError,
     link::MAX_INCOMING,
+    messages::Messages,
     options::{
-        EngineOptions, InvalidateOrder, MAX_MEMORIES, MAX_MRS_PER_REQUEST, MAX_TRANSFER_ELEMENTS,
-        MAX_TRANSFER_OPERATIONS, OnPostError, ReceiveQueues, ReturnPolicy, SPARE_REPLY_RECEIVES,
+        EngineOptions, InvalidateOrder, MAX_MEMORIES, MAX_MRS_PER_REQUEST, MAX_TRANSFER_OPERATIONS, OnPostError,
+        ReceiveQueues, ReturnPolicy, SPARE_REPLY_RECEIVES,
     },
     parked::Parked,
     pool::Pool,
     provider::{
-        Capabilities, Contiguity, DeviceAttributes, KeyScope, MAX_COMPLETIONS_PER_POLL, QueueSizes, ScatterElement,
-        SendQueueCost, Token,
+        Capabilities, Contiguity, DeviceAttributes, KeyScope, MAX_COMPLETIONS_PER_POLL, QueueSizes, SendQueueCost,
+        Token,
     },
     receive::Receives,
     requests::Requests,
@@ -156,10 +158,6 @@ pub(crate) struct Plan {
     pub(crate) memories: u16,
     /// MRs of one request: more would never be free, or never fit into the send queue.
     pub(crate) max_mrs: u32,
-    /// Index of the first request's first element: behind those of all MRs.
-    first_request_element: u32,
-    /// The same of the first transfer: behind those of all requests.
-    first_transfer_element: u32,
     /// Send queue entries that unsignalled work must leave: for all keys and the largest request or transfer beside them, which would
     /// wait for ever otherwise, and for as many requests of one MR as may be in flight.
     room: u32,
@@ -245,11 +243,7 @@ impl Plan {
         let transfer_slots = options.transfer_depth * SLOTS_PER_REQUEST * connections;
         let request_slots = options.queue_depth.max(1) * SLOTS_PER_REQUEST * connections;
         let message_elements = sizing.max_send_sge.clamp(1, MAX_SEND_ELEMENTS);
-        // Whether it all fits 32 bit is checked below.
-        let first_request_element = connections.wrapping_mul(all_registrations).wrapping_mul(sizing.mr_depth.max(1));
         let plan = Self {
-            first_request_element,
-            first_transfer_element: first_request_element.wrapping_add(request_slots.wrapping_mul(message_elements)),
             connections,
             request_slots,
             transfer_slots,
@@ -294,16 +288,13 @@ impl Plan {
     fn check_tables(&self) -> Result<(), EngineError> {
         let all = |per_connection: u32| u64::from(self.connections) * u64::from(per_connection);
         let descriptors = all(self.registrations);
-        let elements = descriptors * u64::from(self.mr_depth)
-            + u64::from(self.request_slots) * u64::from(self.message_elements)
-            + u64::from(self.transfer_slots) * TRANSFER_ELEMENTS as u64;
         let index = u64::from(Token::MAX_INDEX);
         for (what, need, limit) in [
             ("registrations", descriptors, index),
             ("request slots", u64::from(self.request_slots), index),
             ("transfer slots", u64::from(self.transfer_slots), index),
             ("receive buffers", u64::from(self.receive_buffers), index),
-            ("scatter elements", elements, u64::from(u32::MAX)),
+            ("scatter elements", self.elements().all(), u64::from(u32::MAX)),
         ] {
             if need > limit {
                 return Err(EngineError::TooLarge { what, need, limit });
@@ -334,20 +325,14 @@ impl Plan {
         messages as usize * self.message_bytes as usize + self.connections as usize * PAD_STRIDE
     }
 
-    /// Offset of a request's message.
-    #[inline]
-    pub(crate) fn request_offset(&self, slot: u32) -> usize {
-        slot as usize * self.message_bytes as usize
-    }
-
-    /// Offset of a transfer's reply.
-    pub(crate) fn reply_offset(&self, slot: u32) -> usize {
-        self.request_offset(self.request_slots + slot)
+    /// Offset of the first reply: behind the messages of all requests.
+    pub(crate) fn reply_offset(&self) -> usize {
+        self.request_slots as usize * self.message_bytes as usize
     }
 
     /// Offset of the first receive buffer.
     pub(crate) fn receive_offset(&self) -> usize {
-        self.request_offset(self.request_slots + self.transfer_slots)
+        self.reply_offset() + self.transfer_slots as usize * self.message_bytes as usize
     }
 
     /// Offset of a connection's write pad.
@@ -355,25 +340,16 @@ impl Plan {
         self.message_area() - (usize::from(connection) + 1) * PAD_STRIDE
     }
 
-    /// Index of a request's first element in the table: its message, then what it carries inline.
-    #[inline]
-    pub(crate) fn request_element(&self, slot: u32) -> u32 {
-        self.first_request_element + slot * self.message_elements
-    }
-
-    /// Index of a transfer's first element: its data, then its reply.
-    pub(crate) fn transfer_element(&self, slot: u32) -> u32 {
-        self.first_transfer_element + slot * TRANSFER_ELEMENTS as u32
-    }
-
-    /// Index of the element of a transfer's reply.
-    pub(crate) fn reply_element(&self, slot: u32) -> u32 {
-        self.transfer_element(slot) + MAX_TRANSFER_ELEMENTS as u32
-    }
-
-    /// Entries of the element table.
-    pub(crate) fn elements(&self) -> usize {
-        self.transfer_element(self.transfer_slots) as usize
+    /// Everything that has elements.
+    pub(crate) fn elements(&self) -> ElementCounts {
+        ElementCounts {
+            // That it fits 32 bit is checked.
+            mrs: self.connections.saturating_mul(self.registrations),
+            depth: self.mr_depth,
+            requests: self.request_slots,
+            per_message: self.message_elements,
+            transfers: self.transfer_slots,
+        }
     }
 
     /// Events that may wait: twice what one poll can add, since it takes no completions while more than half is in use. A slot of
@@ -414,10 +390,10 @@ impl Plan {
             Table::<Connection>::bytes_needed(connections),
             FixedList::<u16>::bytes_needed(connections),
             Parked::bytes_needed(self.request_slots, self.max_segments),
-            Table::<ScatterElement>::bytes_needed(self.elements()),
+            Elements::bytes_needed(self.elements()),
             Events::bytes_needed(self.events()),
             Receives::bytes_needed(self.receive_buffers),
-            Table::<u8>::bytes_needed(self.message_bytes as usize),
+            Messages::bytes_needed(self.message_bytes),
             self.message_area().checked_next_multiple_of(BLOCK_GRANULE),
         ];
         parts.into_iter().fold(0, |sum: usize, part| sum.saturating_add(part.unwrap_or(usize::MAX)))
@@ -429,9 +405,6 @@ const PAD_STRIDE: usize = 64;
 
 /// Elements of the largest SEND: a header, and the head, pages and tail of what follows it (S2).
 pub(crate) const MAX_SEND_ELEMENTS: u32 = 19;
-
-/// Elements of a transfer: those of its data, and the reply.
-pub(crate) const TRANSFER_ELEMENTS: usize = MAX_TRANSFER_ELEMENTS + 1;
 
 /// Work requests that may stand in a row without a completion in a send queue of `entries`, of which each takes `largest_cost` at most:
 /// half the queue, and so few that `kept` of them, what is reserved and the largest request or transfer, are free all the same.

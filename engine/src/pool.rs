@@ -44,8 +44,8 @@ impl Pool {
     ) -> Result<Self, CarveError> {
         let capacity = connections * per_connection;
         let mrs = Table::new_in(region, capacity as usize, |number| {
-            // Both fit, by `Plan`.
-            Mr::numbered(number as u32, first_element(number as u32, depth))
+            // Both fit, by `Plan`. Each descriptor has as many places as an MR covers elements (`Elements::of_mr`).
+            Mr::numbered(number as u32, number as u32 * depth)
         })?;
         let free = Freelist::new(capacity);
         let returned = free.list(Order::FirstInFirstOut);
@@ -96,12 +96,6 @@ impl Pool {
     /// Elements that one MR covers at most.
     pub(crate) fn depth(&self) -> u32 {
         self.depth
-    }
-
-    /// The first of a descriptor's places in the chain's table of elements; the others follow it.
-    #[inline(always)]
-    pub(crate) fn first_element(&self, descriptor: u32) -> usize {
-        first_element(descriptor, self.depth) as usize
     }
 
     #[inline]
@@ -167,10 +161,4 @@ impl Pool {
     pub(crate) fn shortest_key_reuse_ns(&self) -> Option<u64> {
         self.key_times.shortest_ns
     }
-}
-
-/// Each descriptor has as many places as an MR covers elements.
-#[inline(always)]
-fn first_element(descriptor: u32, depth: u32) -> u32 {
-    descriptor * depth
 }

@@ -4,7 +4,7 @@
 //! a peer that keeps to its grant finds a receive, whatever the others do. The sum is kept as what is left of it.
 
 use crate::{
-    provider::{QueuePairId, SharedReceiveQueueId},
+    provider::{QueuePairId, ReceiveRequest, SharedReceiveQueueId},
     timestamp::Timestamp,
 };
 use core::time::Duration;
@@ -21,6 +21,8 @@ pub(crate) struct SharedReceives {
     queue: Option<(SharedReceiveQueueId, u32)>,
     /// Buffers that the next flush posts, unless the device has refused some just now.
     released: Vec<u32>,
+    /// The work requests of these, while they are being posted.
+    requests: Vec<ReceiveRequest>,
     /// Not before this time is the device asked again after it refused receives.
     rests_until: Timestamp,
     /// The device refused receives, and has not taken all since: some that are granted may not be there.
@@ -39,7 +41,7 @@ pub(crate) struct SharedReceives {
 
 /// Who is given credit when a buffer is posted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taker {
+enum Taker {
     /// Nobody: it was taken out of turn, or never.
     Nobody,
     /// The connection of this index.
@@ -54,6 +56,7 @@ impl SharedReceives {
         Self {
             queue: None,
             released: (0..entries).collect(),
+            requests: Vec::with_capacity(entries as usize),
             rests_until: Timestamp::EPOCH,
             is_short: false,
             takers: vec![Taker::Nobody; entries as usize].into(),
@@ -79,13 +82,22 @@ impl SharedReceives {
         self.released.push(buffer);
     }
 
-    /// Buffers that came back, oldest first.
-    pub(crate) fn to_post(&self) -> &[u32] {
-        &self.released
+    /// The work requests of all buffers that came back, oldest first, as `post` makes them.
+    pub(crate) fn prepare(&mut self, post: impl FnMut(u32) -> ReceiveRequest) -> &[ReceiveRequest] {
+        self.requests.clear();
+        self.requests.extend(self.released.iter().copied().map(post));
+        &self.requests
     }
 
-    /// So many of them, from the oldest on, are in the queue.
-    pub(crate) fn forget_posted(&mut self, count: usize) {
+    /// The first so many of them are in the queue: `credit` is called for each that a connection had taken, which may take one more.
+    pub(crate) fn all_taken(&mut self, count: usize, mut credit: impl FnMut(u16)) {
+        for at in 0..count {
+            if let Some(&buffer) = self.released.get(at)
+                && let Taker::Connection(index) = self.posted(buffer)
+            {
+                credit(index);
+            }
+        }
         self.released.drain(..count);
     }
 
@@ -169,7 +181,7 @@ impl SharedReceives {
 
     /// A buffer is in the queue again: says who may take one more.
     #[inline]
-    pub(crate) fn posted(&mut self, buffer: u32) -> Taker {
+    fn posted(&mut self, buffer: u32) -> Taker {
         let taker = self.takers.get_mut(buffer as usize);
         let taker = taker.map_or(Taker::Nobody, |taker| core::mem::replace(taker, Taker::Nobody));
         self.free += u32::from(taker == Taker::Ended && !mutant!(S10_shared_held));

@@ -7,7 +7,6 @@ use crate::{
     mr::{self, ReturnPolicy},
     options::OnPostError,
     provider::{Chain, Operation, Port, PostError, TokenKind},
-    shared_receives::Taker,
     trace::TracePoint,
 };
 use frwr_mempool::mutant;
@@ -69,21 +68,15 @@ impl<P: Port> Engine<P> {
         let Some(shared) = self.shared.as_mut().filter(|shared| shared.is_due(now)) else { return };
         let Some((queue, lkey)) = shared.queue() else { return };
         let receives = &mut self.receives;
-        self.scratch.receives.clear();
-        self.scratch.receives.extend(shared.to_post().iter().map(|&buffer| receives.post(buffer, lkey)));
-        let posts = self.scratch.receives.len();
-        let refusal = self.port.post_shared_receives(queue, &self.scratch.receives).err();
+        let requests = shared.prepare(|buffer| receives.post(buffer, lkey));
+        let posts = requests.len();
+        let refusal = self.port.post_shared_receives(queue, requests).err();
         let accepted = refusal.map_or(posts, |error| error.accepted.min(posts));
         self.counters.receives_posted();
-        for refused in &self.scratch.receives[if mutant!(S2_shared_receives) { posts } else { accepted }..] {
+        for refused in &requests[if mutant!(S2_shared_receives) { posts } else { accepted }..] {
             self.receives.unpost(refused.token.index(), refused.token.generation());
         }
-        for taken in &self.scratch.receives[..accepted] {
-            if let Taker::Connection(index) = shared.posted(taken.token.index()) {
-                self.connections[usize::from(index)].receive_queue.posted(1);
-            }
-        }
-        shared.forget_posted(accepted);
+        shared.all_taken(accepted, |taker| self.connections[usize::from(taker)].receive_queue.posted(1));
         if let Some(error) = refusal.filter(|_| accepted < posts) {
             shared.refused(now);
             self.shared_receives_refused(error);
@@ -133,7 +126,7 @@ impl<P: Port> Engine<P> {
         let connection = &mut self.connections[index];
         let requests = connection.sending.chain();
         let all = requests.len();
-        let result = self.port.post(connection.queue_pair, Chain { requests, elements: &self.elements });
+        let result = self.port.post(connection.queue_pair, Chain { requests, elements: self.elements.all() });
         self.counters.chain_posted();
         let (accepted, registered) = match &result {
             Ok(()) => (all, connection.sending.accept_all()),

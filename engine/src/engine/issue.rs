@@ -13,18 +13,18 @@ use super::{
 use crate::{
     connection::Connection,
     gather::Segment,
+    messages::Messages,
     mr::{ConnectionKey, Grant, IovaRule, Opening},
     pool::Pool,
     protocol::{Announcement, Protocol},
-    provider::{ElementRange, Port, ScatterElement, WorkRequest},
+    provider::{Port, ScatterElement, WorkRequest},
     reach::{Reach, locate},
     request::{Kind, Mrs, Request, RequestHandle},
     sending::Asks,
     trace::TracePoint,
 };
 use frwr_mempool::{
-    DeviceMemory,
-    device_memory::{DeviceTable, LINE},
+    device_memory::LINE,
     mutant,
     slab::{Handle, Table},
 };
@@ -113,9 +113,7 @@ impl<P: Port> Engine<P> {
             Inline::Segments([]) => 0,
             Inline::Segments(segments) => {
                 // Behind the message's own; the slot is vacant.
-                let first = self.plan.request_element(slot) as usize + 1;
-                let places = self.elements.get_mut(first..).unwrap_or_default();
-                match place_inline(&connection.reach, segments, places, self.plan.message_elements as usize - 1) {
+                match place_inline(&connection.reach, segments, self.elements.behind_message(slot)) {
                     Ok(elements) => elements,
                     Err(error) => {
                         connection.idle.put_back(memory.taken());
@@ -126,7 +124,7 @@ impl<P: Port> Engine<P> {
         };
         let works = memory.count() + usize::from(sends);
         let Connection { key: name, posted, message_lkey, reach, idle, sending, credits, .. } = &mut *connection;
-        let room = Room { reach, idle, pool: &self.pool, elements: &mut self.elements, limits: &self.gather };
+        let room = Room { reach, idle, elements: &mut self.elements, limits: &self.gather };
         let Some(taken) = memory.take(room) else {
             return Err(Hindrance::Gather);
         };
@@ -169,8 +167,7 @@ impl<P: Port> Engine<P> {
         };
         taken.each(|piece| staging.registers(piece.access, piece.run.bytes, piece.run.elements));
         if sends {
-            let first = self.plan.request_element(slot);
-            let mut elements = message_element(&mut self.elements, first, length, *message_lkey);
+            let mut elements = self.elements.message(slot, length, *message_lkey);
             elements.count += inline;
             staging.put_message(message_token(handle), elements);
             let slots_are_short = self.requests.are_short();
@@ -178,15 +175,9 @@ impl<P: Port> Engine<P> {
         } else {
             staging.standalone(slot);
         }
-        let writing = Writing {
-            memory: &self.messages,
-            messages: &self.request_messages,
-            scratch: &mut self.scratch.message,
-            slot,
-        };
         let keys = taken.keys();
         let announced = Announcement::new(RequestHandle(handle), issue.cookie, grants.as_ref(), keys.as_ref());
-        if !writing.write(issue.payload, &announced, protocol) {
+        if !write_message(&mut self.messages, slot, issue.payload, &announced, protocol) {
             return Err(self.unannounced(index, seat, handle));
         }
         self.counters.request();
@@ -296,15 +287,6 @@ impl Opener<'_> {
     }
 }
 
-/// The element of a message of so many bytes, made in its place in the table; its address stands there from the start.
-#[inline(always)]
-pub(super) fn message_element(elements: &mut [ScatterElement], at: u32, length: u32, lkey: u32) -> ElementRange {
-    if let Some(place) = elements.get_mut(at as usize) {
-        (place.length, place.lkey) = (length, lkey);
-    }
-    ElementRange { first: at, count: 1 }
-}
-
 /// Notes what follows a message in its SEND: it is sent, not registered, so that its length is no matter of what a registration covers.
 /// Returns its elements.
 #[inline(never)]
@@ -312,9 +294,8 @@ pub(super) fn place_inline(
     reach: &Table<Reach>,
     segments: &[Segment],
     places: &mut [ScatterElement],
-    most: usize,
 ) -> Result<u32, SubmitError> {
-    let places = places.get_mut(..segments.len()).filter(|_| segments.len() <= most);
+    let places = places.get_mut(..segments.len());
     for (place, segment) in places.ok_or(SubmitError::TooManySegments)?.iter_mut().zip(segments) {
         *place = locate(reach, segment, false)?.element(segment);
     }
@@ -322,52 +303,28 @@ pub(super) fn place_inline(
     Ok(segments.len() as u32)
 }
 
-/// What writing a message touches.
-struct Writing<'a> {
-    memory: &'a DeviceMemory,
-    messages: &'a DeviceTable,
-    /// As long as the longest message, where no peer reaches.
-    scratch: &'a mut [u8],
+/// Completes a message with its grants and puts it where the device reads it. False where it has no room for them.
+#[inline(always)]
+fn write_message(
+    messages: &mut Messages,
     slot: u32,
-}
-
-impl Writing<'_> {
-    /// Completes a message with its grants and puts it where the device reads it. False where it has no room for them.
-    #[inline(always)]
-    fn write(self, payload: Payload<'_>, announced: &Announcement<'_>, protocol: &mut impl Protocol) -> bool {
-        let Self { memory, messages, scratch, slot } = self;
-        let has_keys = !announced.grants().is_empty();
-        let message = match payload {
-            Payload::Message(message) => {
-                if let Some(line) = message.first_chunk::<LINE>()
-                    && message.len() == LINE
-                {
-                    // The usual size, known to the compiler.
-                    if !has_keys {
-                        return messages.write_line(slot, line);
-                    }
-                    let mut line = *line;
-                    return protocol.announce(&mut line, announced).is_ok() && messages.write_line(slot, &line);
-                }
-                let Some(scratch) = scratch.get_mut(..message.len()) else { return false };
-                scratch.copy_from_slice(message);
-                scratch
+    payload: Payload<'_>,
+    announced: &Announcement<'_>,
+    protocol: &mut impl Protocol,
+) -> bool {
+    let mut complete =
+        |message: &mut [u8]| announced.grants().is_empty() || protocol.announce(message, announced).is_ok();
+    match payload {
+        Payload::Message(message) => {
+            if let Some(line) = message.first_chunk::<LINE>()
+                && message.len() == LINE
+            {
+                let mut line = *line;
+                return complete(&mut line) && messages.write_line(slot, &line);
             }
-            Payload::Kept(length) => {
-                let Some(scratch) = scratch.get_mut(..length as usize) else { return false };
-                if memory.read(offset_of(memory, messages, slot), scratch).is_err() {
-                    return false;
-                }
-                scratch
-            }
-            Payload::Nothing => return true,
-        };
-        let named = !has_keys || protocol.announce(message, announced).is_ok();
-        named && memory.write(offset_of(memory, messages, slot), message).is_ok()
+            messages.write(slot, message, complete)
+        }
+        Payload::Kept(length) => messages.write_kept(slot, length, complete),
+        Payload::Nothing => true,
     }
-}
-
-/// Where a slot's message stands in the memory of all of them.
-fn offset_of(memory: &DeviceMemory, messages: &DeviceTable, slot: u32) -> usize {
-    (messages.address(slot) - memory.address()) as usize
 }

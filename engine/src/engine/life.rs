@@ -194,7 +194,7 @@ impl<P: Port> Engine<P> {
             fence: false,
             operation: Operation::Send { local: ElementRange::default(), invalidate: None },
         };
-        let chain = Chain { requests: &[request], elements: &self.elements };
+        let chain = Chain { requests: &[request], elements: self.elements.all() };
         if let Err(error) = self.port.post(queue_pair, chain) {
             // A queue pair that takes nothing gives nothing back either.
             self.note_refused(index, error);

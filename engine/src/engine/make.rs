@@ -1,22 +1,24 @@
 //! An engine is made: everything that it will ever need is carved out of its region, or allocated.
 
-use super::{Engine, Scratch, stage::Making};
+use super::{Engine, stage::Making};
 use crate::{
     chores::Chores,
     connection::Connection,
     counters::Counters,
+    elements::Elements,
     events::Events,
     fixed_list::FixedList,
     gather::{GatherRules, Limits},
     link::{CoreLink, MemoryAccess},
     memories::Memories,
+    messages::Messages,
     mr::IovaRule,
-    options::EngineOptions,
+    options::{EngineOptions, MAX_MRS_PER_REQUEST},
     parked::Parked,
     plan::{EngineError, GUARD_BYTES, Plan},
     polls::Polls,
     pool::Pool,
-    provider::{Capabilities, Port, ScatterElement},
+    provider::{Capabilities, Port},
     receive::Receives,
     requests::Requests,
     sending::Rules,
@@ -24,9 +26,7 @@ use crate::{
     transfers::Transfers,
     watched_clock::WatchedClock,
 };
-use frwr_mempool::{
-    DeviceMemory, Region, device_memory::DeviceTable, freelist::Order, region::CarveError, slab::Table,
-};
+use frwr_mempool::{Region, freelist::Order, region::CarveError, slab::Table};
 
 impl<P: Port> Engine<P> {
     /// An engine on `port`, with its slabs, tables and messages carved from `region`, on lines and pages that no other core's data shares.
@@ -52,13 +52,12 @@ impl<P: Port> Engine<P> {
         let requests = Requests::new_in(region, plan.request_slots)?;
         let transfers = Transfers::new_in(region, plan.transfer_slots, plan.transfers_held)?;
         let mut pool = Pool::new(region, plan.connections, plan.registrations, plan.mr_depth)?;
-        let messages = region.carve(plan.message_area(), 64)?.into_device_memory();
-        let stride = plan.message_bytes as usize;
-        let request_messages = messages.table(plan.request_offset(0), stride, plan.request_slots);
-        debug_assert_eq!(request_messages.len(), plan.request_slots);
+        let own = region.carve(plan.message_area(), 64)?.into_device_memory();
+        let messages =
+            Messages::new_in(region, own.clone(), plan.message_bytes, plan.request_slots, plan.reply_offset())?;
         let receives = Receives::new_in(
             region,
-            messages.clone(),
+            own.clone(),
             plan.receive_offset(),
             plan.message_bytes,
             plan.receive_depth,
@@ -68,7 +67,7 @@ impl<P: Port> Engine<P> {
         let shared = plan.shares_receives.then(|| SharedReceives::new(plan.receive_buffers, plan.connections));
         let connections = connections(region, &plan, &options, capabilities, &mut pool)?;
         link.hand_over(pool.returner());
-        let elements = elements(region, &plan, &messages, &request_messages)?;
+        let elements = Elements::new_in(region, plan.elements(), &messages)?;
         let mut engine = Self {
             gather,
             iova: IovaRule::of(options.iova, capabilities.base_address),
@@ -78,8 +77,7 @@ impl<P: Port> Engine<P> {
             making: Making::new(capabilities),
             polls: Polls::NONE,
             memories: Memories::new(plan.memories),
-            messages: messages.clone(),
-            request_messages,
+            messages,
             requests,
             parked: Parked::new_in(region, plan.request_slots, options.max_segments)?,
             transfers,
@@ -93,37 +91,16 @@ impl<P: Port> Engine<P> {
             chores: Chores::new(plan.shares_receives),
             counters: Counters::default(),
             draining: WatchedClock::new(WatchedClock::STANDSTILL),
-            scratch: Scratch {
-                resolved: Vec::with_capacity(options.max_segments as usize + crate::options::MAX_MRS_PER_REQUEST),
-                message: Table::new_in(region, plan.message_bytes as usize, |_| 0)?,
-                receives: Vec::with_capacity(if plan.shares_receives { plan.receive_buffers } else { 0 } as usize),
-            },
+            resolved: Vec::with_capacity(options.max_segments as usize + MAX_MRS_PER_REQUEST),
             trace: None,
             options,
             plan,
         };
         drop(region.carve(GUARD_BYTES, 1)?);
         // Memory 0 is the engine's own.
-        let _ = engine.add_memory(messages, MemoryAccess::ReadWrite);
+        let _ = engine.add_memory(own, MemoryAccess::ReadWrite);
         Ok(engine)
     }
-}
-
-/// All elements; those of requests' messages and of replies have their address, which stays.
-fn elements(
-    region: &mut Region,
-    plan: &Plan,
-    messages: &DeviceMemory,
-    requests: &DeviceTable,
-) -> Result<Table<ScatterElement>, CarveError> {
-    let mut elements = Table::new_in(region, plan.elements(), |_| ScatterElement::default())?;
-    for slot in 0..plan.request_slots {
-        elements[plan.request_element(slot) as usize].address = requests.address(slot);
-    }
-    for slot in 0..plan.transfer_slots {
-        elements[plan.reply_element(slot) as usize].address = messages.address() + plan.reply_offset(slot) as u64;
-    }
-    Ok(elements)
 }
 
 /// All connections, vacant, with what they own in front of them.

@@ -53,19 +53,21 @@ use crate::{
     chores::Chores,
     connection::Connection,
     counters::Counters,
+    elements::Elements,
     event::ConnectionId,
     events::Events,
     fixed_list::FixedList,
     gather::{Limits, Resolved},
     link::CoreLink,
     memories::Memories,
+    messages::Messages,
     mr::IovaRule,
     options::EngineOptions,
     parked::Parked,
     plan::{EngineError, Plan},
     polls::Polls,
     pool::Pool,
-    provider::{Capabilities, Port, ReceiveRequest, ScatterElement},
+    provider::{Capabilities, Port},
     receive::Receives,
     requests::Requests,
     shared_receives::SharedReceives,
@@ -74,7 +76,7 @@ use crate::{
     watched_clock::WatchedClock,
 };
 use frwr_mempool::mutant;
-use frwr_mempool::{DeviceMemory, device_memory::DeviceTable, slab::Table};
+use frwr_mempool::slab::Table;
 use stage::Making;
 
 /// Control messages taken in one poll iteration: enough to open a connection at once, little beside a batch of
@@ -100,10 +102,7 @@ pub struct Engine<P: Port> {
     iova: IovaRule,
     polls: Polls,
     memories: Memories,
-    /// The engine's own memory, the first of them.
-    messages: DeviceMemory,
-    /// Requests' messages in it, by slot.
-    request_messages: DeviceTable,
+    messages: Messages,
     requests: Requests,
     /// What is kept of those that wait.
     parked: Parked,
@@ -115,24 +114,16 @@ pub struct Engine<P: Port> {
     connections: Table<Connection>,
     /// Connections with work for the next flush, each at most once.
     dirty: FixedList<u16>,
-    elements: Table<ScatterElement>,
+    elements: Elements,
     events: Events,
     /// What each poll has to look at beside completions.
     chores: Chores,
     counters: Counters,
     /// By which drain time-outs pass; looked at while a connection opens or ends.
     draining: WatchedClock,
-    scratch: Scratch,
-    trace: Option<Box<Tracer>>,
-}
-
-/// Room that one call uses and the next one overwrites; here so that nothing is allocated after start-up.
-struct Scratch {
-    /// Addresses of a chunk that is being gathered.
+    /// Addresses of a chunk that is being gathered, which the next one overwrites: here so that nothing is allocated after start-up.
     resolved: Vec<Resolved>,
-    message: Table<u8>,
-    /// Of shared receives.
-    receives: Vec<ReceiveRequest>,
+    trace: Option<Box<Tracer>>,
 }
 
 impl<P: Port> Engine<P> {

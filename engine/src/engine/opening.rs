@@ -352,7 +352,9 @@ impl<P: Port> Engine<P> {
             self.quarantine(index, descriptor);
             return Err(PadFailure::NoMr);
         }
-        self.elements[mr.first_element() as usize] = element;
+        if let Some(place) = self.elements.first_of_mr(descriptor) {
+            *place = element;
+        }
         // Its entry is one of those that no request can reserve.
         registration.signalled = self.connections[index].sending.count_pad();
         let posted = self.post_pad(index, registration);

@@ -74,10 +74,10 @@ impl<P: Port> Engine<P> {
     fn count_pieces(&mut self, index: usize, chunks: &[Chunk<'_>]) -> Result<u32, SubmitError> {
         let mut pieces = 0;
         for chunk in chunks {
-            self.scratch.resolved.clear();
+            self.resolved.clear();
             let (reach, writes) = (&self.connections[index].reach, chunk.access.permits_write());
-            resolve(reach, &self.gather, chunk.segments, writes, &mut self.scratch.resolved)?;
-            pieces += self.gather.count_pieces(&self.scratch.resolved)?;
+            resolve(reach, &self.gather, chunk.segments, writes, &mut self.resolved)?;
+            pieces += self.gather.count_pieces(&self.resolved)?;
         }
         // At most max_segments and what cuts them up.
         Ok(pieces as u32)
@@ -109,10 +109,8 @@ impl<P: Port> Engine<P> {
         pieces: u32,
     ) -> Result<(), SubmitError> {
         let slot = handle.index();
-        let element = self.plan.request_element(slot) as usize + 1;
-        let places = self.elements.get_mut(element..).unwrap_or_default();
-        let most = self.plan.message_elements as usize - 1;
-        let inline = place_inline(&self.connections[index].reach, submission.inline, places, most)?;
+        let places = self.elements.behind_message(slot);
+        let inline = place_inline(&self.connections[index].reach, submission.inline, places)?;
         let admission = Admission {
             iova_cookie: submission.iova_cookie,
             // At most message_bytes, which is 32 bit, MAX_MRS_PER_REQUEST, and the elements of one SEND.
@@ -124,7 +122,7 @@ impl<P: Port> Engine<P> {
             return Err(SubmitError::NoSlot);
         }
         // The slot's message buffer has message_bytes bytes.
-        let _ = self.messages.write(self.plan.request_offset(slot), submission.message);
+        self.messages.keep(slot, submission.message);
         Ok(())
     }
 
@@ -189,8 +187,8 @@ impl<P: Port> Engine<P> {
         let mut pieces = Pieces::default();
         let Connection { reach, idle, .. } = &mut self.connections[index];
         let gathering = Gathering {
-            room: Room { reach, idle, pool: &self.pool, elements: &mut self.elements, limits: &self.gather },
-            resolved: &mut self.scratch.resolved,
+            room: Room { reach, idle, elements: &mut self.elements, limits: &self.gather },
+            resolved: &mut self.resolved,
             most: MAX_MRS_PER_REQUEST,
             pieces: &mut pieces,
         };

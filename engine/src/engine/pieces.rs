@@ -11,12 +11,12 @@ use super::{
     submit::Hindrance,
 };
 use crate::{
+    elements::Elements,
     gather::{GatherError, Limits, Resolved, Segment},
     mr::Grant,
     options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST},
-    pool::Pool,
     protocol::ChunkKeys,
-    provider::{Access, ScatterElement, WorkRequest},
+    provider::{Access, WorkRequest},
     reach::{Reach, covering},
 };
 use arrayvec::ArrayVec;
@@ -74,9 +74,7 @@ pub(super) trait Memory: Copy {
 pub(super) struct Room<'a> {
     pub(super) reach: &'a Table<Reach>,
     pub(super) idle: &'a mut FreeRing,
-    pub(super) pool: &'a Pool,
-    /// The table that chains refer to.
-    pub(super) elements: &'a mut [ScatterElement],
+    pub(super) elements: &'a mut Elements,
     pub(super) limits: &'a Limits,
 }
 
@@ -93,7 +91,7 @@ impl<'a> Room<'a> {
         let descriptor = self.idle.pop()?;
         let element = reach.element(segment);
         // Every descriptor has its places.
-        *self.elements.get_mut(self.pool.first_element(descriptor))? = element;
+        *self.elements.first_of_mr(descriptor)? = element;
         let run = Run { address: element.address, bytes: element.length, base: reach.base, elements: 1 };
         Some(Piece { descriptor, access, run })
     }
@@ -108,8 +106,7 @@ impl<'a> Room<'a> {
     /// A list of equal pieces of one memory that one registration covers.
     #[inline(always)]
     fn list(&mut self, access: Access, segments: &[Segment]) -> Option<Piece> {
-        let first = self.pool.first_element(self.idle.peek()?);
-        let places = self.elements.get_mut(first..first + self.pool.depth() as usize)?;
+        let places = self.elements.of_mr(self.idle.peek()?)?;
         let run = gather_run(self.reach, self.limits, segments, access.permits_write(), places)?;
         Some(Piece { descriptor: self.idle.pop()?, access, run })
     }
@@ -354,8 +351,8 @@ impl Gathering<'_> {
             let piece = self.room.limits.next_piece(rest).map_err(SubmitError::from)?;
             bytes = bytes.checked_add(piece.bytes).ok_or(SubmitError::from(GatherError::TooManyBytes))?;
             let descriptor = self.room.idle.pop().ok_or(Hindrance::Wait)?;
-            let place = self.room.pool.first_element(descriptor);
-            let places = &mut self.room.elements[place..][..self.room.pool.depth() as usize];
+            // Every descriptor has its places.
+            let places = self.room.elements.of_mr(descriptor).unwrap_or_default();
             let elements = copy_elements(places, &rest[..piece.consumed]);
             // F11: the elements that were given, where the device merges them into fewer.
             let elements = if mutant!(F11) { piece.entries } else { elements };

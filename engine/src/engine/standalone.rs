@@ -247,7 +247,7 @@ impl<P: Port> Engine<P> {
     /// Posts the write pad's registration, alone and unsignalled (S90). True if the device took it.
     pub(super) fn post_pad(&mut self, index: usize, registration: WorkRequest) -> Result<(), PostError> {
         let queue_pair = self.connections[index].queue_pair;
-        let chain = Chain { requests: core::slice::from_ref(&registration), elements: &self.elements };
+        let chain = Chain { requests: core::slice::from_ref(&registration), elements: self.elements.all() };
         self.counters.chain_posted();
         if let Err(error) = self.port.post(queue_pair, chain) {
             self.note_refused(index, error);

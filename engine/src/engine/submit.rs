@@ -240,8 +240,8 @@ impl<P: Port> Engine<P> {
         self.check_numbers(submission)?;
         let Connection { reach, idle, .. } = &mut self.connections[index];
         let gathering = Gathering {
-            room: Room { reach, idle, pool: &self.pool, elements: &mut self.elements, limits: &self.gather },
-            resolved: &mut self.scratch.resolved,
+            room: Room { reach, idle, elements: &mut self.elements, limits: &self.gather },
+            resolved: &mut self.resolved,
             most: most as usize,
             pieces,
         };
@@ -319,22 +319,22 @@ impl<P: Port> Engine<P> {
         if segments.len() > self.options.max_segments as usize {
             return Err(SubmitError::TooManySegments);
         }
-        self.scratch.resolved.clear();
+        self.resolved.clear();
         let connection = &self.connections[index];
-        match resolve(&connection.reach, &self.gather, segments, false, &mut self.scratch.resolved) {
+        match resolve(&connection.reach, &self.gather, segments, false, &mut self.resolved) {
             // What found no room stands behind all that one request can open.
             Ok(()) | Err(SubmitError::TooManyRegistrations) => {}
             Err(error) => return Err(error),
         }
         let mut coverage = Coverage { bytes: 0, keys: 0 };
-        let mut rest = self.scratch.resolved.as_slice();
+        let mut rest = self.resolved.as_slice();
         while coverage.keys < most.min(self.plan.max_mrs) && !rest.is_empty() {
             let piece = self.gather.next_piece(rest)?;
             coverage.bytes = coverage.bytes.saturating_add(piece.bytes);
             coverage.keys += 1;
             rest = rest.get(piece.consumed..).unwrap_or(&[]);
         }
-        self.scratch.resolved.clear();
+        self.resolved.clear();
         Ok(coverage)
     }
 }

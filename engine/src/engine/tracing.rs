@@ -159,8 +159,7 @@ impl<P: Port> Engine<P> {
     }
 
     fn bytes_of(&self, local: ElementRange) -> u32 {
-        let elements = self.elements.get(local.first as usize..).unwrap_or_default();
-        elements.iter().take(local.count as usize).map(|element| element.length).sum()
+        self.elements.range(local).iter().map(|element| element.length).sum()
     }
 
     /// The keys of a request whose message the device took, or whose grant its caller has.

@@ -4,10 +4,11 @@
 use super::{Engine, MAX_ADMITTED_PER_POLL, TransferError, stage::Making};
 use crate::{
     connection::Connection,
+    elements::{Elements, TransferElements},
     event::{ConnectionId, Event, TransferStatus},
     gather::Segment,
     options::MAX_TRANSFER_ELEMENTS,
-    plan::{Plan, TRANSFER_ELEMENTS},
+    plan::Plan,
     provider::{ElementRange, Operation, Port, ScatterElement, Token, TokenKind},
     reach::{Misplaced, locate},
     transfer::{Kind, Places, RdmaOperation, RdmaOperations, RemoteSegment, Transfer, cut, cut_piece},
@@ -75,7 +76,7 @@ impl<P: Port> Engine<P> {
         let pressure = self.transfers.are_short(1);
         let connection = self.connections.get_mut(index).ok_or(TransferError::NotConnected)?;
         let with_room = self.transfers.vacant().and_then(|(vacant, operations)| {
-            let room = Room::of(self.plan.transfer_element(vacant.index()), &mut self.elements, operations)?;
+            let room = Room::of(vacant.index(), &mut self.elements, operations)?;
             Some((vacant, room))
         });
         let Some((vacant, mut room)) = with_room else {
@@ -85,7 +86,7 @@ impl<P: Port> Engine<P> {
         let operations = data.cut(connection, kind, &self.plan, &mut room.places)?;
         if !reply.is_empty() {
             // The slot's buffer has message_bytes bytes.
-            let _ = self.messages.write(self.plan.reply_offset(vacant.index()), reply);
+            self.messages.write_reply(vacant.index(), reply);
         }
         // At most MAX_TRANSFER_OPERATIONS.
         let (handle, transfer) = vacant.insert(|| Transfer::new(cookie, id.index, kind, operations as u8));
@@ -146,7 +147,7 @@ impl<P: Port> Engine<P> {
         self.stage_invalidations_first(index);
         let pressure = self.transfers.are_short(0);
         let Some((handle, transfer, operations)) = self.transfers.cut_at(slot) else { return false };
-        let Some(room) = Room::of(self.plan.transfer_element(slot), &mut self.elements, operations) else {
+        let Some(room) = Room::of(slot, &mut self.elements, operations) else {
             return false;
         };
         let connection = &mut self.connections[index];
@@ -209,9 +210,9 @@ struct Room<'a> {
 
 impl<'a> Room<'a> {
     #[inline(always)]
-    fn of(first: u32, elements: &'a mut [ScatterElement], operations: &'a mut RdmaOperations) -> Option<Self> {
-        let [elements @ .., reply] = elements.get_mut(first as usize..)?.first_chunk_mut::<TRANSFER_ELEMENTS>()?;
-        Some(Self { places: Places { first, elements, operations }, reply })
+    fn of(slot: u32, elements: &'a mut Elements, operations: &'a mut RdmaOperations) -> Option<Self> {
+        let TransferElements { first, data, reply } = elements.of_transfer(slot)?;
+        Some(Self { places: Places { first, elements: data, operations }, reply })
     }
 }
 

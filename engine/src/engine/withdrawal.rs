@@ -13,7 +13,7 @@ use crate::{
     link::{NotAsked, ToControl},
     memories::{self, Withdrawal},
     mr::State,
-    provider::Port,
+    provider::{ElementRange, Port},
 };
 use frwr_mempool::mutant;
 
@@ -95,17 +95,15 @@ impl<P: Port> Engine<P> {
     fn is_parked_with(&self, index: usize, slot: u32, memory: MemoryId) -> bool {
         let Some(admission) = self.parked.get(slot) else { return false };
         let mut segments = self.parked.chunks(slot).flat_map(|(_, segments)| segments);
-        let inline = self.plan.request_element(slot) + 1;
-        segments.any(|segment| segment.memory == memory)
-            || self.lie_in(index, memory, inline, admission.inline_segments.into())
+        let inline = self.elements.range_behind_message(slot, admission.inline_segments.into());
+        segments.any(|segment| segment.memory == memory) || self.lie_in(index, memory, inline)
     }
 
-    /// Whether any of so many elements of a connection lies in a memory.
-    fn lie_in(&self, index: usize, memory: MemoryId, first: u32, count: u32) -> bool {
+    /// Whether any of these elements of a connection lies in a memory.
+    fn lie_in(&self, index: usize, memory: MemoryId, elements: ElementRange) -> bool {
         let reach = self.connections[index].reach.get(usize::from(memory.place()));
         let Some(key) = reach.and_then(|reach| reach.key_of(memory)) else { return false };
-        let mut elements = self.elements.iter().skip(first as usize).take(count as usize);
-        elements.any(|element| element.lkey == key)
+        self.elements.range(elements).iter().any(|element| element.lkey == key)
     }
 
     /// Has Control release what nothing uses any more. Called by each poll while there is something that may be in use.
@@ -215,14 +213,15 @@ impl<P: Port> Engine<P> {
             | State::Registering { registration, .. }
             | State::Valid { registration, .. }
             | State::Invalidating { registration, .. } => {
-                self.lie_in(index, memory, mr.first_element(), registration.elements)
+                let elements = ElementRange { first: mr.first_element(), count: registration.elements };
+                self.lie_in(index, memory, elements)
             }
         }
     }
 
     fn is_transfer_with(&self, index: usize, slot: u32, memory: MemoryId) -> bool {
         let mut operations = self.transfers.operations_at(slot).iter();
-        operations.any(|operation| self.lie_in(index, memory, operation.local.first, operation.local.count))
+        operations.any(|operation| self.lie_in(index, memory, operation.local))
     }
 
     /// Where the barrier stands that tells when all is done that is in a send queue now: an RDMA WRITE of no bytes, which names no memory
