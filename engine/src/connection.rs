@@ -6,6 +6,7 @@ use crate::{
     credits::Credits,
     event::{DisconnectCause, Received},
     fixed_list::FixedList,
+    gather::MemoryId,
     mr::ConnectionKey,
     objects::Objects,
     provider::{PrivateData, QueuePairId, SendQueueCost, Success},
@@ -264,6 +265,20 @@ impl Connection {
     /// This MR is its write pad, until it is vacated.
     pub(crate) fn set_pad(&mut self, descriptor: u32) {
         self.pad = Some(descriptor);
+    }
+
+    /// It reaches a memory from now on, by this: its own messages as well where `message_lkey` is their key.
+    pub(crate) fn reaches(&mut self, memory: MemoryId, reach: Reach, message_lkey: Option<u32>) {
+        if let Some(place) = self.reach.get_mut(usize::from(memory.place())) {
+            *place = reach;
+            self.message_lkey = message_lkey.unwrap_or(self.message_lkey);
+        }
+    }
+
+    /// A memory is withdrawn from it. False where it does not reach that.
+    pub(crate) fn withdraw(&mut self, memory: MemoryId) -> bool {
+        let place = self.reach.get_mut(usize::from(memory.place()));
+        place.filter(|reach| reach.key_of(memory).is_some()).map(Reach::withdraw).is_some()
     }
 
     /// Keeps a message that overtook the news that the connection is up.

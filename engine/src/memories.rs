@@ -29,12 +29,52 @@ struct Place {
 /// front of this one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Withdrawal {
-    pub(crate) memory: MemoryId,
-    pub(crate) connection: u16,
+    memory: MemoryId,
+    connection: u16,
     /// Of those of the connection.
-    pub(crate) mr: u32,
+    mr: u32,
     /// Where its barrier stands in the send queue of the connection of this name.
-    pub(crate) barrier: Option<(ConnectionKey, u64)>,
+    barrier: Option<(ConnectionKey, u64)>,
+}
+
+impl Withdrawal {
+    const fn new(memory: MemoryId) -> Self {
+        Self { memory, connection: 0, mr: 0, barrier: None }
+    }
+
+    pub(crate) fn memory(&self) -> MemoryId {
+        self.memory
+    }
+
+    /// The connection that it has come to.
+    pub(crate) fn connection(&self) -> usize {
+        usize::from(self.connection)
+    }
+
+    /// The MR that it has come to, of those of the connection.
+    pub(crate) fn mr(&self) -> u32 {
+        self.mr
+    }
+
+    /// Where the barrier of the connection stands, once all its MRs are out of use, and whose it is.
+    pub(crate) fn barrier(&self) -> Option<(ConnectionKey, u64)> {
+        self.barrier
+    }
+
+    /// The MR is out of use.
+    pub(crate) fn pass_mr(&mut self) {
+        self.mr += 1;
+    }
+
+    /// Waits for this barrier, or for a place for one.
+    pub(crate) fn await_barrier(&mut self, barrier: Option<(ConnectionKey, u64)>) {
+        self.barrier = barrier;
+    }
+
+    /// Nothing of the connection uses the memory.
+    pub(crate) fn pass_connection(&mut self) {
+        *self = Self { connection: self.connection + 1, ..Self::new(self.memory) };
+    }
 }
 
 /// See the module.
@@ -90,13 +130,25 @@ impl Memories {
         let Some(place) = self.place_of(memory) else { return };
         if matches!(place.state, State::Declared(_)) {
             place.state = State::Leaving;
-            self.withdrawn.push(Withdrawal { memory, connection: 0, mr: 0, barrier: None });
+            self.withdrawn.push(Withdrawal::new(memory));
         }
     }
 
-    /// Those that may still be in use, in no order.
-    pub(crate) fn withdrawn(&mut self) -> &mut Vec<Withdrawal> {
-        &mut self.withdrawn
+    /// The one of this number of those that may still be in use.
+    pub(crate) fn withdrawn(&self, at: usize) -> Option<Withdrawal> {
+        self.withdrawn.get(at).copied()
+    }
+
+    /// It has come so far.
+    pub(crate) fn walked(&mut self, at: usize, withdrawal: Withdrawal) {
+        if let Some(kept) = self.withdrawn.get_mut(at) {
+            *kept = withdrawal;
+        }
+    }
+
+    /// The one of this number is the first of them from now on, and those in front of it are the last.
+    pub(crate) fn begin_with(&mut self, at: usize) {
+        self.withdrawn.rotate_left(at);
     }
 
     /// Whether some may still be in use.

@@ -2,7 +2,11 @@
 //! each changes stands here.
 
 use super::{Connection, Ending, Opening, Phase};
-use crate::{event::DisconnectCause, provider::PrivateData, reach::Reach};
+use crate::{
+    event::DisconnectCause,
+    provider::{PrivateData, QueuePairId},
+    reach::Reach,
+};
 use core::time::Duration;
 use frwr_mempool::mutant;
 
@@ -43,7 +47,8 @@ impl Connection {
     }
 
     /// Its queue pair is made, and may receive. Whether the caller gave it up before.
-    pub(crate) fn queue_pair_made(&mut self) -> bool {
+    pub(crate) fn queue_pair_made(&mut self, queue_pair: QueuePairId) -> bool {
+        self.queue_pair = queue_pair;
         let doomed = self.phase == Phase::Opening(Opening::QueuePair { doomed: true });
         self.phase = Phase::Opening(Opening::Handshake { told: false });
         doomed

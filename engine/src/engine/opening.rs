@@ -208,7 +208,6 @@ impl<P: Port> Engine<P> {
     fn queue_pair_created(&mut self, connection: ConnectionId, queue_pair: QueuePairId, sizes: QueueSizes) {
         let Some(index) = self.index_of(connection) else { return };
         let entry = &mut self.connections[index];
-        entry.queue_pair = queue_pair;
         // The device may grant more than was asked for; the completion queues were sized for what was asked.
         let entries = sizes.send.min(self.plan.sizes.send);
         // S4: the queue is taken for longer than it is.
@@ -228,7 +227,7 @@ impl<P: Port> Engine<P> {
                 }
             }
         }
-        let doomed = entry.queue_pair_made();
+        let doomed = entry.queue_pair_made(queue_pair);
         self.post_receives(index);
         let entry = &mut self.connections[index];
         let posted = entry.receive_queue.count();
@@ -246,11 +245,9 @@ impl<P: Port> Engine<P> {
         let Some(index) = self.index_of(connection) else { return };
         let Some(declared) = self.memories.get(memory) else { return };
         let entry = &mut self.connections[index];
-        if let (Ok(key), Some(reach)) = (made, entry.reach.get_mut(usize::from(memory.place()))) {
-            *reach = Reach::of(memory, declared, key, self.gather.anywhere());
-            if memory == memories::OWN {
-                entry.message_lkey = key.lkey;
-            }
+        if let Ok(key) = made {
+            let reach = Reach::of(memory, declared, key, self.gather.anywhere());
+            entry.reaches(memory, reach, (memory == memories::OWN).then_some(key.lkey));
         }
         if entry.is_ready() {
             self.events.push_back(Event::MemoryRegistered { connection, memory, result: made.map(drop) });

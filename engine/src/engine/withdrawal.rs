@@ -68,9 +68,7 @@ impl<P: Port> Engine<P> {
         self.memories.withdraw(memory);
         self.chores.raise_alert();
         for index in 0..self.connections.len() {
-            let Some(reach) = self.connections[index].reach.get_mut(usize::from(memory.place())) else { continue };
-            if reach.key_of(memory).is_some() {
-                reach.withdraw();
+            if self.connections[index].withdraw(memory) {
                 self.end_parked(index, memory);
             }
         }
@@ -111,13 +109,11 @@ impl<P: Port> Engine<P> {
     pub(super) fn release_withdrawn(&mut self) -> u32 {
         let (mut at, mut work, mut left) = (0, 0, MAX_WALKED_PER_POLL);
         while left > 0
-            && let Some(mut withdrawal) = self.memories.withdrawn().get(at).copied()
+            && let Some(mut withdrawal) = self.memories.withdrawn(at)
         {
             let is_unused = self.is_unused(&mut withdrawal, &mut left) || mutant!(removed_in_use);
-            if let Some(kept) = self.memories.withdrawn().get_mut(at) {
-                *kept = withdrawal;
-            }
-            let release = ToControl::ReleaseMemory { memory: withdrawal.memory };
+            self.memories.walked(at, withdrawal);
+            let release = ToControl::ReleaseMemory { memory: withdrawal.memory() };
             // Where its lane is full the next poll tells it.
             if is_unused && self.link.tell(release) {
                 self.memories.release(at);
@@ -127,13 +123,13 @@ impl<P: Port> Engine<P> {
             }
         }
         // Those that this poll did not come to are the first of the next.
-        self.memories.withdrawn().rotate_left(at);
+        self.memories.begin_with(at);
         work
     }
 
     /// Goes on with the walk, by so many steps at most. Whether it has come to its end.
     fn is_unused(&mut self, withdrawal: &mut Withdrawal, left: &mut u32) -> bool {
-        while usize::from(withdrawal.connection) < self.connections.len() {
+        while withdrawal.connection() < self.connections.len() {
             if *left == 0 {
                 return false;
             }
@@ -141,15 +137,14 @@ impl<P: Port> Engine<P> {
             if !self.is_unused_by(withdrawal, left) {
                 return false;
             }
-            let Withdrawal { memory, connection, .. } = *withdrawal;
-            *withdrawal = Withdrawal { memory, connection: connection + 1, mr: 0, barrier: None };
+            withdrawal.pass_connection();
         }
         true
     }
 
     /// Goes on with one connection.
     fn is_unused_by(&mut self, withdrawal: &mut Withdrawal, left: &mut u32) -> bool {
-        let (index, memory) = (usize::from(withdrawal.connection), withdrawal.memory);
+        let (index, memory) = (withdrawal.connection(), withdrawal.memory());
         let connection = &self.connections[index];
         match connection.phase() {
             // Nothing of the caller's is posted before a connection is ready.
@@ -163,7 +158,7 @@ impl<P: Port> Engine<P> {
         if reach.is_none_or(|reach| reach.key_of(memory).is_none()) {
             return true;
         }
-        if withdrawal.barrier.is_none() {
+        if withdrawal.barrier().is_none() {
             if !self.is_out_of_use(index, withdrawal, left) {
                 return false;
             }
@@ -172,30 +167,30 @@ impl<P: Port> Engine<P> {
                 return true;
             }
             let key = connection.key;
-            withdrawal.barrier = self.barrier(index).map(|position| (key, position));
+            withdrawal.await_barrier(self.barrier(index).map(|position| (key, position)));
         }
-        let Some((key, position)) = withdrawal.barrier else { return false };
+        let Some((key, position)) = withdrawal.barrier() else { return false };
         let connection = &self.connections[index];
         if key != connection.key || !connection.sending.queue().is_pending(position) {
             return true;
         }
         if !connection.sending.queue().is_barrier_at(position) {
-            withdrawal.barrier = None;
+            withdrawal.await_barrier(None);
         }
         false
     }
 
     /// Whether no MR of a connection is open over a memory, and no transfer waits that would use it.
     fn is_out_of_use(&self, index: usize, withdrawal: &mut Withdrawal, left: &mut u32) -> bool {
-        let memory = withdrawal.memory;
+        let memory = withdrawal.memory();
         let connection = &self.connections[index];
         let mrs = self.pool.of(connection.key.index);
-        while mrs.start + withdrawal.mr < mrs.end {
-            if *left == 0 || self.is_open_over(index, mrs.start + withdrawal.mr, memory) {
+        while mrs.start + withdrawal.mr() < mrs.end {
+            if *left == 0 || self.is_open_over(index, mrs.start + withdrawal.mr(), memory) {
                 return false;
             }
             *left -= 1;
-            withdrawal.mr += 1;
+            withdrawal.pass_mr();
         }
         // All at once, or one could pass the walk.
         *left = left.saturating_sub(connection.waiting().transfers() as u32);
