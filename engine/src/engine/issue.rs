@@ -6,18 +6,16 @@
 
 use super::{
     Engine, SubmitError,
-    pieces::{Memory, Piece, Room, Taken},
+    pieces::{Memory, Opener, Room, Taken},
+    refusal::Hindrance,
     stage::message_token,
-    submit::Hindrance,
 };
 use crate::{
     connection::Connection,
     gather::Segment,
     messages::Messages,
-    mr::{ConnectionKey, Grant, IovaRule, Opening},
-    pool::Pool,
     protocol::{Announcement, Protocol},
-    provider::{Port, ScatterElement, WorkRequest},
+    provider::{Port, ScatterElement},
     reach::{Reach, locate},
     request::{Kind, Mrs, Request, RequestHandle},
     sending::Asks,
@@ -254,39 +252,6 @@ impl<P: Port> Engine<P> {
     }
 }
 
-/// What opening the pieces of a request touches.
-pub(super) struct Opener<'a> {
-    pool: &'a mut Pool,
-    connection: ConnectionKey,
-    owner: u32,
-    iova: &'a IovaRule,
-    iova_cookie: u32,
-    key_mask: u32,
-    first_keys: &'a mut bool,
-}
-
-impl Opener<'_> {
-    /// Makes a piece's registration in its place in the chain.
-    #[inline(always)]
-    pub(super) fn open(&mut self, piece: &Piece, place: &mut WorkRequest) -> Option<Grant> {
-        let run = &piece.run;
-        let opening = Opening {
-            owner: self.owner,
-            bytes: run.bytes,
-            base: run.base,
-            elements: run.elements,
-            access: piece.access,
-            iova: self.iova.apply(run.address, if mutant!(request_cookie) { 0 } else { self.iova_cookie }),
-            key_mask: self.key_mask,
-        };
-        let mr = self.pool.get_mut(piece.descriptor)?;
-        let opened = mr.open(self.connection, &opening, place, self.first_keys);
-        debug_assert!(opened.is_ok(), "an idle MR of its connection can be opened: {opened:?}");
-        let key = opened.ok()?;
-        Some(Grant { key, address: opening.iova, length: run.bytes })
-    }
-}
-
 /// Notes what follows a message in its SEND: it is sent, not registered, so that its length is no matter of what a registration covers.
 /// Returns its elements.
 #[inline(never)]
@@ -299,7 +264,7 @@ pub(super) fn place_inline(
     for (place, segment) in places.ok_or(SubmitError::TooManySegments)?.iter_mut().zip(segments) {
         *place = locate(reach, segment, false)?.element(segment);
     }
-    // At most MAX_INLINE_SEGMENTS.
+    // No more than one SEND has elements.
     Ok(segments.len() as u32)
 }
 

@@ -1,7 +1,7 @@
 //! All of FRWR for one core: `submit`, `poll`, `flush`.
 //!
 //! [`Engine`] owns a port, the slots of requests and transfers, and the MRs. Its rooms, in the order of a request: `builder` and `make`
-//! (what it is made of), `memory` (that is declared), `submit` (a request as its caller says it), `pieces` (its memory, gathered into idle MRs, by `run` and `resolve`), `issue`
+//! (what it is made of), `memory` (that is declared), `submit` (a request as its caller says it, with `refusal`), `pieces` (its memory, gathered into idle MRs, by `run` and `resolve`), `issue`
 //! (the one way into the chain), `parking` (those that wait), `stage` (the chain), `flush` (posts), `complete` (polls), `received` (what
 //! a message means), `retire` (what was sent), `fence` (keys that are to die), `life` and `opening` (connections), `supply` (their MR
 //! objects), `standalone` (`register_now` and cancelling), `send` (messages without a reply), `credits`, `respond` and `transfers` (the
@@ -22,6 +22,7 @@ mod opening;
 mod parking;
 mod pieces;
 mod received;
+mod refusal;
 mod release;
 mod resolve;
 mod respond;
@@ -43,10 +44,11 @@ pub use credits::CreditError;
 pub use inspect::{Descriptors, ReceiveBuffers};
 pub use memory::AddMemoryError;
 pub use opening::OpenError;
+pub use refusal::SubmitError;
 pub use respond::{FetchRequest, ResponseRequest, TransferError, WriteRequest};
 pub use send::SendRequest;
 pub use standalone::{CancelError, CancelNowError};
-pub use submit::{Chunk, Coverage, Submission, SubmitError};
+pub use submit::{Chunk, Coverage, Submission};
 pub use withdrawal::RemoveMemoryError;
 
 use crate::{

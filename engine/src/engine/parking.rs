@@ -4,8 +4,8 @@ use super::{
     Chunk, Engine, MAX_ADMITTED_PER_POLL, Submission, SubmitError,
     issue::{Inline, Issue, Payload, Seat, place_inline},
     pieces::{Gathering, Pieces, Room},
+    refusal::Hindrance,
     resolve::resolve,
-    submit::Hindrance,
 };
 use crate::{
     connection::Connection,

@@ -5,16 +5,16 @@
 
 use super::{
     SubmitError,
-    issue::Opener,
+    refusal::Hindrance,
     resolve::{copy_elements, resolve},
     run::{Run, gather_run},
-    submit::Hindrance,
 };
 use crate::{
     elements::Elements,
     gather::{GatherError, Limits, Resolved, Segment},
-    mr::Grant,
+    mr::{ConnectionKey, Grant, IovaRule, Opening},
     options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST},
+    pool::Pool,
     protocol::ChunkKeys,
     provider::{Access, WorkRequest},
     reach::{Reach, covering},
@@ -122,6 +122,39 @@ pub(super) trait Taken<M: Memory>: Copy {
 
     /// Opens each piece, which has its place in the chain; `None` where one cannot be.
     fn open(self, opener: Opener<'_>, places: &mut [WorkRequest]) -> Option<M::Grants>;
+}
+
+/// What opening the pieces of a request touches.
+pub(super) struct Opener<'a> {
+    pub(super) pool: &'a mut Pool,
+    pub(super) connection: ConnectionKey,
+    pub(super) owner: u32,
+    pub(super) iova: &'a IovaRule,
+    pub(super) iova_cookie: u32,
+    pub(super) key_mask: u32,
+    pub(super) first_keys: &'a mut bool,
+}
+
+impl Opener<'_> {
+    /// Makes a piece's registration in its place in the chain.
+    #[inline(always)]
+    pub(super) fn open(&mut self, piece: &Piece, place: &mut WorkRequest) -> Option<Grant> {
+        let run = &piece.run;
+        let opening = Opening {
+            owner: self.owner,
+            bytes: run.bytes,
+            base: run.base,
+            elements: run.elements,
+            access: piece.access,
+            iova: self.iova.apply(run.address, if mutant!(request_cookie) { 0 } else { self.iova_cookie }),
+            key_mask: self.key_mask,
+        };
+        let mr = self.pool.get_mut(piece.descriptor)?;
+        let opened = mr.open(self.connection, &opening, place, self.first_keys);
+        debug_assert!(opened.is_ok(), "an idle MR of its connection can be opened: {opened:?}");
+        let key = opened.ok()?;
+        Some(Grant { key, address: opening.iova, length: run.bytes })
+    }
 }
 
 /// None.

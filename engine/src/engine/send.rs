@@ -4,7 +4,7 @@ use super::{
     Engine, Submission, SubmitError,
     issue::{Issue, Seat},
     pieces::NoMemory,
-    submit::Hindrance,
+    refusal::Hindrance,
 };
 use crate::{
     event::ConnectionId,

@@ -4,7 +4,7 @@ use super::{
     Chunk, Engine, Submission, SubmitError,
     issue::{Issue, Payload, Seat},
     pieces::{OneSegment, Pieces},
-    submit::Hindrance,
+    refusal::Hindrance,
 };
 use crate::{
     connection::Phase as ConnectionPhase,
