@@ -49,7 +49,7 @@ fn done(command_line: CommandLine, json: bool) -> Output {
         Some(Task::Load(arguments)) => LoadConfig::new(arguments)
             .and_then(|config| Ok(moved(json, &load_on_device(&config, &Signals::catch()?, &mut say)?))),
         Some(Task::Discover(arguments)) => DiscoverConfig::new(arguments).and_then(|config| discovered(json, &config)),
-        Some(Task::Ctl(arguments)) => ctl(&arguments),
+        Some(Task::Ctl(arguments)) => ctl(&arguments, &mut say),
         Some(Task::Top(arguments)) => Signals::catch().and_then(|signals| top(&arguments, &signals)),
         Some(Task::Latency(arguments)) => measured(*arguments),
         Some(Task::Check(arguments)) => checked(&arguments),
@@ -64,7 +64,7 @@ fn served(json: bool, config: &ServeConfig) -> Result<Output, Error> {
         let understood = config.describe();
         return Ok(success(if json { understood.to_string() } else { format!("{understood:#}") }));
     }
-    let report = serve_on_device(config, &Signals::catch()?, &mut say)?;
+    let report = serve_on_device(config, &Signals::catch_reloading()?, &mut say)?;
     Ok(report.output(json))
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGALRM, SIGVTALRM, SIGPROF, SIGPWR | the first ends the program in order, with its report; a later one at once, with exit code 128 and its number |
 //! | SIGXCPU | as the first of them, however often it comes: the kernel sends it each second |
+//! | SIGHUP of `serve` | its file is read again, and what differs is changed |
 //! | SIGUSR1, SIGUSR2 | the report of the present state on standard error; the program goes on |
 //! | SIGXFSZ, SIGIO, SIGSTKFLT | nothing: a write behind the limit of file sizes fails with EFBIG, which its caller tells of |
 //! | SIGPIPE | nothing, by Rust's own start-up: the write fails |
@@ -55,6 +56,11 @@ pub trait Asked {
     fn to_report(&self) -> bool {
         false
     }
+
+    /// It shall read its file again: true once for each time that somebody asks.
+    fn to_reload(&self) -> bool {
+        false
+    }
 }
 
 /// Asks for nothing but an end, once it is set.
@@ -72,6 +78,10 @@ impl<T: Asked + ?Sized> Asked for Arc<T> {
     fn to_report(&self) -> bool {
         T::to_report(self)
     }
+
+    fn to_reload(&self) -> bool {
+        T::to_reload(self)
+    }
 }
 
 /// What signals have asked for.
@@ -79,6 +89,7 @@ impl<T: Asked + ?Sized> Asked for Arc<T> {
 pub struct Signals {
     stop: Arc<AtomicBool>,
     report: Arc<AtomicBool>,
+    reload: Arc<AtomicBool>,
 }
 
 impl Signals {
@@ -87,13 +98,28 @@ impl Signals {
     /// # Errors
     /// The system does not let it.
     pub fn catch() -> Result<Self, Error> {
-        let signals = Self { stop: Arc::default(), report: Arc::default() };
-        signals.register().map_err(uncaught)?;
+        Self::catch_all(&[])
+    }
+
+    /// The same of a program that reads its file again at SIGHUP.
+    ///
+    /// # Errors
+    /// As [`Signals::catch`].
+    pub fn catch_reloading() -> Result<Self, Error> {
+        Self::catch_all(&[SIGHUP])
+    }
+
+    fn catch_all(reloading: &[c_int]) -> Result<Self, Error> {
+        let signals = Self { stop: Arc::default(), report: Arc::default(), reload: Arc::default() };
+        signals.register(reloading).map_err(uncaught)?;
         Ok(signals)
     }
 
-    fn register(&self) -> io::Result<()> {
+    fn register(&self, reloading: &[c_int]) -> io::Result<()> {
         let ignored = Ignored::at_start();
+        for signal in ignored.leave(reloading) {
+            flag::register(signal, Arc::clone(&self.reload))?;
+        }
         catch_nothing(&HARMLESS, &ignored)?;
         for signal in ignored.leave(&REPORTING) {
             flag::register(signal, Arc::clone(&self.report))?;
@@ -102,7 +128,7 @@ impl Signals {
             flag::register(signal, Arc::clone(&self.stop))?;
         }
         let (ends, (mut heard, mut tell)) = (Arc::new(AtomicBool::new(false)), UnixStream::pair()?);
-        for signal in ignored.leave(&ENDING) {
+        for signal in ignored.leave(&ENDING).filter(|signal| !reloading.contains(signal)) {
             // What comes between these is not lost.
             flag::register(signal, Arc::clone(&self.stop))?;
             flag::register_conditional_shutdown(signal, EXIT_CODE + signal, Arc::clone(&ends))?;
@@ -129,6 +155,10 @@ impl Asked for Signals {
 
     fn to_report(&self) -> bool {
         self.report.load(Relaxed) && self.report.swap(false, Relaxed)
+    }
+
+    fn to_reload(&self) -> bool {
+        self.reload.load(Relaxed) && self.reload.swap(false, Relaxed)
     }
 }
 

@@ -31,6 +31,14 @@ fn the_unit_starts_what_is_understood_and_leaves_it_time_to_end() {
         panic!("{line}")
     };
     ServeConfig::new(arguments).unwrap();
+    // Reloading applies the file that it was started with, where it is asked.
+    let reload: Vec<_> = setting("ExecReload").split(' ').collect();
+    let Some(Task::Ctl(reload)) = CommandLine::try_parse_from(&reload).unwrap().task else { panic!("{reload:?}") };
+    let started: Vec<_> = setting("ExecStart").split(' ').collect();
+    let behind = |option: &str| started.iter().skip_while(|word| **word != option).nth(1).copied();
+    assert_eq!((reload.method.as_deref(), reload.dry_run), (Some("apply"), false));
+    assert_eq!((reload.parameters.first().map(String::as_str), reload.parameters.len()), (behind("--config"), 1));
+    assert_eq!(reload.socket.control.as_deref().and_then(|path| path.to_str()), behind("--control"));
     // Cores drain for ten seconds at most; what is beyond is for media.
     assert!(setting("TimeoutStopSec").parse::<u32>().unwrap() >= 20);
     assert_eq!(
@@ -51,6 +59,13 @@ fn every_subcommand_has_a_manual_page_and_is_completed_in_every_shell() {
         let page = std::fs::read_to_string(folder.path().join(format!("frwr-{name}.1"))).unwrap();
         assert!(page.contains(".SH OPTIONS"), "{name}");
         assert!(shells.iter().all(|script| script.contains(name.as_str())), "{name}");
+    }
+    for method in frwr::runner::methods() {
+        // The others complete options alone.
+        for shell in ["bash", "zsh"] {
+            let script = told(&["completions", shell]);
+            assert!(script.contains(method.name), "{shell}: {}", method.name);
+        }
     }
     let page = std::fs::read_to_string(folder.path().join("frwr-serve.1")).unwrap();
     assert!(page.contains("max\\-transfer"), "options are in it");

@@ -122,7 +122,8 @@ backing = "ring"
     assert_eq!((hosts[0].as_str(), serial.as_str()), ("nqn.2014-08.org.nvmexpress:host", "S1"));
     let memory =
         |bytes, read_only| NamespaceConfig { medium: MediumConfig::Memory { bytes }, block_bytes: 4096, read_only };
-    assert_eq!(namespaces, &[memory(64 << 20, false), memory(8192, true)]);
+    let configs: Vec<_> = namespaces.iter().map(|namespace| namespace.config.clone()).collect();
+    assert_eq!(configs, [memory(64 << 20, false), memory(8192, true)]);
     assert_eq!((two.allowed_hosts.clone(), two.serial), (AllowedHosts::Any, None));
     let stored = |path: &str, kind, backing, direct| NamespaceConfig {
         medium: MediumConfig::Stored { path: path.into(), kind, backing, direct },
@@ -134,9 +135,9 @@ backing = "ring"
         block_bytes: 512,
         read_only: false,
     };
-    assert_eq!(two.namespaces[0], loaded);
-    assert_eq!(two.namespaces[1], stored("/srv/disk", MediumKind::File, Backing::Auto, false));
-    assert_eq!(two.namespaces[2], stored("/dev/sdb", MediumKind::Device, Backing::Ring, true));
+    assert_eq!(two.namespaces[0].config, loaded);
+    assert_eq!(two.namespaces[1].config, stored("/srv/disk", MediumKind::File, Backing::Auto, false));
+    assert_eq!(two.namespaces[2].config, stored("/dev/sdb", MediumKind::Device, Backing::Ring, true));
 }
 
 #[test]
@@ -195,7 +196,7 @@ fn the_command_line_refuses_what_a_file_may_not_say() {
 #[test]
 fn the_command_line_keeps_files_in_memory_unless_it_says_otherwise() {
     let base = ["--device", "rxe0", "--listen", "10.0.0.1:4420", "--namespace", "/srv/disk", "--block-size", "512"];
-    let medium = |more: &[&str]| serve(&[&base[..], more].concat()).unwrap().subsystems[0].namespaces[0].clone();
+    let medium = |more: &[&str]| serve(&[&base[..], more].concat()).unwrap().subsystems[0].namespaces[0].config.clone();
     let loaded = MediumConfig::Loaded { path: "/srv/disk".into() };
     assert_eq!(medium(&[]), NamespaceConfig { medium: loaded.clone(), block_bytes: 512, read_only: false });
     assert_eq!(medium(&["--backing", "memory"]).medium, loaded);
@@ -286,6 +287,33 @@ fn mistakes_are_refused_with_line_and_key() {
         (namespace("memory = \"1X\""), 6, &["memory: must be", "64M"]),
         (namespace("memory = true"), 6, &["memory: must be", "64M"]),
         (namespace("memory = 100"), 6, &["memory is 100", "4096 to"]),
+        (namespace("memory = \"1M\"\nnsid = 0"), 7, &["nsid is 0", "1 to 1024"]),
+        (
+            namespace("memory = \"1M\"\nnsid = 1024\n[[subsystem.namespace]]\nmemory = \"1M\""),
+            8,
+            &["nsid is 1025", "1 to 1024"],
+        ),
+        (
+            namespace("memory = \"1M\"\nnsid = 2\n[[subsystem.namespace]]\nmemory = \"1M\"\nnsid = 2"),
+            10,
+            &["nsid: is 2", "another namespace"],
+        ),
+        (namespace("memory = \"1M\"\nnguid = \"12\""), 7, &["nguid is \"12\"", "32 hexadecimal digits"]),
+        (
+            namespace(&format!(
+                "memory = \"1M\"\nnguid = \"{0}\"\n[[subsystem.namespace]]\nmemory = \"1M\"\nnguid = \"{0}\"",
+                "0123456789abcdef".repeat(2)
+            )),
+            10,
+            &["nguid: another namespace", "take both for one"],
+        ),
+        (namespace("memory = \"1M\"\nbytes = 4095"), 7, &["bytes is 4095", "4096"]),
+        (namespace("memory = \"1M\"\nactive = 1"), 7, &["active: invalid type", "boolean"]),
+        (
+            SMALLEST.replace("[[subsystem]]\n", "[[subsystem]]\nana_state = \"best\"\n"),
+            4,
+            &["ana_state: unknown variant `best`", "`inaccessible`"],
+        ),
         (namespace("file = \"f\"\nblock_size = 1000"), 7, &["block_size is 1000", "power of two", "512 to 65536"]),
         (namespace("memory = \"1M\"\nbacking = \"ring\""), 7, &["backing", "file and device"]),
         (namespace("file = \"f\"\nbacking = \"disk\""), 7, &["backing: unknown variant `disk`", "`ring`"]),

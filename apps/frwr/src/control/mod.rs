@@ -14,7 +14,7 @@ mod web;
 
 pub(crate) use connection::MAX_ANSWER_BYTES;
 pub(crate) use place::candidates;
-pub(crate) use rpc::{Call, Failure, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_DONE, TIMED_OUT};
+pub(crate) use rpc::{Call, Failure, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_DONE, PARTLY_DONE, TIMED_OUT};
 pub(crate) use server::{Caller, MAX_CLIENTS, Server};
 pub(crate) use web::{Visitor, Web};
 

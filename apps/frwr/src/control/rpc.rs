@@ -22,6 +22,9 @@ pub(crate) const TIMED_OUT: i64 = -32003;
 /// The target cannot do it; nothing was changed.
 pub(crate) const NOT_DONE: i64 = -32004;
 
+/// Of several changes some were made, and then one could not be.
+pub(crate) const PARTLY_DONE: i64 = -32005;
+
 /// Why a call has no result: the number says which kind, the text names limit, value and remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {

@@ -39,6 +39,12 @@ impl Client {
         Ok(Self { path, stream: BufReader::new(stream), id: 0 })
     }
 
+    /// Waits for the next answers for so many times as long.
+    pub(super) fn wait_for(&mut self, times: u32) -> Result<(), Error> {
+        let patience = Some(PATIENCE.saturating_mul(times));
+        self.stream.get_ref().set_read_timeout(patience).map_err(|error| unreachable(&self.path, &error))
+    }
+
     /// What the target answers.
     pub(crate) fn call(&mut self, method: &str, parameters: Map<String, Value>) -> Result<Value, Error> {
         self.id += 1;

@@ -1,9 +1,12 @@
 //! What a person types behind `frwr ctl`.
 
-use crate::Error;
-use clap::Args;
+use crate::{Error, runner::methods};
+use clap::{
+    Arg, Args, Command, ValueHint,
+    builder::{PossibleValue, StringValueParser, TypedValueParser},
+};
 use serde_json::{Map, Value};
-use std::path::PathBuf;
+use std::{ffi::OsStr, path::PathBuf};
 
 /// Which target is asked.
 #[derive(Clone, Debug, Args)]
@@ -26,11 +29,40 @@ pub struct CtlArguments {
     #[arg(long)]
     pub json: bool,
     /// What to ask or to do, such as status; --list says what there is.
-    #[arg(value_name = "METHOD", required_unless_present = "list")]
+    #[arg(value_name = "METHOD", required_unless_present = "list", value_parser = MethodName, hide_possible_values = true)]
     pub method: Option<String>,
-    /// What the method takes: NAME=VALUE for each, a value being JSON, or else text; or one JSON object.
-    #[arg(value_name = "NAME=VALUE")]
+    /// What the method takes: NAME=VALUE for each, a value being JSON, or else text; or one JSON object. Behind save and apply a file.
+    #[arg(value_name = "NAME=VALUE", value_hint = ValueHint::FilePath)]
     pub parameters: Vec<String>,
+    /// Of apply: shows what differs, and changes nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// A method's name. Shells complete those that there are; the target says of another one that there is none, and may have more.
+#[derive(Clone)]
+struct MethodName;
+
+impl TypedValueParser for MethodName {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, argument: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(methods().map(|method| PossibleValue::new(method.name).help(method.about))))
+    }
+}
+
+/// What is wanted.
+pub(super) enum Wanted {
+    /// A call.
+    Call(Call),
+    /// What the target is, in a file.
+    Save(PathBuf),
+    /// The target as a file says.
+    Apply(PathBuf),
 }
 
 /// What is called.
@@ -40,10 +72,19 @@ pub(super) struct Call {
 }
 
 impl CtlArguments {
-    pub(super) fn call(&self) -> Result<Call, Error> {
+    pub(super) fn wanted(&self) -> Result<Wanted, Error> {
         // The command line requires it.
         let method = self.method.clone().ok_or_else(Error::lost)?;
-        Ok(Call { method, parameters: parameters(&self.parameters)? })
+        if self.dry_run && method != "apply" {
+            return Err(Error::usage("parameters", format!("--dry-run is for apply, not for {method}; leave it out")));
+        }
+        match (method.as_str(), &self.parameters[..]) {
+            ("save", [file]) => Ok(Wanted::Save(file.into())),
+            ("apply", [file]) => Ok(Wanted::Apply(file.into())),
+            ("apply", _) => Err(Error::usage("parameters", "apply takes one file; name it: `frwr ctl apply FILE`")),
+            ("save", [_, _, ..]) => Err(Error::usage("parameters", "save takes one file at most; name one")),
+            _ => Ok(Wanted::Call(Call { method, parameters: parameters(&self.parameters)? })),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod client;
 mod command_line;
+mod files;
 
 pub(crate) use client::Client;
 pub use command_line::{CtlArguments, SocketArguments};
@@ -9,23 +10,36 @@ pub use command_line::{CtlArguments, SocketArguments};
 use crate::{
     Error,
     output::{Output, success},
-    runner::methods,
+    runner::{methods, text_of},
 };
+use command_line::Wanted;
 use core::fmt::Write as _;
 use serde_json::Value;
 
-/// Does what the command line says.
+/// Does what the command line says; `say` is told what a file changes before it is changed.
 ///
 /// # Errors
 /// There is no target to ask, or it refuses.
-pub fn ctl(arguments: &CtlArguments) -> Result<Output, Error> {
+pub fn ctl(arguments: &CtlArguments, say: &mut dyn FnMut(&str)) -> Result<Output, Error> {
     if arguments.list {
         return Ok(success(list()));
     }
-    let call = arguments.call()?;
-    let result = Client::open(&arguments.socket)?.call(&call.method, call.parameters)?;
+    let wanted = arguments.wanted()?;
+    let open = || Client::open(&arguments.socket);
+    let result = match wanted {
+        Wanted::Call(call) => open()?.call(&call.method, call.parameters)?,
+        Wanted::Save(path) => files::save(&mut open()?, &path)?,
+        Wanted::Apply(path) => {
+            let text = text_of("apply", &path)?;
+            files::apply(&mut open()?, &path, text, arguments.dry_run, say)?
+        }
+    };
+    if let Some(changes) = result["changes"].as_array().filter(|_| arguments.dry_run && !arguments.json) {
+        let lines: Vec<_> = changes.iter().filter_map(Value::as_str).collect();
+        return Ok(success(if lines.is_empty() { "nothing differs".to_owned() } else { lines.join("\n") }));
+    }
     Ok(success(match result {
-        // Metrics, for a file that something else collects.
+        // Metrics and configurations, for a file that something else reads.
         Value::String(text) if !arguments.json => text,
         result if arguments.json => result.to_string(),
         result => format!("{result:#}"),

@@ -82,7 +82,7 @@ pub(super) fn load(path: &Path) -> Result<LoadedFile, Error> {
     Ok(LoadedFile { bytes: bytes.into(), digest })
 }
 
-/// A digest as people compare it.
-pub(super) fn hex(digest: &[u8; 32]) -> String {
+/// A digest, or another name of bytes, as people compare it.
+pub(super) fn hex<const BYTES: usize>(digest: &[u8; BYTES]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -264,6 +264,11 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                     None => say(&self.so_far(elapsed)),
                 }
             }
+            if asked.to_reload()
+                && let Some(operator) = &mut self.operator
+            {
+                operator.ask_reload();
+            }
             let work = work + self.operate(elapsed, say);
             if let Some(load) = &mut self.load
                 && load.pass(say)

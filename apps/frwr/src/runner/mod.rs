@@ -1,11 +1,14 @@
 //! The main job and its two halves, from their command lines to their reports.
 
+mod ana_name;
 mod change;
+mod clash;
 mod command_line;
 mod config_file;
 mod cores;
 mod depth;
 mod devices;
+mod difference;
 mod discover;
 mod host_side;
 mod host_team;
@@ -35,6 +38,7 @@ mod present;
 mod progress;
 mod remedy;
 mod report;
+mod saved;
 mod serve;
 mod serve_command;
 mod serve_report;
@@ -50,6 +54,7 @@ mod trace;
 mod watchdog;
 
 pub use command_line::{Arguments, Config, Inject};
+pub(crate) use config_file::text_of;
 pub(crate) use depth::Depth;
 pub(crate) use devices::{DeviceRole, open as open_rdma, open_soft};
 pub use devices::{discover_on_device, load_on_device, serve_on_device};
@@ -61,7 +66,9 @@ pub use load_observed::ObserveArguments;
 pub use load_report::{LoadReport, LoadedNamespace, SteadyReport};
 pub use load_shape::{ReadWrite, ShapeArguments};
 pub(crate) use main_loop::{GIVEN_UP, GRACE, Idle, Refusals, Served, ended, leave, removed};
-pub use namespaces::{MediumConfig, NamespaceBacking, NamespaceConfig, NamespaceReport, SubsystemConfig};
+pub use namespaces::{
+    ListedNamespace, MediumConfig, NamespaceBacking, NamespaceConfig, NamespaceReport, SubsystemConfig,
+};
 pub use operator::{MethodDescription, Parameter, methods};
 pub(crate) use remedy::cannot_listen;
 pub use report::{Compared, CoreReport, Injected, MemoryReport, RunReport, Subject};

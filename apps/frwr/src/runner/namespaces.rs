@@ -11,10 +11,8 @@ use clap::ValueEnum;
 use frwr_mempool::{DeviceMemory, PagePolicy};
 use frwr_nvmf::{
     controller::AllowedHosts,
-    storage::{
-        AnyStorage, Backing, Below, FileMedium, FileOptions, Geometry, MediumKind, NbdMedium, NbdOptions, is_nbd_uri,
-    },
-    wire::{Nqn, SerialNumber},
+    storage::{AnyStorage, Backing, FileMedium, FileOptions, Geometry, MediumKind, NbdMedium, NbdOptions, is_nbd_uri},
+    wire::{AnaState, Nqn, SerialNumber},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -48,11 +46,45 @@ pub struct SubsystemConfig {
     pub allowed_hosts: AllowedHosts,
     /// Serial number; `None` for one that follows from the name.
     pub serial: Option<SerialNumber>,
-    /// Namespaces, with the identifiers 1, 2 and so on.
-    pub namespaces: Vec<NamespaceConfig>,
+    /// How well its namespaces can be reached here.
+    pub ana: AnaState,
+    /// Namespaces, each with an identifier of its own.
+    pub namespaces: Vec<ListedNamespace>,
 }
 
-/// A namespace.
+/// A namespace of a subsystem: which it is, and how much of what it lives in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedNamespace {
+    /// NSID.
+    pub identifier: u32,
+    /// NGUID, by which hosts know it again; `None` for one that follows from its subsystem and identifier.
+    pub nguid: Option<[u8; 16]>,
+    /// It is listed and takes commands.
+    pub active: bool,
+    /// Bytes that it has, of which whole blocks count; `None` for all that it lives in.
+    pub bytes: Option<u64>,
+    /// What it lives in.
+    pub config: NamespaceConfig,
+}
+
+impl ListedNamespace {
+    /// By which hosts know it again.
+    pub(super) fn nguid(&self, of: &Nqn) -> [u8; 16] {
+        self.nguid.unwrap_or_else(|| of.identifier(self.identifier.into()))
+    }
+
+    /// For `--check-config`.
+    pub(super) fn json(&self) -> Value {
+        let mut value = self.config.json();
+        value["nsid"] = self.identifier.into();
+        value["active"] = self.active.into();
+        value["bytes"] = self.bytes.into();
+        value["nguid"] = self.nguid.map(|nguid| hex(&nguid)).into();
+        value
+    }
+}
+
+/// What a namespace lives in, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceConfig {
     /// What it lives in.
@@ -97,12 +129,17 @@ pub enum MediumConfig {
 impl SubsystemConfig {
     /// What its namespaces are called.
     pub(super) fn identities(&self) -> impl Iterator<Item = Identity> {
-        (1..).zip(&self.namespaces).map(|(identifier, _)| (self.nqn, identifier))
+        self.namespaces.iter().map(|namespace| (self.nqn, namespace.identifier))
+    }
+
+    /// What they live in.
+    pub(super) fn configs(&self) -> impl Iterator<Item = &NamespaceConfig> {
+        self.namespaces.iter().map(|namespace| &namespace.config)
     }
 
     /// The files and block devices of its namespaces.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
-        self.namespaces.iter().filter_map(NamespaceConfig::path)
+        self.configs().filter_map(NamespaceConfig::path)
     }
 
     /// Opens its namespaces, as [`prepare`], for each core; those in files and on block devices are watched.
@@ -118,12 +155,15 @@ impl SubsystemConfig {
             name: self.nqn,
             hosts: self.allowed_hosts.clone(),
             serial,
+            ana: self.ana,
             namespaces: Vec::with_capacity(self.namespaces.len()),
         };
         let mut plans: Vec<_> = (0..users.cores).map(|_| plan()).collect();
         for (identity, namespace) in self.identities().zip(&self.namespaces) {
             let (of_cores, report) = prepare(identity, namespace, users, media, say)?;
-            plans.iter_mut().zip(of_cores).for_each(|(plan, namespace)| plan.namespaces.push(namespace));
+            let ListedNamespace { identifier, nguid, active, .. } = *namespace;
+            let part = |medium| PlannedNamespace { identifier, nguid, active, blocks: report.blocks, medium };
+            plans.iter_mut().zip(of_cores).for_each(|(plan, medium)| plan.namespaces.push(part(medium)));
             reports.push(report);
         }
         Ok(plans)
@@ -170,12 +210,7 @@ impl NamespaceConfig {
                 let key = if *kind == MediumKind::Device { "device" } else { "file" };
                 json!({ key: path.display().to_string(), "backing": backing_name(*backing), "direct": direct })
             }
-            MediumConfig::Nbd { options } => json!({
-                "nbd": options.to_string(),
-                "connections": options.connections,
-                "write_through": options.write_through,
-                "patience": options.patience.as_secs(),
-            }),
+            MediumConfig::Nbd { options } => json!({ "nbd": options.uri() }),
         };
         value["block_size"] = self.block_bytes.into();
         value["read_only"] = self.read_only.into();
@@ -183,7 +218,7 @@ impl NamespaceConfig {
     }
 
     /// What people know it by.
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         match &self.medium {
             MediumConfig::Memory { .. } => "memory".to_owned(),
             MediumConfig::Loaded { path } | MediumConfig::Stored { path, .. } => path.display().to_string(),
@@ -198,39 +233,6 @@ impl MediumConfig {
         let options = uri.parse().map_err(|error| Error::usage("nbd", format!("{flag}: {error}")))?;
         Ok(Self::Nbd { options })
     }
-}
-
-/// Why two namespaces cannot have one medium.
-const SERVED_ONCE: &str = "what is written is served once; name another one, or set read_only for both";
-
-/// The first namespace whose medium another one in front of it has as well, or has a part of, where one of them is written: by its
-/// place among all, and why that cannot be.
-pub(super) fn served_twice<'a>(namespaces: impl Iterator<Item = &'a NamespaceConfig>) -> Option<(usize, String)> {
-    let mut before: Vec<(&Path, Below, bool)> = Vec::new();
-    let mut exports: Vec<(&NbdOptions, bool)> = Vec::new();
-    for (place, namespace) in namespaces.enumerate() {
-        if let MediumConfig::Nbd { options } = &namespace.medium {
-            let read_only = namespace.read_only;
-            let clashes = |(other, both): &(&NbdOptions, bool)| !(read_only && *both) && other.is_same_export(options);
-            if exports.iter().any(clashes) {
-                return Some((place, format!("\"{options}\" is the medium of another namespace: {SERVED_ONCE}")));
-            }
-            exports.push((options, read_only));
-        }
-        let MediumConfig::Stored { path, .. } = &namespace.medium else { continue };
-        let (below, read_only) = (Below::of(path), namespace.read_only);
-        let clash = before.iter().find(|(_, other, both)| !(read_only && *both) && below.shares_with(other));
-        if let Some((other, ..)) = clash {
-            let clash = if other == path {
-                format!("{path:?} is the medium of another namespace")
-            } else {
-                format!("{path:?} and {other:?}, of another namespace, are one medium, or one lies in the other")
-            };
-            return Some((place, format!("{clash}: {SERVED_ONCE}")));
-        }
-        before.push((path, below, read_only));
-    }
-    None
 }
 
 /// As files and command lines say it.
@@ -263,7 +265,19 @@ pub(super) struct SubsystemPlan {
     pub(super) name: Nqn,
     pub(super) hosts: AllowedHosts,
     pub(super) serial: SerialNumber,
-    pub(super) namespaces: Vec<NamespacePlan>,
+    pub(super) ana: AnaState,
+    pub(super) namespaces: Vec<PlannedNamespace>,
+}
+
+/// A namespace of it.
+#[derive(Debug)]
+pub(super) struct PlannedNamespace {
+    pub(super) identifier: u32,
+    pub(super) nguid: Option<[u8; 16]>,
+    pub(super) active: bool,
+    /// What it has of its medium.
+    pub(super) blocks: u64,
+    pub(super) medium: NamespacePlan,
 }
 
 /// A namespace that is ready to be served, on its way to the core that will own it.
@@ -300,6 +314,9 @@ pub struct NamespaceReport {
     pub sha256: Option<String>,
     /// Blocks.
     pub blocks: u64,
+    /// Blocks that it could have of what it lives in, when that was opened.
+    #[serde(skip)]
+    pub medium_blocks: u64,
     /// Bytes of each.
     pub block_bytes: u32,
     /// Hosts cannot change it.
@@ -330,13 +347,15 @@ impl NamespaceReport {
 /// a person may expect.
 pub(super) fn prepare(
     identity: Identity,
-    config: &NamespaceConfig,
+    namespace: &ListedNamespace,
     users: &Users,
     media: &mut MediaWatch,
     say: &mut dyn FnMut(&str),
 ) -> Result<(Vec<NamespacePlan>, NamespaceReport), Error> {
+    let config = &namespace.config;
     let NamespaceConfig { medium, block_bytes, read_only } = config.clone();
     let mut is_read_only = read_only;
+    let part = |all: Geometry| part_of(namespace, all);
     let (plans, kind, geometry, content) = match medium {
         MediumConfig::Memory { bytes } => {
             let geometry = whole(bytes / u64::from(block_bytes.max(1)), block_bytes)?;
@@ -349,11 +368,12 @@ pub(super) fn prepare(
             (in_memory(users, geometry, Some(file.bytes), read_only)?, "memory", geometry, content)
         }
         MediumConfig::Stored { path, kind, backing, direct } => {
-            let medium = FileMedium::open(
+            let mut medium = FileMedium::open(
                 &FileOptions::new(path).kind(kind).block_bytes(block_bytes).read_only(read_only).direct(direct),
             )?;
-            let (plans, name) = opened(&medium, backing, users, say)?;
             let geometry = medium.geometry();
+            medium.resize(part(geometry)?).map_err(Error::setup)?;
+            let (plans, name) = opened(&medium, backing, users, say)?;
             media.add(identity, config.name(), Medium::File(medium));
             (plans, name, geometry, None)
         }
@@ -372,15 +392,28 @@ pub(super) fn prepare(
             (plans, "NBD", geometry, None)
         }
     };
+    let blocks = part(geometry)?;
     let (bytes, sha256) = match content {
         Some((bytes, sha256)) => (bytes, Some(sha256)),
-        None => (geometry.blocks() * u64::from(block_bytes), None),
+        None => (blocks * u64::from(block_bytes), None),
     };
-    let name = config.name();
-    Ok((
-        plans,
-        NamespaceReport { name, kind, bytes, sha256, blocks: geometry.blocks(), block_bytes, read_only: is_read_only },
-    ))
+    let (name, medium_blocks) = (config.name(), geometry.blocks());
+    let read_only = is_read_only;
+    Ok((plans, NamespaceReport { name, kind, bytes, sha256, blocks, medium_blocks, block_bytes, read_only }))
+}
+
+/// Blocks that a namespace has of so many.
+fn part_of(namespace: &ListedNamespace, all: Geometry) -> Result<u64, Error> {
+    let Some(bytes) = namespace.bytes else { return Ok(all.blocks()) };
+    let (blocks, block_bytes) = (bytes / u64::from(all.block_bytes()), u64::from(all.block_bytes()));
+    if (1..=all.blocks()).contains(&blocks) {
+        return Ok(blocks);
+    }
+    let (name, has) = (namespace.config.name(), all.blocks() * block_bytes);
+    let text = format!(
+        "bytes is {bytes}: {name} has {has}, and a block {block_bytes}; choose others, or leave it out for all"
+    );
+    Err(Error::failed("namespace", text))
 }
 
 /// Memory: of the one core's own region, or of one that all cores use.

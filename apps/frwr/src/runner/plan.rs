@@ -6,7 +6,7 @@ use super::{
     job_plan::{JobPlan, Source},
     load_command::{LoadArguments, LoadConfig},
     load_file::LoadedFile,
-    namespaces::{NamespacePlan, SubsystemPlan},
+    namespaces::{NamespacePlan, PlannedNamespace, SubsystemPlan},
     serve_command::{ServeConfig, TargetArguments},
     target_side::TargetPlan,
 };
@@ -17,7 +17,7 @@ use frwr_nvmf::{
     controller::{ADMIN_QUEUE_ENTRIES, AllowedHosts, TargetOptions, UNPROVEN_CONNECTIONS},
     host::HostOptions,
     storage::Geometry,
-    wire::{DEFAULT_PORT, DISCOVERY_SUBSYSTEM, Nqn, SerialNumber},
+    wire::{AnaState, DEFAULT_PORT, DISCOVERY_SUBSYSTEM, Nqn, SerialNumber},
 };
 use std::net::SocketAddr;
 
@@ -91,9 +91,11 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
     options.corrupt_reads = corrupt_every.filter(|_| config.inject == Some(Inject::CorruptData));
     let geometry = Geometry::new(blocks, config.job.block.block_size);
     let geometry = geometry.map_err(|error| Error::failed("namespace", error.to_string()))?;
-    let namespaces = vec![NamespacePlan::Memory { geometry, content: None, read_only: false }];
+    let medium = NamespacePlan::Memory { geometry, content: None, read_only: false };
+    let namespaces = vec![PlannedNamespace { identifier: 1, nguid: None, active: true, blocks, medium }];
     let (name, serial) = (options.subsystem, SerialNumber::of_subsystem(&options.subsystem));
-    let subsystems = vec![SubsystemPlan { name, hosts: AllowedHosts::Any, serial, namespaces }];
+    let subsystems =
+        vec![SubsystemPlan { name, hosts: AllowedHosts::Any, serial, ana: AnaState::default(), namespaces }];
     Ok(TargetPlan {
         options,
         subsystems,

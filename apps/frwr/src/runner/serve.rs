@@ -1,11 +1,12 @@
 //! `frwr serve`: the target's half of the job, on whatever device.
 
 use super::{
+    clash::served_twice,
     depth::Depth,
     incident_log,
     main_loop::{MainLoop, ended, leave},
     media_watch::MediaWatch,
-    namespaces::{NamespaceReport, SubsystemConfig, SubsystemPlan, Users, served_twice},
+    namespaces::{NamespaceReport, SubsystemConfig, SubsystemPlan, Users},
     operator::{Doors, Facts, Operator},
     orders::Orders,
     outcome::Outcome,
@@ -134,7 +135,7 @@ where
         identities: config.subsystems.iter().flat_map(SubsystemConfig::identities).collect(),
         shared_receives: target.shared_receives.0,
     };
-    let facts = Facts::new(served, config.describe(), progress.clone());
+    let facts = Facts::new(served, config.clone(), progress.clone());
     let (size, asked_at) = (buffers_of(buffers, target.max_transfer), where_asked(&doors));
     let mut operator = Operator::new(facts, stock, orders, doors, output.json);
     let main = MainLoop {
@@ -254,7 +255,7 @@ fn prepare(
     reports: &mut Vec<NamespaceReport>,
 ) -> Result<Vec<Vec<SubsystemPlan>>, Error> {
     // For configurations that no file has passed.
-    if let Some((_, reason)) = served_twice(config.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces)) {
+    if let Some((_, reason)) = served_twice(config.subsystems.iter().flat_map(SubsystemConfig::configs)) {
         return Err(Error::failed("namespace", reason));
     }
     let mut of_cores: Vec<_> = (0..users.cores).map(|_| Vec::with_capacity(config.subsystems.len())).collect();

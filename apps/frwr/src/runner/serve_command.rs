@@ -1,8 +1,10 @@
 //! `frwr serve` as a person asks for it: by its command line, or by a file.
 
 use super::{
+    ana_name::ana_name,
     config_file,
-    namespaces::{NamespaceBacking, NamespaceConfig, SubsystemConfig},
+    difference::fixed,
+    namespaces::{ListedNamespace, NamespaceBacking, NamespaceConfig, SubsystemConfig},
     plan::{RETURNING, connections, controllers, default_subsystem, discovery_controllers, entries},
     start::reactors,
 };
@@ -24,12 +26,15 @@ use frwr_nvmf::{
         MAX_IN_CAPSULE_BYTES, MAX_LISTENERS, MAX_NAMESPACES, MAX_SUBSYSTEMS, MAX_TOTAL_NAMESPACES, TargetOptions,
     },
     storage::MAX_BLOCK_BYTES,
-    wire::{DISCOVERY_SUBSYSTEM, Nqn, SGL_DESCRIPTOR_BYTES, SerialNumber},
+    wire::{AnaState, DISCOVERY_SUBSYSTEM, Nqn, SGL_DESCRIPTOR_BYTES, SerialNumber},
 };
 use frwr_reactor::Placement;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use std::{net::SocketAddr, path::PathBuf};
+use serde_json::{Map, Value, json};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 /// Each host has receives, transfer slots and data buffers of its own.
 const HOSTS: Limit = Limit::new("--hosts", 1, 256);
@@ -345,8 +350,9 @@ impl SubsystemArguments {
         BlockArguments::check(block_bytes, MAX_BLOCK_BYTES)?;
         // The command line requires it.
         let namespace = self.namespace.clone().ok_or_else(Error::lost)?;
-        let namespaces = vec![NamespaceConfig::of_command_line(namespace, self.backing, block_bytes)?];
-        Ok(SubsystemConfig { nqn, allowed_hosts, serial: None, namespaces })
+        let config = NamespaceConfig::of_command_line(namespace, self.backing, block_bytes)?;
+        let namespaces = vec![ListedNamespace { identifier: 1, nguid: None, active: true, bytes: None, config }];
+        Ok(SubsystemConfig { nqn, allowed_hosts, serial: None, ana: AnaState::default(), namespaces })
     }
 }
 
@@ -359,6 +365,15 @@ pub struct ServeConfig {
     pub subsystems: Vec<SubsystemConfig>,
     /// Where the reactors go; `None` lets the machine decide.
     pub placement: Option<Placement>,
+    /// What the command line says beside a file.
+    beside: Beside,
+}
+
+/// What a command line says that holds whatever a file says.
+#[derive(Clone, Debug)]
+struct Beside {
+    control: ControlArguments,
+    runtime: Option<u64>,
 }
 
 impl ServeConfig {
@@ -373,13 +388,40 @@ impl ServeConfig {
                         windows or by lists; leave it out, it is for load";
             return Err(Error::usage("target_registration", text));
         }
-        match arguments.config.clone() {
+        let beside = Beside { control: arguments.control.clone(), runtime: arguments.target.runtime };
+        let config = match arguments.config.clone() {
             Some(path) => config_file::read(&path, arguments),
             None => {
                 let subsystem = arguments.subsystem.config()?;
                 Self::checked(arguments, vec![subsystem])
             }
-        }
+        };
+        config.map(|config| Self { beside, ..config })
+    }
+
+    /// What a file says that is read beside the same command line.
+    pub(super) fn of_text(&self, path: &Path, text: &str) -> Result<Self, Error> {
+        let Beside { control, runtime } = self.beside.clone();
+        let target = TargetArguments { runtime, ..self.arguments.target.clone() };
+        config_file::parse(path, text, ServeArguments { control, target, ..self.arguments.clone() })
+    }
+
+    /// The same, of a target that listens there by now.
+    pub(super) fn listening_at(&self, listen: Vec<SocketAddr>) -> Self {
+        let mut config = self.clone();
+        config.arguments.target.listen = listen;
+        config
+    }
+
+    /// Options that the other one has otherwise: none of them is changed while a target serves.
+    pub(super) fn other_options(&self, other: &Self) -> Vec<String> {
+        let (is, wanted) = (self.options_json(), other.options_json());
+        let differing = is.iter().filter_map(|(key, is)| {
+            // Listeners come and go.
+            let wanted = wanted.get(key).filter(|wanted| *wanted != is && key != "listen")?;
+            Some(fixed(key, said(wanted), said(is), "it is for the start alone, leave it as it is"))
+        });
+        differing.collect()
     }
 
     /// The same of what a file says.
@@ -392,7 +434,8 @@ impl ServeConfig {
         device.check()?;
         arguments.control.check()?;
         arguments.device.cores = placement.as_ref().map(cores_of);
-        Ok(Self { subsystems, placement, arguments })
+        let beside = Beside { control: arguments.control.clone(), runtime: arguments.target.runtime };
+        Ok(Self { subsystems, placement, arguments, beside })
     }
 
     /// The target on so many cores.
@@ -403,7 +446,10 @@ impl ServeConfig {
         options.parameters = device.parameters();
         let started: usize = self.subsystems.iter().map(|subsystem| subsystem.namespaces.len()).sum();
         // Few enough for 32 bits, as the number of subsystems and of namespaces in each is limited.
-        options.namespaces = (started as u32 + target.spare_namespaces).min(MAX_TOTAL_NAMESPACES);
+        let namespaces = (started as u32 + target.spare_namespaces).min(MAX_TOTAL_NAMESPACES);
+        // Identifiers have the same limit, and what was removed before a file was saved leaves them free.
+        let identifiers = self.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces).map(|one| one.identifier);
+        options.namespaces = namespaces.max(identifiers.max().unwrap_or_default());
         // At most MAX_CORES.
         options.cores = cores as u16;
         Ok(options)
@@ -412,6 +458,13 @@ impl ServeConfig {
     /// What was understood, as JSON; names as in the file.
     #[must_use]
     pub fn describe(&self) -> Value {
+        let mut all = self.options_json();
+        all.insert("subsystem".to_owned(), self.subsystems.iter().map(subsystem_json).collect());
+        Value::Object(all)
+    }
+
+    /// The same without what it offers.
+    pub(super) fn options_json(&self) -> Map<String, Value> {
         #[derive(Serialize)]
         struct Understood<'a> {
             #[serde(flatten)]
@@ -426,14 +479,19 @@ impl ServeConfig {
             invalidation: &'a InvalidationArguments,
             #[serde(flatten)]
             control: &'a ControlArguments,
-            subsystem: Vec<Value>,
         }
         let ServeArguments { device, target, core, memory, invalidation, control, .. } = &self.arguments;
-        let subsystem = self.subsystems.iter().map(subsystem_json).collect();
         // Names and numbers: there is nothing that JSON has not.
-        serde_json::to_value(Understood { device, target, core, memory, invalidation, control, subsystem })
-            .unwrap_or_default()
+        match serde_json::to_value(Understood { device, target, core, memory, invalidation, control }) {
+            Ok(Value::Object(options)) => options,
+            _ => Map::new(),
+        }
     }
+}
+
+/// A value, for people.
+fn said(value: &Value) -> String {
+    if value.is_null() { "left out".to_owned() } else { value.to_string() }
 }
 
 /// One that is not the discovery service's, which each target has beside its subsystems.
@@ -454,7 +512,8 @@ fn subsystem_json(subsystem: &SubsystemConfig) -> Value {
         "nqn": subsystem.nqn.as_str(),
         "allowed_hosts": hosts.map(|hosts| hosts.iter().map(Nqn::as_str).collect::<Vec<_>>()),
         "serial": subsystem.serial.as_ref().map(SerialNumber::as_str),
-        "namespace": subsystem.namespaces.iter().map(NamespaceConfig::json).collect::<Vec<_>>(),
+        "ana_state": ana_name(subsystem.ana),
+        "namespace": subsystem.namespaces.iter().map(ListedNamespace::json).collect::<Vec<_>>(),
     })
 }
 

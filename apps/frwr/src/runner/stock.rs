@@ -1,10 +1,12 @@
 //! What `serve` serves by now, and what more it may: for namespaces that come while it does.
 
 use super::{
+    clash::served_twice,
+    difference::Room,
     media_watch::{Identity, MediaWatch},
-    namespaces::{NamespaceConfig, NamespacePlan, NamespaceReport, SubsystemConfig, Users, prepare, served_twice},
+    namespaces::{ListedNamespace, NamespaceConfig, NamespacePlan, NamespaceReport, SubsystemConfig, Users, prepare},
     serve_command::ServeConfig,
-    target_side::in_memory,
+    target_side::{cut, in_memory},
     trace::{OF_KEYS, check_path},
 };
 use crate::Error;
@@ -12,6 +14,7 @@ use core::iter;
 use frwr_nvmf::{
     controller::{MAX_NAMESPACES, TargetOptions},
     storage::AnyStorage,
+    wire::Nqn,
 };
 use std::path::PathBuf;
 
@@ -23,6 +26,8 @@ pub(super) struct Stock {
     depth: usize,
     /// Namespaces that there may be.
     limit: usize,
+    /// Hosts that a subsystem may allow by name.
+    hosts: usize,
     served: Vec<(Identity, NamespaceConfig)>,
     /// What is written meanwhile, and can be no namespace.
     trace: Option<PathBuf>,
@@ -32,11 +37,12 @@ impl Stock {
     /// What a target is started with.
     pub(super) fn new(config: &ServeConfig, users: Users, options: &TargetOptions) -> Self {
         let of =
-            |subsystem: &SubsystemConfig| subsystem.identities().zip(subsystem.namespaces.clone()).collect::<Vec<_>>();
+            |subsystem: &SubsystemConfig| subsystem.identities().zip(subsystem.configs().cloned()).collect::<Vec<_>>();
         Self {
             users: Users { at_start: false, ..users },
             depth: options.queue_entries.into(),
             limit: options.namespaces as usize,
+            hosts: options.allowed_hosts as usize,
             served: config.subsystems.iter().flat_map(of).collect(),
             trace: config.arguments.output.trace_keys.clone(),
         }
@@ -48,14 +54,15 @@ impl Stock {
     /// It cannot be had beside the others, or not be opened; nothing is left of it then.
     pub(super) fn open(
         &mut self,
-        identity: Identity,
-        config: &NamespaceConfig,
+        of: Nqn,
+        namespace: &ListedNamespace,
         media: &mut MediaWatch,
         say: &mut dyn FnMut(&str),
     ) -> Result<(Vec<AnyStorage>, NamespaceReport), Error> {
+        let (identity, config) = ((of, namespace.identifier), &namespace.config);
         self.check(identity, config)?;
-        let opened = prepare(identity, config, &self.users, media, say).and_then(|(plans, report)| {
-            let storages = plans.into_iter().map(|plan| self.storage(plan)).collect::<Result<_, _>>()?;
+        let opened = prepare(identity, namespace, &self.users, media, say).and_then(|(plans, report)| {
+            let storages = plans.into_iter().map(|plan| self.storage(plan, report.blocks)).collect::<Result<_, _>>()?;
             Ok((storages, report))
         });
         match &opened {
@@ -63,6 +70,22 @@ impl Stock {
             Err(_) => media.forget(identity),
         }
         opened
+    }
+
+    /// What a namespace lives in.
+    pub(super) fn config(&self, identity: Identity) -> Option<&NamespaceConfig> {
+        self.served.iter().find(|(served, _)| *served == identity).map(|(_, config)| config)
+    }
+
+    /// What there may be.
+    pub(super) fn room(&self) -> Room {
+        Room { namespaces: self.limit, taken: self.served.len(), highest: self.highest(), hosts: self.hosts }
+    }
+
+    /// The highest identifier that there may be.
+    fn highest(&self) -> u32 {
+        // At most MAX_NAMESPACES.
+        self.limit.min(MAX_NAMESPACES) as u32
     }
 
     /// That one is gone, or never came.
@@ -74,8 +97,8 @@ impl Stock {
         let (_, identifier) = identity;
         let refused = |text: String| Err(Error::failed("namespace", text));
         let (count, limit) = (self.served.len(), self.limit);
-        let highest = limit.min(MAX_NAMESPACES);
-        if !(1..=highest).contains(&(identifier as usize)) {
+        let highest = self.highest();
+        if !(1..=highest).contains(&identifier) {
             return refused(format!(
                 "namespace is {identifier}: must be from 1 to {highest}; choose another one, or start serve with more \
                  --spare-namespaces"
@@ -99,12 +122,16 @@ impl Stock {
         check_path(OF_KEYS, self.trace.as_deref(), &[("what a namespace lives in", config.path())])
     }
 
-    fn storage(&self, plan: NamespacePlan) -> Result<AnyStorage, Error> {
-        match plan {
-            NamespacePlan::Open { storage, .. } => Ok(storage),
-            NamespacePlan::Shared { medium, geometry, read_only } => in_memory(medium, geometry, read_only, self.depth),
+    fn storage(&self, plan: NamespacePlan, blocks: u64) -> Result<AnyStorage, Error> {
+        let mut storage = match plan {
+            NamespacePlan::Open { storage, .. } => storage,
+            NamespacePlan::Shared { medium, geometry, read_only } => {
+                in_memory(medium, geometry, read_only, self.depth)?
+            }
             // Of the start alone.
-            NamespacePlan::Memory { .. } => Err(Error::lost()),
-        }
+            NamespacePlan::Memory { .. } => return Err(Error::lost()),
+        };
+        cut(&mut storage, blocks)?;
+        Ok(storage)
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     change::Applied,
     cores::{Core, Message},
-    namespaces::{NamespacePlan, SubsystemPlan},
+    namespaces::{NamespacePlan, PlannedNamespace, SubsystemPlan},
     orders::{Answer, Desk, Order},
     present::TargetSnapshot,
     progress::{Asks, Doing, IoCounters, Progress},
@@ -22,10 +22,11 @@ use frwr_mempool::{
 };
 use frwr_nvmf::{
     controller::{
-        Incident, ListenerState, Subsystem, Target, TargetContext, TargetListening, TargetMessage, TargetOptions,
-        TargetStatistics,
+        ChangeError, HOME_CORE, Incident, ListenerState, NewNamespace, Subsystem, Target, TargetContext,
+        TargetListening, TargetMessage, TargetOptions, TargetStatistics,
     },
-    storage::{AnyStorage, Geometry, MemoryStorage},
+    storage::{AnyStorage, Geometry, MemoryStorage, Storage as _},
+    wire::{AnaState, Nqn},
 };
 use frwr_reactor::{CoreIndex, Now, Outbox, SendError};
 use std::os::fd::BorrowedFd;
@@ -54,7 +55,26 @@ pub(super) struct TargetPlan {
 
 impl TargetPlan {
     fn namespaces(&self) -> impl Iterator<Item = &NamespacePlan> {
-        self.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces)
+        self.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces).map(|namespace| &namespace.medium)
+    }
+}
+
+/// What is otherwise than usual of a subsystem from the start: the home core sets it before it listens, and the others follow.
+struct States {
+    of: Nqn,
+    ana: AnaState,
+    inactive: Vec<u32>,
+}
+
+impl States {
+    fn of(plan: &SubsystemPlan) -> Self {
+        let inactive = plan.namespaces.iter().filter(|namespace| !namespace.active);
+        Self { of: plan.name, ana: plan.ana, inactive: inactive.map(|namespace| namespace.identifier).collect() }
+    }
+
+    fn set<P: Port>(&self, target: &mut Target<P, AnyStorage>) -> Result<(), ChangeError> {
+        target.set_ana_state(&self.of, self.ana)?;
+        self.inactive.iter().try_for_each(|identifier| target.set_namespace_active(&self.of, *identifier, false))
     }
 }
 
@@ -94,13 +114,18 @@ impl<P: Port> TargetSide<P> {
         let buffers = region.carve(buffer_bytes, alignment)?.into_device_memory();
         let depth = usize::from(plan.options.queue_entries);
         let mut subsystems = Vec::with_capacity(plan.subsystems.len());
-        for SubsystemPlan { name, hosts, serial, namespaces } in plan.subsystems {
-            let storages = namespaces.into_iter().map(|namespace| storage(namespace, depth, &mut region));
-            subsystems.push(Subsystem { name, hosts, serial, namespaces: storages.collect::<Result<_, _>>()? });
+        let states: Vec<_> = plan.subsystems.iter().map(States::of).collect();
+        for SubsystemPlan { name, hosts, serial, namespaces, .. } in plan.subsystems {
+            let namespaces = namespaces.into_iter().map(|namespace| new_namespace(namespace, depth, &mut region));
+            subsystems.push(Subsystem { name, hosts, serial, namespaces: namespaces.collect::<Result<_, _>>()? });
         }
+        let is_home = plan.options.core == HOME_CORE;
         let mut target = Target::with_subsystems(engine, subsystems, buffers, plan.options)?;
         if let Some(waker) = waker {
             target.wakes(waker).map_err(no_descriptor)?;
+        }
+        if is_home {
+            states.iter().try_for_each(|states| states.set(&mut target)).map_err(Error::setup)?;
         }
         // Control's lane is empty: it takes the first messages.
         target.listen().map_err(Error::setup)?;
@@ -290,6 +315,23 @@ fn buffer_alignment(namespace: &NamespacePlan) -> usize {
         NamespacePlan::Memory { .. } | NamespacePlan::Shared { .. } => PAGE,
         NamespacePlan::Open { alignment, .. } => PAGE.max(*alignment as usize),
     }
+}
+
+/// One core's way to a namespace, as large as that is.
+fn new_namespace(
+    namespace: PlannedNamespace,
+    depth: usize,
+    region: &mut Region,
+) -> Result<NewNamespace<AnyStorage>, Error> {
+    let PlannedNamespace { identifier, nguid, blocks, medium, .. } = namespace;
+    let mut storage = storage(medium, depth, region)?;
+    cut(&mut storage, blocks)?;
+    Ok(NewNamespace { identifier, nguid, storage })
+}
+
+/// A namespace has so many blocks of what it lives in. Some storages have one size for ever.
+pub(super) fn cut(storage: &mut AnyStorage, blocks: u64) -> Result<(), Error> {
+    if storage.geometry().blocks() == blocks { Ok(()) } else { storage.resize(blocks).map_err(Error::setup) }
 }
 
 fn storage(namespace: NamespacePlan, depth: usize, region: &mut Region) -> Result<AnyStorage, Error> {

@@ -2,6 +2,7 @@
 
 mod asks;
 mod changes;
+mod files;
 mod hostile;
 mod listeners;
 mod metrics;

@@ -3,6 +3,7 @@
 
 mod changes;
 mod deaths;
+mod files;
 mod latency;
 mod moves;
 mod program;

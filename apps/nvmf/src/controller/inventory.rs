@@ -57,6 +57,8 @@ pub struct DrainState {
 pub struct SubsystemState {
     /// Its name.
     pub name: Nqn,
+    /// Hosts see it: not yet, where cores are still to take it, and no longer where it was removed and its controllers end.
+    pub listed: bool,
     /// SN of its controllers.
     pub serial: SerialNumber,
     /// Who may use it.
@@ -75,6 +77,8 @@ pub struct NamespaceState {
     pub subsystem: usize,
     /// NSID.
     pub identifier: u32,
+    /// By which hosts know it again.
+    pub nguid: [u8; 16],
     /// It is listed and takes commands.
     pub active: bool,
     /// Blocks.
@@ -229,6 +233,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     fn subsystem_states(&self) -> Vec<SubsystemState> {
         let state = |served: &Served| SubsystemState {
             name: *served.name(),
+            listed: served.is_listed(),
             serial: served.serial(),
             hosts: served.hosts().clone(),
             ana: served.ana().0,
@@ -259,6 +264,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             NamespaceState {
                 subsystem,
                 identifier,
+                nguid: served.namespaces().nguid(identifier).unwrap_or_default(),
                 active: served.namespaces().is_active(identifier),
                 blocks: geometry.blocks(),
                 block_bytes: geometry.block_bytes(),

@@ -98,7 +98,7 @@ pub enum TargetError {
     #[error("subsystem {0} cannot have its name: another one has it; choose a name for each")]
     SubsystemName(usize),
     /// The namespaces of a subsystem.
-    #[error("{0} namespaces: must be from 1 to {MAX_NAMESPACES}; choose another number")]
+    #[error("{0} namespaces: must be {MAX_NAMESPACES} at most; choose another number")]
     Namespaces(usize),
     /// A namespace's block does not fit into a data buffer.
     #[error("namespace {namespace} has blocks of {block_bytes} bytes, a buffer has {buffer_bytes}; raise buffer_bytes")]
@@ -277,23 +277,27 @@ fn serve<S: Storage>(
     let mut served = Subsystems::new(options, subsystems.len());
     let (mut media, buffer_bytes) = (Media::new(most, options.corrupt_reads), options.buffer_bytes);
     for (number, Subsystem { name, hosts, serial, namespaces }) in subsystems.into_iter().enumerate() {
-        if namespaces.is_empty() || namespaces.len() > MAX_NAMESPACES {
+        if namespaces.len() > MAX_NAMESPACES {
             return Err(TargetError::Namespaces(namespaces.len()));
         }
-        let at = served.add(name, hosts, serial, (namespaces.len(), true)).map_err(|source| match source {
-            ChangeError::SubsystemName => TargetError::SubsystemName(number),
-            source => TargetError::Subsystem { subsystem: number, source },
-        })?;
-        for (identifier, storage) in (1..).zip(namespaces) {
+        let highest = namespaces.iter().map(|namespace| namespace.identifier as usize).max().unwrap_or_default();
+        let at =
+            served.add(name, hosts, serial, (highest.min(MAX_NAMESPACES), true)).map_err(|source| match source {
+                ChangeError::SubsystemName => TargetError::SubsystemName(number),
+                source => TargetError::Subsystem { subsystem: number, source },
+            })?;
+        let wrong = |source| TargetError::Subsystem { subsystem: number, source };
+        for NewNamespace { identifier, nguid, storage } in namespaces {
+            let nguid = served.check_at_start(at, identifier, nguid).map_err(wrong)?;
             let (namespace, block_bytes) = (identifier as usize, storage.geometry().block_bytes());
             if block_bytes > buffer_bytes {
                 return Err(TargetError::BlockBytes { namespace, block_bytes, buffer_bytes });
             }
             let place = media.attach(storage, buffers).map_err(|refused| match refused.error {
                 ChangeError::Attach(source) => TargetError::Attach { namespace, source },
-                source => TargetError::Subsystem { subsystem: number, source },
+                source => wrong(source),
             })?;
-            served.list_at_start(at, identifier, place);
+            served.list_at_start(at, identifier, nguid, place);
         }
     }
     Ok((served, media))

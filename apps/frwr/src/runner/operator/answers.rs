@@ -1,13 +1,12 @@
 //! What methods answer: figures of cores, put together and named for people and programs.
 
 use super::{
-    super::{live_line::name as doing_name, medium::fault_text, survey::Findings},
+    super::{ana_name::ana_name, live_line::name as doing_name, medium::fault_text, survey::Findings},
     Facts,
     listeners::addresses,
     methods::{self as table, MethodDescription},
     namespace_figures::NamespaceFigures,
     parameters::{Parameter, none, nqn, read},
-    subsystem_changes::ana_name,
 };
 use crate::{
     control::{Failure, INTERNAL, INVALID_PARAMS},
@@ -54,7 +53,7 @@ fn version_json(facts: &Facts) -> Value {
 
 pub(super) fn options(facts: &mut Facts, parameters: Parameters) -> Answer {
     none(&parameters)?;
-    Ok(facts.options.clone())
+    Ok(facts.config.describe())
 }
 
 pub(super) fn incidents(facts: &mut Facts, parameters: Parameters) -> Answer {

@@ -6,9 +6,9 @@ use super::{
         media_watch::Identity,
         orders::{Order, Orders, Ticket},
     },
-    planned::{Behind, MAX_WITHIN, Planned, STEP_TIME, Step, stands_still},
+    planned::{Asker, Behind, MAX_WITHIN, Planned, STEP_TIME, Step, stands_still},
 };
-use crate::control::{Caller, Failure, NOT_DONE};
+use crate::control::{Failure, NOT_DONE};
 use core::time::Duration;
 use frwr_engine::provider::CommandError;
 use frwr_nvmf::{
@@ -28,7 +28,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// One change under way.
 #[derive(Debug)]
 struct UnderWay {
-    caller: Caller,
+    asker: Asker,
     number: u64,
     /// Cores that are still to be told, in order.
     left: VecDeque<Step>,
@@ -129,10 +129,10 @@ pub(super) fn done(changed: bool) -> Value {
 
 impl Changes {
     /// One more, behind the others.
-    pub(super) fn queue(&mut self, caller: Caller, planned: Planned) {
+    pub(super) fn queue(&mut self, asker: Asker, planned: Planned) {
         self.count += 1;
         self.line.push_back(UnderWay {
-            caller,
+            asker,
             number: self.count,
             left: planned.steps,
             done: Vec::new(),
@@ -210,12 +210,12 @@ impl Changes {
         Some(gone)
     }
 
-    /// Brings the first change on. Those that are over, with what their callers are told.
-    pub(super) fn turn(&mut self, now: Duration, orders: &mut Orders) -> Option<(Caller, Result<Value, Failure>)> {
+    /// Brings the first change on. Those that are over, with what is answered.
+    pub(super) fn turn(&mut self, now: Duration, orders: &mut Orders) -> Option<(Asker, Result<Value, Failure>)> {
         self.look(now, orders);
         let first = self.line.front_mut()?;
         let result = first.advance(now, orders)?;
-        let UnderWay { caller, goes_on, became, behind, .. } = self.line.pop_front()?;
+        let UnderWay { asker, goes_on, became, behind, .. } = self.line.pop_front()?;
         let shrinks = behind.as_ref().and_then(Behind::resized);
         if let Some(namespace) = shrinks.filter(|_| result.is_ok()) {
             self.forget_shrinking(namespace);
@@ -224,7 +224,7 @@ impl Changes {
             self.unfinished.push(Unfinished { id, became, shrinks });
         }
         self.ended.extend(behind.map(|behind| (behind, result.is_ok())));
-        Some((caller, result))
+        Some((asker, result))
     }
 
     /// Asks what became of changes, where something goes on.

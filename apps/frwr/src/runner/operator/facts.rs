@@ -1,7 +1,7 @@
 //! What the main thread itself knows of its target.
 
 use super::{
-    super::{media_watch::Identity, progress::Progress, serve_report::ServedTarget},
+    super::{media_watch::Identity, progress::Progress, serve_command::ServeConfig, serve_report::ServedTarget},
     recent::Recent,
 };
 use crate::{About, report::value};
@@ -16,7 +16,7 @@ pub(in super::super) struct Facts {
     /// What `--version` says.
     pub(super) about: Value,
     /// What was asked for by command line or file.
-    pub(super) options: Value,
+    pub(super) config: ServeConfig,
     pub(super) recent: Recent,
     pub(super) progress: Progress,
     /// Since the main thread began.
@@ -24,9 +24,9 @@ pub(in super::super) struct Facts {
 }
 
 impl Facts {
-    pub(in super::super) fn new(served: ServedTarget, options: Value, progress: Progress) -> Self {
+    pub(in super::super) fn new(served: ServedTarget, config: ServeConfig, progress: Progress) -> Self {
         let (about, started) = (value(About::this()), served.namespaces.len());
-        Self { served, started, about, options, recent: Recent::default(), progress, now: Duration::ZERO }
+        Self { served, started, about, config, recent: Recent::default(), progress, now: Duration::ZERO }
     }
 
     /// A namespace is gone. What it was started with is told all the same.

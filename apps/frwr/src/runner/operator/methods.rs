@@ -2,7 +2,9 @@
 
 use super::{
     super::survey::Findings,
-    Facts, answers, host_changes, listeners, namespace_changes,
+    Facts, answers,
+    application::Applied,
+    files, host_changes, listeners, namespace_changes,
     parameters::Parameter,
     planned::{Known, Plan},
     subsystem_changes,
@@ -19,6 +21,10 @@ pub(super) enum Does {
     Tell(fn(&mut Facts, Parameters) -> Result<Value, Failure>),
     /// The cores are asked.
     Ask(fn(&Facts, &Findings, Parameters) -> Result<Value, Failure>),
+    /// The cores are asked, and so is what namespaces live in.
+    Look(fn(&mut Known<'_>, Parameters) -> Result<Value, Failure>),
+    /// The same, and it is shown or done as several changes.
+    Apply(fn(&mut Known<'_>, Parameters) -> Result<Applied, Failure>),
     /// The cores are asked what there is, and then told what to change.
     Change(fn(&mut Known<'_>, Parameters) -> Result<Plan, Failure>),
 }
@@ -118,6 +124,22 @@ const METHODS: &[Method] = &[
         does: Does::Ask(answers::metrics),
     },
     Method {
+        name: "save",
+        about: "what it is by now, as a file that `frwr serve --config` reads",
+        parameters: &[],
+        does: Does::Look(files::save),
+    },
+    Method {
+        name: "apply",
+        about: "makes it what a file says, without touching what is the same",
+        parameters: &[
+            Parameter { name: "config", kind: "TEXT", required: true, about: "the text of the file" },
+            Parameter { name: "name", kind: "TEXT", required: false, about: "what errors call it" },
+            Parameter { name: "dry_run", kind: "true|false", required: false, about: "only shows what would be done" },
+        ],
+        does: Does::Apply(files::apply),
+    },
+    Method {
         name: "set_namespace_active",
         about: "lists a namespace, or takes it from hosts",
         parameters: &[
@@ -147,6 +169,7 @@ const METHODS: &[Method] = &[
             Parameter { name: "direct", kind: "true|false", required: false, about: "past the page cache" },
             Parameter { name: "read_only", kind: "true|false", required: false, about: "hosts cannot write" },
             Parameter { name: "block_size", kind: "BYTES", required: false, about: "4096 where left out" },
+            Parameter { name: "bytes", kind: "BYTES", required: false, about: "how much of it; all where left out" },
             Parameter { name: "nguid", kind: "HEX", required: false, about: "by which hosts know it again" },
         ],
         does: Does::Change(namespace_changes::add_namespace),
@@ -280,7 +303,7 @@ pub(super) fn find(name: &str) -> Result<&'static Method, Failure> {
 /// All methods that a target has, in the order in which they are told.
 pub fn methods() -> impl Iterator<Item = MethodDescription> {
     METHODS.iter().map(|&Method { name, about, parameters, does }| {
-        let changes = matches!(does, Does::Change(_)) || name.starts_with("set_") || name == "stop";
+        let changes = matches!(does, Does::Change(_) | Does::Apply(_)) || name.starts_with("set_") || name == "stop";
         MethodDescription { name, about, parameters, changes }
     })
 }

@@ -2,9 +2,11 @@
 //! of it is the main thread's; cores hand over what they have when they are asked, and do what they are told.
 
 mod answers;
+mod application;
 mod changes;
 mod facts;
 mod families;
+mod files;
 mod host_changes;
 mod listeners;
 mod methods;
@@ -14,6 +16,7 @@ mod namespace_figures;
 mod parameters;
 mod planned;
 mod recent;
+mod reload;
 mod subsystem_changes;
 
 pub(super) use facts::Facts;
@@ -28,14 +31,16 @@ use super::{
     stock::Stock,
     survey::{Findings, Survey},
 };
-use crate::control::{Call, Caller, Failure, Server, Visitor, Web, wait};
+use crate::control::{Call, Failure, NOT_DONE, Server, Visitor, Web, wait};
+use application::{Application, Applied};
 use changes::Changes;
 use core::time::Duration;
 use frwr_engine::control::ControlStatistics;
 use frwr_nvmf::controller::Incident;
 use frwr_reactor::Statistics as ReactorStatistics;
 use methods::Does;
-use planned::{Behind, Known};
+use planned::{Asker, Behind, Known};
+use reload::Reload;
 use serde_json::Value;
 use std::collections::VecDeque;
 
@@ -54,7 +59,7 @@ pub(super) struct Surroundings<'a> {
 
 /// A call that waits for what the cores say.
 struct Waiting {
-    caller: Caller,
+    asker: Asker,
     round: u64,
     call: Call,
     does: Does,
@@ -81,7 +86,12 @@ pub(super) struct Operator {
     visitors: Vec<(Visitor, u64)>,
     changes: Changes,
     /// Calls that change something and are not planned: each is, by what the cores say behind the end of the one before.
-    unplanned: VecDeque<(Caller, Call, Does)>,
+    unplanned: VecDeque<(Asker, Call, Does)>,
+    /// A file that is applied.
+    application: Option<Application>,
+    reload: Reload,
+    /// What is to be said.
+    news: Vec<String>,
     /// Somebody asked by a signal: the round that answers.
     report: Option<u64>,
     /// How that is told.
@@ -101,6 +111,9 @@ impl Operator {
             visitors: Vec::new(),
             changes: Changes::default(),
             unplanned: VecDeque::new(),
+            application: None,
+            reload: Reload::default(),
+            news: Vec::new(),
             report: None,
             json,
         }
@@ -116,6 +129,11 @@ impl Operator {
         self.report = Some(self.survey.want());
     }
 
+    /// Somebody asked by a signal that the file be read again.
+    pub(super) fn ask_reload(&mut self) {
+        self.reload.ask();
+    }
+
     /// Something happened to a peer.
     pub(super) fn note(&mut self, now: Duration, incident: &Incident) {
         self.facts.recent.note(now, incident);
@@ -124,7 +142,9 @@ impl Operator {
     /// Somebody may say something at any time, and is to be heard soon.
     pub(super) fn is_attended(&self) -> bool {
         let Doors { server, web } = &self.doors;
-        server.as_ref().is_some_and(Server::has_clients) || web.as_ref().is_some_and(Web::has_guests)
+        let goes_on = self.application.is_some() || !self.waiting.is_empty() || !self.unplanned.is_empty();
+        let goes_on = goes_on || self.reload.is_wanted();
+        goes_on || server.as_ref().is_some_and(Server::has_clients) || web.as_ref().is_some_and(Web::has_guests)
     }
 
     /// Waits for so long at most until somebody says something.
@@ -140,6 +160,7 @@ impl Operator {
         let Doors { server, web } = &mut self.doors;
         let mut work = server.as_mut().map_or(0, Server::turn) + web.as_mut().map_or(0, Web::turn);
         work += self.take_calls();
+        work += self.read_again();
         self.take_answers();
         while let Some(namespace) = self.changes.next_gone(self.orders.cores()) {
             self.forget(namespace, surroundings.media);
@@ -153,23 +174,24 @@ impl Operator {
             self.told(round, &findings, surroundings.media, say);
             work += 1;
         }
-        while let Some((caller, result)) = self.changes.turn(surroundings.now, &mut self.orders) {
-            self.answer(caller, result);
+        while let Some((asker, result)) = self.changes.turn(surroundings.now, &mut self.orders) {
+            self.answer(asker, result);
             work += 1;
         }
         self.plan_next();
+        self.news.drain(..).for_each(|line| say(&line));
         work
     }
 
     /// Asks the cores what the next change is planned by, when nothing changes that any more.
     fn plan_next(&mut self) {
-        let is_planned = self.waiting.iter().any(|call| matches!(call.does, Does::Change(_)));
+        let is_planned = self.waiting.iter().any(|call| matches!(call.does, Does::Change(_) | Does::Apply(_)));
         if !is_planned
             && self.changes.is_idle()
-            && let Some((caller, call, does)) = self.unplanned.pop_front()
+            && let Some((asker, call, does)) = self.unplanned.pop_front()
         {
             let round = self.survey.want();
-            self.waiting.push(Waiting { caller, round, call, does });
+            self.waiting.push(Waiting { asker, round, call, does });
         }
     }
 
@@ -179,7 +201,7 @@ impl Operator {
             && let Some((caller, call)) = self.doors.server.as_mut().and_then(Server::next_call)
         {
             calls += 1;
-            self.begin(caller, call);
+            self.begin(Asker::Client(caller), call);
         }
         while let Some(visitor) = self.doors.web.as_mut().and_then(Web::next_visitor) {
             calls += 1;
@@ -189,17 +211,33 @@ impl Operator {
         calls as u32
     }
 
-    fn begin(&mut self, caller: Caller, call: Call) {
+    /// Reads the file again, where that is asked for and nothing of it is under way.
+    fn read_again(&mut self) -> u32 {
+        if !self.reload.is_wanted()
+            || self.application.is_some()
+            || self.waiting.iter().any(|one| one.asker == Asker::Signal)
+            || self.unplanned.iter().any(|(asker, ..)| *asker == Asker::Signal)
+        {
+            return 0;
+        }
+        match self.reload.begin(self.facts.config.arguments.config.as_deref()) {
+            Ok(call) => self.begin(Asker::Signal, call),
+            Err(line) => self.news.extend(line),
+        }
+        1
+    }
+
+    fn begin(&mut self, asker: Asker, call: Call) {
         match methods::find(&call.method).map(|method| method.does) {
-            Err(failure) => self.answer(caller, Err(failure)),
+            Err(failure) => self.answer(asker, Err(failure)),
             Ok(Does::Tell(tell)) => {
                 let result = tell(&mut self.facts, call.parameters);
-                self.answer(caller, result);
+                self.answer(asker, result);
             }
-            Ok(does @ Does::Change(_)) => self.unplanned.push_back((caller, call, does)),
-            Ok(does @ Does::Ask(_)) => {
+            Ok(does @ (Does::Change(_) | Does::Apply(_))) => self.unplanned.push_back((asker, call, does)),
+            Ok(does) => {
                 let round = self.survey.want();
-                self.waiting.push(Waiting { caller, round, call, does });
+                self.waiting.push(Waiting { asker, round, call, does });
             }
         }
     }
@@ -228,25 +266,76 @@ impl Operator {
         let (ready, later): (Vec<_>, _) =
             core::mem::take(&mut self.waiting).into_iter().partition(|call| call.round <= round);
         self.waiting = later;
-        for Waiting { caller, call, does, .. } in ready {
-            match does {
-                Does::Tell(tell) => {
-                    let result = tell(&mut self.facts, call.parameters);
-                    self.answer(caller, result);
-                }
-                Does::Ask(ask) => {
-                    let result = ask(&self.facts, findings, call.parameters);
-                    self.answer(caller, result);
-                }
-                Does::Change(plan) => {
-                    let mut known = Known { facts: &self.facts, findings, media, stock: &mut self.stock, say };
-                    match plan(&mut known, call.parameters) {
-                        Ok(None) => self.answer(caller, Ok(changes::done(false))),
-                        Ok(Some(planned)) => self.changes.queue(caller, *planned),
-                        Err(failure) => self.answer(caller, Err(failure)),
-                    }
+        for waiting in ready {
+            self.carry_out(waiting, findings, media, say);
+        }
+    }
+
+    /// A call whose round is over.
+    fn carry_out(
+        &mut self,
+        Waiting { asker, call, does, .. }: Waiting,
+        findings: &Findings,
+        media: &mut MediaWatch,
+        say: &mut dyn FnMut(&str),
+    ) {
+        let Self { facts, stock, .. } = self;
+        let result = match does {
+            Does::Tell(tell) => tell(facts, call.parameters),
+            Does::Ask(ask) => ask(facts, findings, call.parameters),
+            Does::Look(look) => look(&mut Known { facts, findings, media, stock, say }, call.parameters),
+            Does::Apply(apply) => match apply(&mut Known { facts, findings, media, stock, say }, call.parameters) {
+                Ok(Applied::Shown(shown)) => Ok(shown),
+                Ok(Applied::Begins(steps)) => return self.apply(Application::new(asker, steps)),
+                Err(failure) => Err(failure),
+            },
+            Does::Change(plan) => match plan(&mut Known { facts, findings, media, stock, say }, call.parameters) {
+                Ok(None) => Ok(changes::done(false)),
+                Ok(Some(planned)) => return self.changes.queue(asker, *planned),
+                Err(failure) => Err(failure),
+            },
+        };
+        self.answer(asker, result);
+    }
+
+    /// Begins with the changes of a file.
+    fn apply(&mut self, application: Application) {
+        if self.application.is_some() {
+            let text = "another file is being applied; nothing was changed; try again when that has ended";
+            return self.answer(application.asker, Err(Failure::new(NOT_DONE, text)));
+        }
+        if application.asker == Asker::Signal {
+            self.news.push(application.begins());
+        }
+        self.application = Some(application);
+        self.go_on();
+    }
+
+    /// Makes the next change of the file, or tells that all are made.
+    fn go_on(&mut self) {
+        match self.application.as_ref().map(Application::next_call) {
+            Some(Some(call)) => self.begin(Asker::Application, call),
+            Some(None) => {
+                if let Some(application) = self.application.take() {
+                    self.answer(application.asker, Ok(application.answer()));
                 }
             }
+            None => {}
+        }
+    }
+
+    /// What came of the change of a file that was under way.
+    fn made(&mut self, result: Result<Value, Failure>) {
+        let Some(mut application) = self.application.take() else { return };
+        match application.heard(result) {
+            Ok(lines) => {
+                if application.asker == Asker::Signal {
+                    self.news.extend(lines);
+                }
+                self.application = Some(application);
+                self.go_on();
+            }
+            Err(failure) => self.answer(application.asker, Err(failure)),
         }
     }
 
@@ -277,9 +366,13 @@ impl Operator {
         }
     }
 
-    fn answer(&mut self, caller: Caller, result: Result<Value, Failure>) {
-        if let Some(server) = &mut self.doors.server {
-            server.answer(caller, result);
+    fn answer(&mut self, asker: Asker, result: Result<Value, Failure>) {
+        match asker {
+            Asker::Client(caller) => {
+                self.doors.server.iter_mut().for_each(|server| server.answer(caller, result.clone()))
+            }
+            Asker::Application => self.made(result),
+            Asker::Signal => self.news.push(reload::told(result)),
         }
     }
 }

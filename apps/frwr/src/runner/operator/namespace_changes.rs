@@ -18,27 +18,28 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::VecDeque;
 
-/// What `add_namespace` takes beside what a file says of a namespace.
+/// Which one `add_namespace` adds, beside what a file says of a namespace.
 #[derive(Deserialize)]
 struct Named {
     subsystem: String,
     namespace: u32,
-    nguid: Option<String>,
 }
 
 /// Their names.
-const NAMED: [&str; 3] = ["subsystem", "namespace", "nguid"];
+const NAMED: [&str; 2] = ["subsystem", "namespace"];
 
 pub(super) fn add_namespace(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let (named, table): (Map<_, _>, Map<_, _>) =
         parameters.into_iter().partition(|(name, _)| NAMED.contains(&name.as_str()));
-    let Named { subsystem: of, namespace: identifier, nguid } = read(named)?;
+    let Named { subsystem: of, namespace: identifier } = read(named)?;
+    let invalid = |text: String| Failure::new(INVALID_PARAMS, format!("params: {text}"));
+    if let Some(name) = table.keys().find(|name| NamespaceTable::OF_FILES.contains(&name.as_str())) {
+        return Err(invalid(format!("{name} is for files; `frwr ctl --list` says what the method takes")));
+    }
     let table: NamespaceTable = read(table)?;
-    let config =
-        table.config().map_err(|error| Failure::new(INVALID_PARAMS, format!("params: {}", as_key(&error).1)))?;
-    let nguid = nguid.as_deref().map(parse_nguid).transpose()?;
-    let (subsystem, _) = subsystem(known.findings, &of)?;
-    let opened = known.stock.open((subsystem, identifier), &config, known.media, known.say);
+    let namespace = table.listed(identifier).map_err(|error| invalid(as_key(&error).1))?;
+    let (nguid, (subsystem, _)) = (namespace.nguid, subsystem(known.findings, &of)?);
+    let opened = known.stock.open(subsystem, &namespace, known.media, known.say);
     let (mut storages, report) =
         opened.map_err(|error| Failure::new(NOT_DONE, format!("{error}; nothing was changed")))?;
     let at_home = storages.remove(0);
@@ -52,16 +53,6 @@ pub(super) fn add_namespace(known: &mut Known<'_>, parameters: Map<String, Value
     steps.push_back(Step { core: 0, change: Change::AddNamespace { subsystem, namespace }, undo: None });
     let behind = Some(Behind::Added((subsystem, identifier), report));
     Ok(Some(Box::new(Planned { steps, parts: 0, behind })))
-}
-
-/// 32 hexadecimal digits, not all of them 0, which says that there is none.
-fn parse_nguid(text: &str) -> Result<[u8; 16], Failure> {
-    let is_hex = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
-    let number = u128::from_str_radix(text, 16).ok().filter(|number| is_hex && *number != 0);
-    number.map(u128::to_be_bytes).ok_or_else(|| {
-        let text = format!("params: nguid is {text:?}: must be 32 hexadecimal digits, not all 0; or leave it out");
-        Failure::new(INVALID_PARAMS, text)
-    })
 }
 
 #[derive(Deserialize)]
@@ -161,7 +152,7 @@ fn resizable(
         None => {
             let report = known.facts.served.namespace(&namespace.0, namespace.1);
             let remedy = "choose fewer: memory stays as long as it was made";
-            (report.map_or(0, |report| report.blocks), "its memory".to_owned(), remedy)
+            (report.map_or(0, |report| report.medium_blocks), "its memory".to_owned(), remedy)
         }
     };
     let blocks = wanted.unwrap_or(has);

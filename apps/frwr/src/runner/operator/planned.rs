@@ -11,7 +11,7 @@ use super::{
     Facts,
     parameters::nqn,
 };
-use crate::control::{Failure, INVALID_PARAMS, TIMED_OUT};
+use crate::control::{Caller, Failure, INVALID_PARAMS, TIMED_OUT};
 use core::time::Duration;
 use frwr_nvmf::{
     controller::{NamespaceState, SubsystemState},
@@ -25,6 +25,17 @@ pub(super) const STEP_TIME: Duration = Duration::from_secs(5);
 const DEFAULT_WITHIN: u32 = 5;
 /// The longest such time: clients wait for an answer a little longer.
 pub(super) const MAX_WITHIN: Duration = Duration::from_secs(20);
+
+/// Who has something done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asker {
+    /// Somebody at the control socket.
+    Client(Caller),
+    /// Who sent a signal for the file to be read again.
+    Signal,
+    /// A file that is applied, for one of its changes.
+    Application,
+}
 
 /// What a method wants to have changed; `None` where it is so already.
 pub(super) type Plan = Option<Box<Planned>>;

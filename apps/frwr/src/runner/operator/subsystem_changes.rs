@@ -1,15 +1,12 @@
 //! Subsystems that come and go, who may use them, and how well they can be reached.
 
 use super::{
-    super::change::Change,
+    super::{ana_name::AnaName, change::Change},
     parameters::{nqn, read},
     planned::{Known, Plan, Planned, subsystem, within},
 };
 use crate::control::{Failure, INVALID_PARAMS};
-use frwr_nvmf::{
-    controller::AllowedHosts,
-    wire::{AnaState, SerialNumber},
-};
+use frwr_nvmf::{controller::AllowedHosts, wire::SerialNumber};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -45,40 +42,6 @@ pub(super) fn remove_subsystem(known: &mut Known<'_>, parameters: Map<String, Va
     // Each core hands back each of its namespaces.
     let parts = state.namespaces as usize * known.findings.cores.len();
     Ok(Planned::at_home_and_in(parts, Change::RemoveSubsystem { name, within: within(within_seconds)? }))
-}
-
-/// By the names of the socket.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum AnaName {
-    Optimized,
-    NonOptimized,
-    Inaccessible,
-    PersistentLoss,
-    Change,
-}
-
-impl AnaName {
-    fn state(self) -> AnaState {
-        match self {
-            Self::Optimized => AnaState::Optimized,
-            Self::NonOptimized => AnaState::NonOptimized,
-            Self::Inaccessible => AnaState::Inaccessible,
-            Self::PersistentLoss => AnaState::PersistentLoss,
-            Self::Change => AnaState::Change,
-        }
-    }
-}
-
-/// The same, the other way round.
-pub(super) fn ana_name(state: AnaState) -> &'static str {
-    match state {
-        AnaState::Optimized => "optimized",
-        AnaState::NonOptimized => "non_optimized",
-        AnaState::Inaccessible => "inaccessible",
-        AnaState::PersistentLoss => "persistent_loss",
-        AnaState::Change => "change",
-    }
 }
 
 #[derive(Deserialize)]

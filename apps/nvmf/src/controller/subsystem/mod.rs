@@ -2,7 +2,7 @@
 
 mod namespaces;
 
-use super::change::ChangeError;
+use super::change::{ChangeError, NewNamespace};
 use super::options::TargetOptions;
 use super::refusal::Offered;
 use crate::wire::{AnaState, DISCOVERY_SUBSYSTEM, Nqn, SerialNumber};
@@ -43,14 +43,16 @@ pub struct Subsystem<S> {
     pub hosts: AllowedHosts,
     /// SN of its controllers; [`SerialNumber::of_subsystem`] unless somebody wants another.
     pub serial: SerialNumber,
-    /// Its namespaces; their identifiers are 1, 2 and so on.
-    pub namespaces: Vec<S>,
+    /// Its namespaces, whatever their order; there may be none yet.
+    pub namespaces: Vec<NewNamespace<S>>,
 }
 
 impl<S> Subsystem<S> {
-    /// One that all hosts may use, with a serial number that follows from its name.
+    /// One that all hosts may use, with a serial number that follows from its name; the identifiers of its namespaces are 1, 2 and so on.
     #[must_use]
-    pub fn new(name: Nqn, namespaces: Vec<S>) -> Self {
+    pub fn new(name: Nqn, storages: Vec<S>) -> Self {
+        let namespace = |(identifier, storage)| NewNamespace { identifier, nguid: None, storage };
+        let namespaces = (1..).zip(storages).map(namespace).collect();
         Self { name, hosts: AllowedHosts::Any, serial: SerialNumber::of_subsystem(&name), namespaces }
     }
 }
@@ -111,12 +113,13 @@ impl Served {
         (self.ana, self.ana_changes)
     }
 
-    /// NGUID of a namespace to whom nobody gave another one.
+    /// NGUID of a namespace to which nobody gave another one.
     pub(super) fn usual_nguid(&self, identifier: u32) -> [u8; 16] {
         self.name.identifier(identifier.into())
     }
 
-    fn is_listed(&self) -> bool {
+    /// Hosts see it.
+    pub(super) fn is_listed(&self) -> bool {
         self.standing == Standing::Listed
     }
 }
@@ -154,13 +157,13 @@ impl Subsystems {
         Self { served: Vec::with_capacity(most), most, identifiers, most_hosts, generation: 1 }
     }
 
-    /// One more, with room for so many namespaces at least, which hosts see, or are not to see yet: its index.
+    /// One more, with room for so many identifiers at least, which hosts see, or are not to see yet: its index.
     pub(super) fn add(
         &mut self,
         name: Nqn,
         hosts: AllowedHosts,
         serial: SerialNumber,
-        (namespaces, listed): (usize, bool),
+        (identifiers, listed): (usize, bool),
     ) -> Result<usize, ChangeError> {
         let mut others = self.served.iter().filter(|served| served.standing != Standing::Vacant);
         if name.as_str() == DISCOVERY_SUBSYSTEM || others.any(|served| served.name == name) {
@@ -173,7 +176,7 @@ impl Subsystems {
             return Err(ChangeError::Subsystems { limit: self.most });
         }
         let standing = if listed { Standing::Listed } else { Standing::Coming };
-        let namespaces = Namespaces::new(self.identifiers.max(namespaces));
+        let namespaces = Namespaces::new(self.identifiers.max(identifiers));
         let ana = AnaState::default();
         let added = Served { standing, name, hosts, serial, namespaces, ana, ana_changes: 0, untold: 0 };
         match self.served.get_mut(at) {
@@ -192,10 +195,22 @@ impl Subsystems {
         }
     }
 
-    /// A namespace that is there from the start, by the place of its storage.
-    pub(super) fn list_at_start(&mut self, subsystem: usize, identifier: u32, place: usize) {
+    /// The NGUID of a namespace that is to be there from the start, if it may be there beside those before it.
+    pub(super) fn check_at_start(
+        &self,
+        subsystem: usize,
+        identifier: u32,
+        nguid: Option<[u8; 16]>,
+    ) -> Result<[u8; 16], ChangeError> {
+        let served = self.served.get(subsystem).ok_or(ChangeError::Subsystem)?;
+        let nguid = nguid.unwrap_or_else(|| served.usual_nguid(identifier));
+        served.namespaces.check_new(identifier, &nguid)?;
+        Ok(nguid)
+    }
+
+    /// That namespace is there, by the place of its storage.
+    pub(super) fn list_at_start(&mut self, subsystem: usize, identifier: u32, nguid: [u8; 16], place: usize) {
         if let Some(served) = self.served.get_mut(subsystem) {
-            let nguid = served.usual_nguid(identifier);
             served.namespaces.supply(identifier, place, nguid);
             served.namespaces.list(identifier);
         }

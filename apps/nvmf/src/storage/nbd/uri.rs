@@ -68,6 +68,29 @@ impl NbdOptions {
     pub fn is_same_export(&self, other: &Self) -> bool {
         self.address == other.address && self.export == other.export
     }
+
+    /// The whole URI, with how it is used where that is not as usual: [`FromStr`] makes the same of it, but for the block size and for
+    /// whether it is only read.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        let usual = Self::new(self.address.clone(), "");
+        let mut said = Vec::new();
+        if self.connections != usual.connections {
+            said.push(format!("x-connections={}", self.connections));
+        }
+        if self.write_through {
+            said.push("x-write-through=1".to_owned());
+        }
+        if self.patience != usual.patience {
+            said.push(format!("x-patience={}", self.patience.as_secs()));
+        }
+        let (all, said) = (self.to_string(), said.join("&"));
+        match (said.is_empty(), &self.address) {
+            (true, _) => all,
+            (false, NbdAddress::Tcp { .. }) => format!("{all}?{said}"),
+            (false, NbdAddress::Unix(_)) => format!("{all}&{said}"),
+        }
+    }
 }
 
 /// As people know it, without how it is used.
@@ -263,9 +286,13 @@ mod tests {
             assert_eq!((&options.address, options.export.as_str()), (&address, export), "{uri}");
             // What it is called leads there again.
             assert_eq!(options.to_string().parse::<NbdOptions>().unwrap(), options, "{uri}");
+            let used = options.connections(3).write_through(true);
+            assert_eq!(used.uri().parse::<NbdOptions>().unwrap(), used, "{uri}");
         }
-        let options: NbdOptions = "nbd://a/?x-connections=4&x-write-through=1&x-patience=0".parse().unwrap();
+        let uri = "nbd://a:10809/?x-connections=4&x-write-through=1&x-patience=0";
+        let options: NbdOptions = uri.parse().unwrap();
         assert_eq!((options.connections, options.write_through, options.patience), (4, true, Duration::ZERO));
+        assert_eq!(options.uri(), uri);
     }
 
     #[test]

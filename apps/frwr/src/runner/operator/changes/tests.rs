@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    control::{Server, TIMED_OUT},
+    control::TIMED_OUT,
     runner::{
         orders::{Answer, Desk},
         progress::Progress,
@@ -10,21 +10,6 @@ use crate::{
 };
 use frwr_nvmf::{controller::AllowedHosts, wire::Nqn};
 use serde_json::json;
-use std::{io::Write as _, os::unix::net::UnixStream};
-
-/// Somebody who called, of a socket of its own.
-fn caller() -> Caller {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::open(&folder.path().join("socket")).unwrap();
-    let mut stream = UnixStream::connect(server.path()).unwrap();
-    stream.write_all(json!({"jsonrpc": "2.0", "id": 1, "method": "x"}).to_string().as_bytes()).unwrap();
-    loop {
-        server.turn();
-        if let Some((caller, _)) = server.next_call() {
-            return caller;
-        }
-    }
-}
 
 fn change(hosts: AllowedHosts) -> Change {
     let subsystem = Nqn::new("nqn.2026-11.invalid.frwr:a").unwrap();
@@ -51,7 +36,7 @@ impl Three {
         let desks = (0..3).map(|_| orders.add()).collect();
         let mut changes = Changes::default();
         let step = |core| Step { core, change: wanted(), undo: Some(change(AllowedHosts::Any)) };
-        changes.queue(caller(), Planned { steps: [1, 2, 0].map(step).into(), parts: 0, behind: None });
+        changes.queue(Asker::Application, Planned { steps: [1, 2, 0].map(step).into(), parts: 0, behind: None });
         Self { orders, desks, changes }
     }
 
@@ -138,7 +123,7 @@ fn a_core_that_paused_while_it_was_asked_again_and_again_takes_the_next_change()
     three.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
     assert_eq!(three.turn(1000), Some(Ok(done(true))));
     let steps = [Step { core: 1, change: wanted(), undo: None }].into();
-    three.changes.queue(caller(), Planned { steps, parts: 0, behind: None });
+    three.changes.queue(Asker::Application, Planned { steps, parts: 0, behind: None });
     assert_eq!(three.turn(1000), None);
     assert_eq!(three.obey(1, Ok(None)), [text(&wanted())]);
     assert_eq!(three.turn(1000), Some(Ok(done(true))));
@@ -210,7 +195,7 @@ fn a_smaller_size_that_another_one_or_the_end_of_the_namespace_overtook_is_waite
     let (mut three, id) = (held_up(), ChangeId(8));
     let steps = [Step { core: 0, change: wanted(), undo: None }].into();
     let behind = Some(Behind::Resized(namespace, 2));
-    three.changes.queue(caller(), Planned { steps, parts: 0, behind });
+    three.changes.queue(Asker::Application, Planned { steps, parts: 0, behind });
     assert_eq!(three.turn(22_000), None);
     three.obey(0, Ok(Some(id)));
     three.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));

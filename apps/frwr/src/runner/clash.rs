@@ -1,0 +1,65 @@
+//! Namespaces that cannot be served at a time, since they are one medium.
+
+use super::namespaces::{MediumConfig, NamespaceConfig};
+use frwr_nvmf::storage::{Below, NbdOptions};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+/// Why two namespaces cannot have one medium.
+const SERVED_ONCE: &str = "what is written is served once; name another one, or set read_only for both";
+
+/// The first namespace whose medium another one in front of it has as well, or has a part of, where one of them is written: by its
+/// place among all, and why that cannot be.
+pub(super) fn served_twice<'a>(namespaces: impl Iterator<Item = &'a NamespaceConfig>) -> Option<(usize, String)> {
+    let mut before: Vec<(&Path, Below, bool)> = Vec::new();
+    let mut exports: Vec<(&NbdOptions, bool)> = Vec::new();
+    for (place, namespace) in namespaces.enumerate() {
+        if let MediumConfig::Nbd { options } = &namespace.medium {
+            let read_only = namespace.read_only;
+            let clashes = |(other, both): &(&NbdOptions, bool)| !(read_only && *both) && other.is_same_export(options);
+            if exports.iter().any(clashes) {
+                return Some((place, format!("\"{options}\" is the medium of another namespace: {SERVED_ONCE}")));
+            }
+            exports.push((options, read_only));
+        }
+        let MediumConfig::Stored { path, .. } = &namespace.medium else { continue };
+        let (below, read_only) = (Below::of(path), namespace.read_only);
+        let clash = before.iter().find(|(_, other, both)| !(read_only && *both) && below.shares_with(other));
+        if let Some((other, ..)) = clash {
+            let clash = if other == path {
+                format!("{path:?} is the medium of another namespace")
+            } else {
+                format!("{path:?} and {other:?}, of another namespace, are one medium, or one lies in the other")
+            };
+            return Some((place, format!("{clash}: {SERVED_ONCE}")));
+        }
+        before.push((path, below, read_only));
+    }
+    None
+}
+
+/// What lies below the paths that were asked for, each looked at once.
+#[derive(Default)]
+pub(super) struct Media(HashMap<PathBuf, Below>);
+
+impl Media {
+    /// Whether two namespaces cannot be served at a time: one is written, and both are one medium, or one lies in the other.
+    pub(super) fn clash(&mut self, one: &NamespaceConfig, other: &NamespaceConfig) -> bool {
+        if one.read_only && other.read_only {
+            return false;
+        }
+        let (first, second) = match (&one.medium, &other.medium) {
+            (MediumConfig::Stored { path: first, .. }, MediumConfig::Stored { path: second, .. }) => (first, second),
+            (MediumConfig::Nbd { options: first }, MediumConfig::Nbd { options: second }) => {
+                return first.is_same_export(second);
+            }
+            _ => return false,
+        };
+        for path in [first, second] {
+            self.0.entry(path.clone()).or_insert_with(|| Below::of(path));
+        }
+        self.0.get(first).zip(self.0.get(second)).is_some_and(|(first, second)| first.shares_with(second))
+    }
+}

@@ -1,0 +1,170 @@
+//! The text of a file, to say where something in it is wrong.
+
+use super::{
+    super::{
+        ana_name::AnaName,
+        namespaces::{ListedNamespace, SubsystemConfig},
+        serve_command::check_subsystem,
+    },
+    as_key, keys,
+    tables::{NSID, NamespaceTable, SubsystemTable},
+};
+use crate::Error;
+use frwr_nvmf::{
+    controller::{AllowedHosts, MAX_NAMESPACES},
+    wire::{AnaState, Nqn, SerialNumber},
+};
+use serde::de::DeserializeOwned;
+use std::path::Path;
+use toml::{Spanned, de::DeTable};
+
+/// What the parser says in words of Rust, in those of the file, and where to read on.
+pub(super) fn for_people(message: &str) -> String {
+    let numbers = [("u8", u64::from(u8::MAX)), ("u16", u16::MAX.into()), ("u32", u32::MAX.into()), ("u64", u64::MAX)];
+    let number = numbers.into_iter().find_map(|(name, most)| {
+        let said = message.strip_suffix(name)?.strip_suffix("expected ")?;
+        Some(format!("{said}expected a whole number from 0 to {most} at most"))
+    });
+    let said = number.unwrap_or_else(|| message.to_owned());
+    let said = said.replace(" as i128,", ",").replace(" as u128,", ",");
+    format!("{said}; docs/config.md lists keys and values")
+}
+
+/// The text, to say where something is wrong.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) path: &'a Path,
+    pub(super) text: &'a str,
+}
+
+impl Source<'_> {
+    /// A group of options, which takes its own keys and leaves the others alone.
+    pub(super) fn group<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        toml::from_str(self.text).map_err(|error| self.wrong(&error))
+    }
+
+    /// Every key belongs to some group.
+    pub(super) fn check_keys(&self) -> Result<(), Error> {
+        let (known, table) = (keys(), DeTable::parse(self.text).map_err(|error| self.wrong(&error))?);
+        let unknown = table.get_ref().keys().find(|key| !known.iter().any(|known| known == key.get_ref()));
+        let Some(unknown) = unknown else { return Ok(()) };
+        let line = self.line(unknown.span().start);
+        // A dotted key as it stands there; of a table its name.
+        let dotted = self.key_in(line).filter(|key| key.contains('.') && !key.contains(['"', '\'']));
+        let name = dotted.unwrap_or(unknown.get_ref());
+        let text = format!("{name}: unknown field `{name}`, expected one of `{}`", known.join("`, `"));
+        Err(self.error(line, &for_people(&text)))
+    }
+
+    /// What the parser says, in one line, with the key.
+    fn wrong(&self, error: &toml::de::Error) -> Error {
+        let line = error.span().map_or(1, |span| self.line(span.start));
+        let message = for_people(&error.message().split_whitespace().collect::<Vec<_>>().join(" "));
+        // What is missing has no line of its own.
+        let key = self.key_in(line).filter(|_| !message.starts_with("missing field"));
+        let text = match key {
+            Some(key) if message.starts_with("is ") => format!("{key} {message}"),
+            Some(key) => format!("{key}: {message}"),
+            None => message,
+        };
+        self.error(line, &text)
+    }
+
+    pub(super) fn subsystem(&self, table: &Spanned<SubsystemTable>) -> Result<SubsystemConfig, Error> {
+        let line = self.line(table.span().start);
+        let SubsystemTable { nqn, allowed_hosts, serial, ana_state, namespace } = table.as_ref();
+        let name = |key: &str, text: &str| {
+            let reason = |error| format!("{key}: {text:?}: {error}");
+            Nqn::new(text).map_err(|error| self.error(self.find(line, key), &reason(error)))
+        };
+        let hosts = allowed_hosts.as_ref().map(|hosts| hosts.iter().map(|host| name("allowed_hosts", host)).collect());
+        let serial = serial.as_deref().map(|serial| {
+            let reason = |error| format!("serial: {serial:?}: {error}");
+            SerialNumber::new(serial).map_err(|error| self.error(self.find(line, "serial"), &reason(error)))
+        });
+        self.counted_at(line, "namespace", 0, namespace.len(), MAX_NAMESPACES)?;
+        let nqn = name("nqn", nqn)?;
+        check_subsystem(&nqn).map_err(|error| {
+            let text = error.to_string().replacen("--subsystem is", "nqn is", 1);
+            self.error(self.find(line, "nqn"), &text)
+        })?;
+        Ok(SubsystemConfig {
+            nqn,
+            allowed_hosts: hosts.transpose()?.map_or(AllowedHosts::Any, AllowedHosts::Listed),
+            serial: serial.transpose()?,
+            ana: ana_state.map_or_else(AnaState::default, AnaName::state),
+            namespaces: self.namespaces(&nqn, namespace)?,
+        })
+    }
+
+    /// The namespaces of a subsystem: one that says no identifier has the next one.
+    fn namespaces(&self, of: &Nqn, tables: &[Spanned<NamespaceTable>]) -> Result<Vec<ListedNamespace>, Error> {
+        let mut all: Vec<ListedNamespace> = Vec::with_capacity(tables.len());
+        for table in tables {
+            let line = self.line(table.span().start);
+            let next = all.last().map_or(1, |last| last.identifier + 1);
+            let one = table.as_ref().listed(next).and_then(|one| NSID.check(one.identifier).map(|()| one));
+            let one = one.map_err(|error| self.of_key(line, error))?;
+            if all.iter().any(|other| other.identifier == one.identifier) {
+                let text = format!(
+                    "nsid: is {}, which another namespace of the subsystem has; choose another",
+                    one.identifier
+                );
+                return Err(self.error(self.find(line, "nsid"), &text));
+            }
+            if all.iter().any(|other| other.nguid(of) == one.nguid(of)) {
+                let text = "nguid: another namespace of the subsystem has the same, and hosts take both for one; choose another";
+                return Err(self.error(self.find(line, "nguid"), text));
+            }
+            all.push(one);
+        }
+        Ok(all)
+    }
+
+    pub(super) fn counted(&self, key: &str, least: usize, count: usize, most: usize) -> Result<(), Error> {
+        self.counted_at(1, key, least, count, most)
+    }
+
+    fn counted_at(&self, line: usize, key: &str, least: usize, count: usize, most: usize) -> Result<(), Error> {
+        if (least..=most).contains(&count) {
+            return Ok(());
+        }
+        Err(self.error(line, &format!("{key}: there are {count}: must be from {least} to {most}; add or remove some")))
+    }
+
+    pub(super) fn error(&self, line: usize, reason: &str) -> Error {
+        Error::usage("config", format!("{}:{line}: {reason}", self.path.display()))
+    }
+
+    /// An error of the command line, in the words of the file: `--queue-depth` is `queue_depth` here.
+    pub(super) fn of_key(&self, from: usize, error: Error) -> Error {
+        let (key, text) = as_key(&error);
+        self.error(key.map_or(from, |key| self.find(from, &key)), &text)
+    }
+
+    /// Line of a byte, from 1.
+    pub(super) fn line(&self, at: usize) -> usize {
+        1 + self.text.bytes().take(at).filter(|byte| *byte == b'\n').count()
+    }
+
+    /// The key that a line sets.
+    fn key_in(&self, line: usize) -> Option<&str> {
+        let (key, _) = self.text.lines().nth(line - 1)?.split_once('=')?;
+        let key = key.trim();
+        (!key.is_empty() && !key.starts_with('#')).then_some(key)
+    }
+
+    /// The line of a key of the table that begins at a line; that line where it is not there.
+    pub(super) fn find(&self, table: usize, key: &str) -> usize {
+        let is_header = |line: &str| line.trim_start().starts_with('[');
+        for (index, line) in self.text.lines().enumerate().skip(table - 1) {
+            if index >= table && is_header(line) {
+                break;
+            }
+            if self.key_in(index + 1) == Some(key) {
+                return index + 1;
+            }
+        }
+        table
+    }
+}

@@ -1,0 +1,153 @@
+//! What a file says of subsystems and namespaces, and the control socket of namespaces that come.
+
+use super::super::{
+    ana_name::AnaName,
+    namespaces::{ListedNamespace, MediumConfig, NamespaceConfig},
+};
+use crate::{
+    Error,
+    options::{BlockArguments, Limit, bytes_with_unit},
+};
+use frwr_nvmf::{
+    controller::MAX_NAMESPACES,
+    storage::{Backing, MAX_BLOCK_BYTES, MediumKind},
+};
+use serde::{Deserialize, Deserializer, de::Error as _};
+use std::path::PathBuf;
+use toml::Spanned;
+
+/// Largest namespace in memory: what no machine has, so that sizes can be added up.
+const MAX_MEMORY_BYTES: u64 = 1 << 44;
+pub(super) const NSID: Limit = Limit::new("--nsid", 1, MAX_NAMESPACES as u64);
+
+/// What is in the file beside the groups of options of the command line.
+#[derive(Debug, Deserialize)]
+pub(super) struct Tables {
+    #[serde(default)]
+    pub(super) subsystem: Vec<Spanned<SubsystemTable>>,
+}
+
+/// A subsystem.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SubsystemTable {
+    pub(super) nqn: String,
+    pub(super) allowed_hosts: Option<Vec<String>>,
+    pub(super) serial: Option<String>,
+    pub(super) ana_state: Option<AnaName>,
+    #[serde(default)]
+    pub(super) namespace: Vec<Spanned<NamespaceTable>>,
+}
+
+/// A namespace, as this file and the control socket say it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in super::super) struct NamespaceTable {
+    nsid: Option<u32>,
+    nguid: Option<String>,
+    active: Option<bool>,
+    bytes: Option<Size>,
+    memory: Option<Size>,
+    load: Option<PathBuf>,
+    file: Option<PathBuf>,
+    device: Option<PathBuf>,
+    nbd: Option<String>,
+    block_size: Option<u32>,
+    read_only: Option<bool>,
+    backing: Option<BackingName>,
+    direct: Option<bool>,
+}
+
+impl NamespaceTable {
+    /// Keys that are of a file alone: the control socket has parameters and methods for what they say.
+    pub(in super::super) const OF_FILES: [&str; 2] = ["nsid", "active"];
+
+    /// What it says of a namespace that has this identifier where it says no other. Errors name keys as options: `--block-size`.
+    pub(in super::super) fn listed(&self, identifier: u32) -> Result<ListedNamespace, Error> {
+        let (config, identifier) = (self.config()?, self.nsid.unwrap_or(identifier));
+        let nguid = self.nguid.as_deref().map(parse_nguid).transpose()?;
+        let bytes = self.bytes.map(|Size(bytes)| bytes);
+        Limit::new("--bytes", config.block_bytes.into(), u64::MAX).check_said(bytes)?;
+        Ok(ListedNamespace { identifier, nguid, active: self.active.unwrap_or(true), bytes, config })
+    }
+
+    fn config(&self) -> Result<NamespaceConfig, Error> {
+        let block_bytes = self.block_size.unwrap_or(BlockArguments::DEFAULT);
+        BlockArguments::check(block_bytes, MAX_BLOCK_BYTES)?;
+        let backing = match self.backing {
+            None | Some(BackingName::Auto) => Backing::Auto,
+            Some(BackingName::Ring) => Backing::Ring,
+            Some(BackingName::Thread) => Backing::Thread,
+        };
+        let direct = self.direct.unwrap_or(true);
+        let stored = |path: &PathBuf, kind| MediumConfig::Stored { path: path.clone(), kind, backing, direct };
+        let medium = match (self.memory, &self.load, &self.file, &self.device, &self.nbd) {
+            (Some(Size(bytes)), None, None, None, None) => {
+                Limit::new("--memory", block_bytes.into(), MAX_MEMORY_BYTES).check(bytes)?;
+                MediumConfig::Memory { bytes }
+            }
+            (None, Some(path), None, None, None) => MediumConfig::Loaded { path: path.clone() },
+            (None, None, Some(path), None, None) => stored(path, MediumKind::File),
+            (None, None, None, Some(path), None) => stored(path, MediumKind::Device),
+            (None, None, None, None, Some(uri)) => MediumConfig::nbd("--nbd", uri)?,
+            _ => {
+                let text = "namespace: name exactly one of memory, load, file, device and nbd";
+                return Err(Error::usage("config", text));
+            }
+        };
+        if !matches!(medium, MediumConfig::Stored { .. }) && (self.backing.is_some() || self.direct.is_some()) {
+            let flag = if self.backing.is_some() { "--backing" } else { "--direct" };
+            return Err(Error::usage("config", format!("{flag}: is for file and device only; leave it out")));
+        }
+        Ok(NamespaceConfig { medium, block_bytes, read_only: self.read_only.unwrap_or(false) })
+    }
+
+    /// The key of a medium that is served once.
+    pub(super) const fn medium_key(&self) -> &'static str {
+        match (&self.device, &self.nbd) {
+            (Some(_), _) => "device",
+            (None, Some(_)) => "nbd",
+            (None, None) => "file",
+        }
+    }
+}
+
+/// 32 hexadecimal digits, not all of them 0, which says that there is none.
+fn parse_nguid(text: &str) -> Result<[u8; 16], Error> {
+    let is_hex = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let number = u128::from_str_radix(text, 16).ok().filter(|number| is_hex && *number != 0);
+    number.map(u128::to_be_bytes).ok_or_else(|| {
+        let text = format!("--nguid is {text:?}: must be 32 hexadecimal digits, not all 0; or leave it out");
+        Error::usage("nguid", text)
+    })
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum BackingName {
+    Auto,
+    Ring,
+    Thread,
+}
+
+/// Bytes, as a number or as text with a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Size(pub(in super::super) u64);
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(u64),
+            Text(String),
+        }
+        let bytes = match Written::deserialize(deserializer).map_err(|_| D::Error::custom(SIZE_HELP))? {
+            Written::Number(bytes) => Some(bytes),
+            Written::Text(text) => bytes_with_unit(&text),
+        };
+        bytes.map(Self).ok_or_else(|| D::Error::custom(SIZE_HELP))
+    }
+}
+
+const SIZE_HELP: &str = "must be a number of bytes, or one with K, M, G or T behind it, such as \"64M\"";

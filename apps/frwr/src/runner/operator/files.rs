@@ -1,0 +1,173 @@
+//! What a target is, as a file, and a file as what it is to be.
+
+use super::{
+    super::{
+        clash::Media,
+        difference::{Present, PresentNamespace, PresentSubsystem, Step, difference},
+        media_watch::Identity,
+        namespaces::{ListedNamespace, MediumConfig, NamespaceConfig, SubsystemConfig},
+        saved,
+    },
+    application::{Applied, lines},
+    parameters::{none, read},
+    planned::{Known, stands_still},
+};
+use crate::control::{Failure, INTERNAL, INVALID_PARAMS, NOT_DONE};
+use core::cell::RefCell;
+use frwr_nvmf::{
+    controller::{Inventory, NamespaceState},
+    storage::MediumKind,
+    wire::SerialNumber,
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::{
+    fs,
+    os::unix::fs::FileTypeExt as _,
+    path::{Path, PathBuf, absolute},
+};
+
+/// What a file is called whose name nobody says.
+const UNNAMED: &str = "config";
+
+pub(super) fn save(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Value, Failure> {
+    none(&parameters)?;
+    let Present { listeners, subsystems, .. } = present(known)?;
+    let subsystems: Vec<_> = subsystems.iter().map(as_config).collect();
+    if subsystems.is_empty() {
+        let text = "there is no subsystem, and a file has one at least; add one first (`add_subsystem`)";
+        return Err(Failure::new(NOT_DONE, text));
+    }
+    if listeners.is_empty() {
+        let text = "the target listens nowhere, and a file has one address at least; add one first (`add_listener`)";
+        return Err(Failure::new(NOT_DONE, text));
+    }
+    let text = saved::text(known.facts.config.listening_at(listeners).options_json(), &subsystems);
+    text.map(Value::String).map_err(|error| Failure::new(NOT_DONE, error.to_string()))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    config: String,
+    name: Option<PathBuf>,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+pub(super) fn apply(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Applied, Failure> {
+    let File { config, name, dry_run } = read(parameters)?;
+    let name = name.unwrap_or_else(|| UNNAMED.into());
+    let wanted = known.facts.config.of_text(&name, &config);
+    let wanted = wanted.map_err(|error| Failure::new(INVALID_PARAMS, error.to_string()))?;
+    let mut refused = known.facts.config.other_options(&wanted);
+    let media = RefCell::new(Media::default());
+    let clash = |one: &NamespaceConfig, other: &NamespaceConfig| media.borrow_mut().clash(one, other);
+    let steps = difference(&present(known)?, &wanted.arguments.target.listen, &wanted.subsystems, &clash)
+        .unwrap_or_else(|reasons| {
+            refused.extend(reasons);
+            Vec::new()
+        });
+    refused.extend(steps.iter().filter_map(missing));
+    if !refused.is_empty() {
+        let text = format!("{}: {}; nothing was changed", name.display(), refused.join("; "));
+        return Err(Failure::new(NOT_DONE, text));
+    }
+    if dry_run {
+        return Ok(Applied::Shown(json!({ "changes": lines(&steps) })));
+    }
+    Ok(Applied::Begins(steps))
+}
+
+/// Why a namespace cannot come, as far as that is known before it is opened.
+fn missing(step: &Step) -> Option<String> {
+    let Step::AddNamespace { nqn, namespace } = step else { return None };
+    let path = namespace.config.path()?;
+    let error = fs::metadata(path).err()?;
+    let (nqn, identifier) = (nqn.as_str(), namespace.identifier);
+    Some(format!("{nqn}, namespace {identifier}: {path:?} cannot be had ({error}); name what there is"))
+}
+
+/// What the target is by now.
+fn present(known: &mut Known<'_>) -> Result<Present, Failure> {
+    let home = &known.findings.home().ok_or_else(|| stands_still(0))?.inventory;
+    let mut subsystems = Vec::with_capacity(home.subsystems.len());
+    // Those that leave, or that cores are still told of, are none.
+    for (at, subsystem) in home.subsystems.iter().enumerate().filter(|(_, subsystem)| subsystem.listed) {
+        let namespaces = namespaces_of(home, at).map(|state| {
+            let identity = (subsystem.name, state.identifier);
+            let config = known.stock.config(identity).cloned();
+            let config = config.ok_or_else(|| Failure::new(INTERNAL, format!("nobody knows what {identity:?} is")))?;
+            Ok(PresentNamespace {
+                identifier: state.identifier,
+                nguid: state.nguid,
+                active: state.active,
+                blocks: state.blocks,
+                medium_blocks: medium_blocks(known, identity, state.blocks),
+                config,
+            })
+        });
+        subsystems.push(PresentSubsystem {
+            nqn: subsystem.name,
+            serial: subsystem.serial,
+            hosts: subsystem.hosts.clone(),
+            ana: subsystem.ana,
+            namespaces: namespaces.collect::<Result<_, _>>()?,
+        });
+    }
+    let listeners = home.listeners.iter().map(|listener| listener.address).collect();
+    Ok(Present { listeners, subsystems, room: known.stock.room() })
+}
+
+fn namespaces_of(home: &Inventory, subsystem: usize) -> impl Iterator<Item = &NamespaceState> {
+    home.namespaces.iter().filter(move |state| state.subsystem == subsystem)
+}
+
+/// What its medium has by now: of what cannot be measured it has what it has.
+fn medium_blocks(known: &mut Known<'_>, identity: Identity, blocks: u64) -> u64 {
+    match known.media.measure(identity) {
+        Some(measured) => measured.map_or(blocks, |geometry| geometry.blocks()),
+        None => {
+            let report = known.facts.served.namespace(&identity.0, identity.1);
+            report.map_or(blocks, |report| report.medium_blocks)
+        }
+    }
+}
+
+/// As a file says it, with what is as usual left out.
+fn as_config(subsystem: &PresentSubsystem) -> SubsystemConfig {
+    let PresentSubsystem { nqn, serial, hosts, ana, namespaces } = subsystem;
+    let namespace = |one: &PresentNamespace| ListedNamespace {
+        identifier: one.identifier,
+        nguid: (one.nguid != nqn.identifier(one.identifier.into())).then_some(one.nguid),
+        active: one.active,
+        bytes: (one.blocks != one.medium_blocks).then(|| one.blocks * u64::from(one.config.block_bytes)),
+        config: anywhere(&one.config),
+    };
+    SubsystemConfig {
+        nqn: *nqn,
+        allowed_hosts: hosts.clone(),
+        serial: (*serial != SerialNumber::of_subsystem(nqn)).then_some(*serial),
+        ana: *ana,
+        namespaces: namespaces.iter().map(namespace).collect(),
+    }
+}
+
+/// The same for a process in another folder; what is a file and what a device was not asked on a command line.
+fn anywhere(config: &NamespaceConfig) -> NamespaceConfig {
+    let whole = |path: &Path| absolute(path).unwrap_or_else(|_| path.to_owned());
+    let medium = match config.medium.clone() {
+        no_path @ (MediumConfig::Memory { .. } | MediumConfig::Nbd { .. }) => no_path,
+        MediumConfig::Loaded { path } => MediumConfig::Loaded { path: whole(&path) },
+        MediumConfig::Stored { path, kind, backing, direct } => {
+            let is_device = || fs::metadata(&path).is_ok_and(|found| found.file_type().is_block_device());
+            let kind = match kind {
+                MediumKind::Any if is_device() => MediumKind::Device,
+                MediumKind::Any => MediumKind::File,
+                said => said,
+            };
+            MediumConfig::Stored { path: whole(&path), kind, backing, direct }
+        }
+    };
+    NamespaceConfig { medium, ..config.clone() }
+}
