@@ -89,7 +89,6 @@ impl Transfers {
     #[inline(always)]
     pub(crate) fn tell(&mut self, slot: u32, status: TransferStatus) -> Option<Event> {
         let transfer = self.slots.handle_at(slot)?;
-        // At once: as an option of its own it would be looked at once more.
         self.slots.remove(transfer).map(|transfer| transfer.event(status))
     }
 
