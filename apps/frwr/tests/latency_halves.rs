@@ -610,3 +610,32 @@ fn a_server_whose_device_never_destroys_a_queue_pair_says_so_and_names_what_has_
     assert!(told.stdout.ends_with("\nnot drained: reactor 0: server\n"), "{told:?}");
     assert!(json.stdout.contains(r#""undrained":["reactor 0: server"]"#) && json.stdout.matches('\n').count() == 1);
 }
+
+#[test]
+fn both_sides_sleep_and_every_request_ends() {
+    let server = Server::start("reg_mr", &["--idle", "sleep:0"]);
+    for operation in ["request", "register", "send", "write", "read", "pingpong"] {
+        for depth in ["1", "8"] {
+            let asleep = ["--op", operation, "--depth", depth, "--iterations", "200", "--idle", "sleep:0"];
+            ok(client(&server.fabric, "reg_mr", &asleep), 200);
+        }
+    }
+    server.end();
+}
+
+#[test]
+fn who_sleeps_is_told_how_often() {
+    let server = Server::start("reg_mr", &["--idle", "sleep:0"]);
+    let arguments = ["--iterations", "20", "--rate", "200"];
+    let report = ok(client(&server.fabric, "reg_mr", &[&arguments[..], &["--idle", "sleep:0"]].concat()), 20);
+    let told = report.json();
+    let sleeps = told["sleeps"].as_u64().unwrap();
+    assert!(sleeps > 0 && told["per_core"][0]["sleeps"] == sleeps, "{told}");
+    assert_eq!(told["sleeps_per_request"].as_f64(), Some(sleeps as f64 / 20.0));
+    assert!(report.table().contains(&format!(", {sleeps} times, ")), "{}", report.table());
+    // Who polls on does not, whatever the server does.
+    let report = ok(client(&server.fabric, "reg_mr", &arguments), 20);
+    assert_eq!(report.json()["sleeps"], 0);
+    assert!(!report.table().contains("asleep"), "{}", report.table());
+    server.end();
+}

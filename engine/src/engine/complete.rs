@@ -148,6 +148,12 @@ impl<P: Port> Engine<P> {
         self.port.rests()
     }
 
+    /// The latest time that it was told.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.polls.now()
+    }
+
     /// When the engine has to be polled again although nothing arrives: the next drain time-out, refill, or attempt to post receives; now,
     /// where it waits for Control, which wakes nobody.
     #[must_use]

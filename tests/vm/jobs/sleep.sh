@@ -40,6 +40,29 @@ moves() { # whether_it_sleeps arguments...
     [ "$sleeps" = no ] || [ "$(field sleeps /tmp/report)" -gt 0 ]
 }
 
+heard() { grep -qs '^listening on' "$LOGS/latency.stderr"; }
+
+start_latency() {
+    frwr latency --device rxe0 --cores 0 --idle sleep:0 > "$LOGS/latency.stdout" 2> "$LOGS/latency.stderr" &
+    latency=$!
+    wait_for 30 heard || { cat "$LOGS/latency.stderr"; return 1; }
+}
+
+# So many requests of a client whose core sleeps as well, or polls on.
+latencies() { # how
+    timeout -s KILL 100 frwr latency 10.9.0.1 --device rxe0 --cores 1 --iterations 50 --warm-up 0 --rate 20 --json --idle "$1" \
+        > /tmp/report 2> /tmp/err || { cat /tmp/report /tmp/err; return 1; }
+    cat /tmp/report
+    note "request, one every 50 ms, to a server that sleeps, client $1: $(field sleeps_per_request /tmp/report) sleeps each"
+    grep -q '"requests":50,' /tmp/report
+}
+
+latency_of_who_sleeps() {
+    latencies sleep:0 && ! grep -q '"sleeps_per_request":0.0' /tmp/report && latencies spin && grep -q '"sleeps_per_request":0.0' /tmp/report
+}
+
+end_latency() { kill -TERM $latency && wait $latency; }
+
 run_test serve_listens start_serve --idle sleep:0 --control $CONTROL
 run_test an_idle_core_makes_no_iterations an_idle_core_makes_no_iterations
 run_test a_host_that_polls_on_wakes_the_target moves no
@@ -47,6 +70,9 @@ run_test both_sleep moves yes --idle sleep:0 --queue-depth 1
 run_test both_sleep_under_load moves yes --idle sleep --queue-depth 32
 run_test an_idle_core_makes_no_iterations_behind_them an_idle_core_makes_no_iterations
 run_test serve_ends end_serve
-run_test serve_shares_receives start_serve --idle sleep:0 --shared-receives 1024 --no-remote-invalidate
+run_test serve_shares_receives start_serve --idle sleep:0 --shared-receives 1024 --no-remote-invalidate --backing auto
 run_test shared_receives_wake moves yes --idle sleep:0 --queue-depth 4
 run_test serve_ends_again end_serve
+run_test latency_listens start_latency
+run_test latency_of_who_sleeps latency_of_who_sleeps
+run_test latency_ends end_latency

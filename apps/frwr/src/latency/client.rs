@@ -4,6 +4,7 @@
 use super::{
     board::{Board, Step},
     client_open::Link,
+    cores::sleeps_until,
     counters::Counters,
     doorbells::Doorbells,
     failure,
@@ -19,7 +20,7 @@ use crate::{
     runner::{MemoryReport, map},
     schedule::Schedule,
 };
-use core::time::Duration;
+use core::{task::Waker, time::Duration};
 use frwr_engine::{
     CoreLink, Engine, Event, MemoryAccess, RequestHandle, Statistics, Timestamp, TraceRecord, WatchedClock,
     gather::{MemoryId, Segment},
@@ -28,7 +29,7 @@ use frwr_engine::{
 use frwr_mempool::{DeviceMemory, lane, region::PagePolicy};
 use frwr_reactor::{Clock, Now, PageFaults};
 use hdrhistogram::Histogram;
-use std::{collections::VecDeque, net::SocketAddr};
+use std::{collections::VecDeque, net::SocketAddr, os::fd::BorrowedFd};
 
 /// Bytes beside what is computed: the alignment of what is carved.
 const SLACK: usize = 64 << 10;
@@ -174,6 +175,8 @@ pub(super) struct Measured {
     pub(super) began: Duration,
     /// The end of its last request; at a rate also of the last request's period, if that is later.
     pub(super) last: Duration,
+    /// Requests that have ended, those of the warm-up included.
+    pub(super) ended: u64,
     /// Requests that were meant to begin, and did not.
     pub(super) missed: u64,
     /// Requests that began when all had been due for long: more of them than slots.
@@ -190,7 +193,7 @@ fn watched_from(time: Duration) -> WatchedClock {
 }
 
 impl<P: Port> ClientSide<P> {
-    /// Makes everything on the calling core.
+    /// Makes everything on the calling core. It may sleep where there is a waker.
     pub(super) fn new(
         port: P,
         link: CoreLink,
@@ -198,6 +201,7 @@ impl<P: Port> ClientSide<P> {
         node: Option<u32>,
         clock: Clock,
         board: Board,
+        waker: Option<&Waker>,
     ) -> Result<Self, Error> {
         let Parameters { depth, batch, operation, key, .. } = plan.parameters;
         let options = plan::client(&plan.parameters, plan.connections, &plan.capabilities);
@@ -206,6 +210,9 @@ impl<P: Port> ClientSide<P> {
         let mut region = map(bytes, plan.pages, node)?;
         let message = vec![0; options.message_bytes as usize].into();
         let mut engine = Engine::new(port, link, &mut region, options, &plan.capabilities)?;
+        if let Some(waker) = waker {
+            engine.wakes(waker);
+        }
         let data = region.carve(data_bytes, PAGE)?.into_device_memory();
         let memory = engine.add_memory(data.clone(), MemoryAccess::ReadWrite).map_err(Error::setup)?;
         let layout = Layout::new(&plan.parameters);
@@ -282,6 +289,7 @@ impl<P: Port> ClientSide<P> {
             page_faults: self.faults,
             began: self.began,
             last: self.last,
+            ended: self.ended,
             missed: self.missed,
             late: self.late.saturating_sub(self.slots.len().into()),
             interrupted: self.interrupted,
@@ -368,6 +376,21 @@ impl<P: Port> ClientSide<P> {
 
     pub(super) fn flush(&mut self) {
         self.engine.flush();
+    }
+
+    /// Its port's descriptor, if it has one.
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.engine.port().descriptor()
+    }
+
+    /// Until when its core may sleep if nothing arrives; `None`: not now.
+    pub(super) fn sleeps_until(&self) -> Option<Duration> {
+        sleeps_until(&self.engine, self.rests_until)
+    }
+
+    /// Whatever arrives wakes its core from now on.
+    pub(super) fn arm(&mut self) -> bool {
+        self.engine.arm()
     }
 
     /// Connections end, whatever they do.

@@ -16,7 +16,9 @@ use super::{
 use crate::{
     Error,
     address::{self, AddressError, Purpose},
-    options::{DeviceArguments, Limit, MemoryArguments, OutputArguments, RUNTIME, bytes_with_unit, check_address},
+    options::{
+        DeviceArguments, IdleArgument, Limit, MemoryArguments, OutputArguments, RUNTIME, bytes_with_unit, check_address,
+    },
 };
 use clap::{Args, Parser};
 use core::{num::NonZeroU64, str::FromStr, time::Duration};
@@ -96,6 +98,10 @@ pub struct Arguments {
     /// Port of the server, on both sides, unless HOST or --listen names one.
     #[arg(long, short = 'p', value_name = "PORT", value_parser = PORT.parser::<u16>())]
     pub port: Option<u16>,
+    /// What this side's cores do that have nothing to do: `spin` polls on; `sleep` polls on for 50 microseconds and then sleeps until
+    /// something arrives, `sleep:MICROSECONDS` for so long. What that costs a request is the difference.
+    #[arg(long, value_name = "HOW", default_value_t = IdleArgument::Spin, value_parser = IdleArgument::from_str)]
+    pub idle: IdleArgument,
     /// What perftest wants to be told, and is so here: connections are made by rdma_cm (-R, -z), any governor will do (-F), no peak
     /// is looked for (-N), rates are in Gbit/s too, hugepages are taken where there are some, the cores' shares are shown.
     #[command(flatten)]
@@ -300,6 +306,8 @@ pub struct LatencyConfig {
     pub placement: Option<Placement>,
     /// What connections negotiate.
     pub negotiated: ConnectionParameters,
+    /// What cores do that have nothing to do.
+    pub idle: IdleArgument,
     /// How long a server serves a client of which nothing comes: 15 s. Clients are told, and ping four times as often.
     pub client_silence: Duration,
     /// What was asked for of the client.
@@ -330,6 +338,7 @@ impl LatencyConfig {
         }
         let client = &arguments.client;
         client.check()?;
+        arguments.idle.check()?;
         if client.key == Some(KeyKind::Memory) && matches!(device, DeviceChoice::Soft(_)) {
             let why = "registers by a system call (ibv_reg_mr), and the software NIC has none; name an RDMA device";
             return Err(combination("--key memory", why));
@@ -396,6 +405,7 @@ impl LatencyConfig {
             listen,
             port,
             negotiated: arguments.device.parameters(),
+            idle: arguments.idle,
             client_silence: CLIENT_SILENCE,
             client: arguments.client,
             output: arguments.output,

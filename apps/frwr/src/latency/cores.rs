@@ -1,8 +1,21 @@
 //! What one core carries: a server, a client, or both.
 
 use super::{client::ClientSide, server::ServerSide};
-use frwr_engine::{Statistics, provider::Port};
+use core::time::Duration;
+use frwr_engine::{Engine, Statistics, Timestamp, provider::Port};
 use frwr_reactor::{Context, Now, Poller, Sleep, Source};
+
+/// Longest sleep at a time: the main thread asks by the board, and nobody is woken for it.
+const LONGEST_SLEEP: Duration = Duration::from_millis(50);
+
+/// Until when a side may sleep where nothing arrives, as of its last poll, which found nothing; by itself it does nothing before
+/// `rests_until`.
+pub(super) fn sleeps_until<P: Port>(engine: &Engine<P>, rests_until: Timestamp) -> Option<Duration> {
+    let now = engine.now().since_epoch();
+    let until = now.saturating_add(LONGEST_SLEEP).min(rests_until.since_epoch());
+    let until = engine.poll_at().map_or(until, |at| at.min(until));
+    (until > now && engine.rests()).then_some(until)
+}
 
 /// The context of a reactor. Cores tell each other nothing but by the board.
 pub(super) struct LatencyCore<P: Port> {
@@ -45,9 +58,12 @@ impl<P: Port> Poller<LatencyCore<P>> for ServerPoller {
         }
     }
 
-    fn sleep_until(&self, _: &LatencyCore<P>) -> Sleep {
-        // Completions arrive unannounced.
-        Sleep::Busy
+    fn sleep_until(&self, core: &LatencyCore<P>) -> Sleep {
+        core.server.as_ref().map_or(Sleep::Forever, |server| server.sleeps_until().map_or(Sleep::Busy, Sleep::Until))
+    }
+
+    fn arm(&mut self, core: &mut LatencyCore<P>) -> bool {
+        core.server.as_mut().is_none_or(ServerSide::arm)
     }
 
     fn begin_shutdown(&mut self, core: &mut LatencyCore<P>, _: &Now) {
@@ -75,8 +91,12 @@ impl<P: Port> Poller<LatencyCore<P>> for ClientPoller {
         }
     }
 
-    fn sleep_until(&self, _: &LatencyCore<P>) -> Sleep {
-        Sleep::Busy
+    fn sleep_until(&self, core: &LatencyCore<P>) -> Sleep {
+        core.client.as_ref().map_or(Sleep::Forever, |client| client.sleeps_until().map_or(Sleep::Busy, Sleep::Until))
+    }
+
+    fn arm(&mut self, core: &mut LatencyCore<P>) -> bool {
+        core.client.as_mut().is_none_or(ClientSide::arm)
     }
 
     fn begin_shutdown(&mut self, core: &mut LatencyCore<P>, _: &Now) {

@@ -14,7 +14,7 @@ use crate::{
     Error,
     address::{self, Purpose},
     check::Machine,
-    options::{DeviceArguments, IdleArgument},
+    options::DeviceArguments,
     output::{Output, success},
     report::Report as _,
     runner::{DeviceRole, open_rdma, open_soft},
@@ -66,7 +66,7 @@ pub fn run(config: &LatencyConfig, asked: &dyn Asked, say: &mut dyn FnMut(&str))
             DeviceChoice::Rdma(device) => {
                 let address = own_address(config, device, &machine)?;
                 serve(
-                    &mut || open_rdma(device, DeviceRole::Responder, IdleArgument::Spin),
+                    &mut || open_rdma(device, DeviceRole::Responder, config.idle),
                     address,
                     config,
                     &machine,
@@ -158,19 +158,12 @@ fn measure_size(
     match (&config.role, &config.device) {
         (Role::Client(host), DeviceChoice::Rdma(device)) => {
             let role = role(config.parameters.client_opens_keys());
-            measure(
-                open_rdma(device, role, IdleArgument::Spin)?,
-                resolve(host, config.port)?,
-                config,
-                machine,
-                asked,
-                say,
-            )
+            measure(open_rdma(device, role, config.idle)?, resolve(host, config.port)?, config, machine, asked, say)
         }
         (_, DeviceChoice::Rdma(device)) => {
             let address = own_address(config, device, machine)?;
-            let server = open_rdma(device, role(config.parameters.server_opens_keys()), IdleArgument::Spin)?;
-            let client = open_rdma(device, role(config.parameters.client_opens_keys()), IdleArgument::Spin)?;
+            let server = open_rdma(device, role(config.parameters.server_opens_keys()), config.idle)?;
+            let client = open_rdma(device, role(config.parameters.client_opens_keys()), config.idle)?;
             measure_both(server, client, address, config, machine, asked, say)
         }
         (Role::Client(host), DeviceChoice::Soft(profile)) => {
@@ -204,7 +197,7 @@ fn own_address(config: &LatencyConfig, device: &DeviceArguments, machine: &Machi
         Some(address) => Ok(SocketAddr::new(IpAddr::V4(address), config.port)),
         // It may not exist at all: that is said first.
         None => {
-            open_rdma(device, DeviceRole::Responder, IdleArgument::Spin)?;
+            open_rdma(device, DeviceRole::Responder, config.idle)?;
             let text = "set one on its network interface, or give --listen ADDRESS";
             Err(Error::failed("address", format!("device {} has no IPv4 address to listen at; {text}", device.name())))
         }

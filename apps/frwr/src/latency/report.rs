@@ -143,6 +143,8 @@ impl Report for LatencyReport {
             "warnings": shortcomings.iter().map(|warning| &warning.text).collect::<Vec<_>>(),
             "shortcomings": shortcomings,
             "hardware": self.hardware(),
+            "sleeps": self.sleeps(),
+            "sleeps_per_request": ratio(self.sleeps(), self.ended()),
             "page_faults": self.page_faults(),
             "page_faults_of_process": self.page_faults_of_process(),
         });
@@ -202,6 +204,16 @@ impl LatencyReport {
     fn page_faults_of_process(&self) -> Option<u64> {
         let of_core = |core: &LatencyCoreReport| Some(core.measured.page_faults?.process);
         self.cores.iter().filter_map(of_core).max()
+    }
+
+    /// How often the cores slept, in their whole lives.
+    fn sleeps(&self) -> u64 {
+        self.cores.iter().map(|core| core.reactor.sleeps).sum()
+    }
+
+    /// Requests of their whole lives.
+    fn ended(&self) -> u64 {
+        self.cores.iter().map(|core| core.measured.ended).sum()
     }
 
     fn missed(&self) -> u64 {
@@ -428,7 +440,23 @@ impl LatencyReport {
         let shown = |faults: Option<u64>| faults.map_or_else(|| "unknown".to_owned(), |faults| faults.to_string());
         let (cores, process) = (shown(self.page_faults()), shown(self.page_faults_of_process()));
         writeln!(out, "page faults meanwhile: {cores} of these cores, {process} of the whole process")?;
+        self.write_sleeps(out)?;
         self.write_long_iterations(out)
+    }
+
+    /// Of cores that sleep, and of their whole lives.
+    fn write_sleeps(&self, out: &mut String) -> core::fmt::Result {
+        let sleeps = self.sleeps();
+        if sleeps == 0 {
+            return Ok(());
+        }
+        let asleep: f64 = self.cores.iter().map(|core| core.reactor.asleep_share()).sum();
+        let share = 100.0 * asleep / self.cores.len().max(1) as f64;
+        writeln!(
+            out,
+            "asleep: {share:.1} % of the time, {sleeps} times, {:.3} per request",
+            ratio(sleeps, self.ended())
+        )
     }
 
     /// Of the reactors' whole lives: connecting and warming up are part of them.

@@ -202,7 +202,14 @@ impl Run<'_> {
     ) -> Result<LatencyReport, Error> {
         let board = Board::new(sides.clients());
         let (watch, mut patrol) = (Watch::begin(), Patrol::default());
-        let threads = sides.launch(self.machine.topology.clone(), self.placement.clone(), &board, desk, asked, say)?;
+        let threads = sides.launch(
+            self.machine.topology.clone(),
+            self.placement.clone(),
+            (&board, desk),
+            self.config.idle,
+            asked,
+            say,
+        )?;
         let cpus: Vec<_> = threads.cpus().collect();
         keys.iter_mut().for_each(|keys| keys.started(&cpus));
         let mut warnings = about_cores(self.machine, &cpus, self.rdma_device(), &watch);

@@ -163,7 +163,8 @@ impl Session<'_> {
             sides.add_server(&mut control, plan.clone(), keys.as_mut())?;
         }
         let (watch, mut patrol) = (Watch::begin(), Patrol::default());
-        let threads = match sides.launch(machine.topology.clone(), placement, &board, &desk, asked, say) {
+        let threads = match sides.launch(machine.topology.clone(), placement, (&board, &desk), config.idle, asked, say)
+        {
             Ok(threads) => threads,
             Err(error) => return Err(leave(error, control)),
         };

@@ -2,6 +2,7 @@
 
 use super::{
     breach::Breach,
+    cores::sleeps_until,
     desk::{Desk, Ending},
     layout::{Layout, PAGE},
     message::{
@@ -15,7 +16,7 @@ use super::{
     slots::stamp,
 };
 use crate::{Error, runner::map};
-use core::time::Duration;
+use core::{task::Waker, time::Duration};
 use frwr_engine::{
     AnnounceError, Announcement, Chunk, ConnectionId, CoreLink, DisconnectCause, Engine, Event, FetchRequest,
     MemoryAccess, Message, OpenError, Protocol, Received, RemoteSegment, ResponseRequest, Statistics, SubmitError,
@@ -26,7 +27,7 @@ use frwr_engine::{
 };
 use frwr_mempool::{DeviceMemory, lane, region::PagePolicy};
 use frwr_reactor::Now;
-use std::{collections::VecDeque, net::SocketAddr};
+use std::{collections::VecDeque, net::SocketAddr, os::fd::BorrowedFd};
 
 /// Bytes beside what is computed: the alignment of what is carved.
 const SLACK: usize = 64 << 10;
@@ -175,14 +176,24 @@ pub(super) struct ServerSide<P: Port> {
 }
 
 impl<P: Port> ServerSide<P> {
-    /// Makes everything on the calling core, and begins to listen.
-    pub(super) fn new(port: P, link: CoreLink, plan: ServerPlan, node: Option<u32>, desk: Desk) -> Result<Self, Error> {
+    /// Makes everything on the calling core, and begins to listen. It may sleep where there is a waker.
+    pub(super) fn new(
+        port: P,
+        link: CoreLink,
+        plan: ServerPlan,
+        node: Option<u32>,
+        desk: Desk,
+        waker: Option<&Waker>,
+    ) -> Result<Self, Error> {
         let options = plan::server(&plan.capacity, plan.connections, &plan.capabilities);
         let data_bytes = plan::data_bytes(&plan.capacity, plan.connections);
         let bytes = Engine::<P>::region_bytes(&options, &plan.capabilities)? + data_bytes + SLACK;
         let mut region = map(bytes, plan.pages, node)?;
         let message = vec![0; options.message_bytes as usize].into();
         let mut engine = Engine::new(port, link, &mut region, options, &plan.capabilities)?;
+        if let Some(waker) = waker {
+            engine.wakes(waker);
+        }
         let data = region.carve(data_bytes, PAGE)?.into_device_memory();
         let memory = engine.add_memory(data.clone(), MemoryAccess::ReadWrite).map_err(Error::setup)?;
         // Control's lane is empty: it takes the first messages.
@@ -256,6 +267,21 @@ impl<P: Port> ServerSide<P> {
 
     pub(super) fn flush(&mut self) {
         self.engine.flush();
+    }
+
+    /// Its port's descriptor, if it has one.
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.engine.port().descriptor()
+    }
+
+    /// Until when its core may sleep if nothing arrives; `None`: not now.
+    pub(super) fn sleeps_until(&self) -> Option<Duration> {
+        sleeps_until(&self.engine, self.rests_until)
+    }
+
+    /// Whatever arrives wakes its core from now on.
+    pub(super) fn arm(&mut self) -> bool {
+        self.engine.arm()
     }
 
     /// No more connections; those there are end.

@@ -10,7 +10,11 @@ use super::{
 };
 use crate::{
     Error,
-    runner::{GIVEN_UP, GRACE, Idle, Refusals, Served, Trace, Verdict, Watchdog, launch_watched, left_standing, open},
+    options::IdleArgument,
+    runner::{
+        GIVEN_UP, GRACE, Idle, Refusals, Served, Trace, Verdict, Watchdog, launch_watched, left_standing, open,
+        own_descriptors, wake_by,
+    },
     signals::Asked,
     watch::Patrol,
 };
@@ -22,7 +26,7 @@ use frwr_engine::{
 };
 use frwr_mempool::lane;
 use frwr_reactor::{
-    Clock, CoreIndex, Outbox, Placement, PollerError, Reactor, Reactors, Running, Schedule, Seat, Topology,
+    Clock, CoreIndex, Options, Outbox, Placement, PollerError, Reactor, Reactors, Running, Schedule, Seat, Topology,
 };
 
 /// How often a server is polled whose client has the same core and asks nothing of it: what the client waits for does not pass
@@ -91,8 +95,8 @@ impl<P: Port + Send + 'static> Sides<P> {
         self,
         topology: Topology,
         placement: Placement,
-        board: &Board,
-        desk: &Desk,
+        (board, desk): (&Board, &Desk),
+        idle: IdleArgument,
         asked: &dyn Asked,
         say: &mut dyn FnMut(&str),
     ) -> Result<Threads<P>, Error> {
@@ -100,26 +104,28 @@ impl<P: Port + Send + 'static> Sides<P> {
         let first_client = cores.saturating_sub(self.clients.len());
         let (mut servers, mut clients) = (self.servers.into_iter(), self.clients.into_iter());
         let (board, desk) = (board.clone(), desk.clone());
-        let reactors = Reactors::<Infallible>::new(placement).topology(topology).allow_siblings(true);
+        let options = Options::default().idle(idle.of_reactors());
+        let reactors = Reactors::<Infallible>::new(placement).topology(topology).options(options).allow_siblings(true);
         let prepare = move |core: CoreIndex| {
             let server = servers.next();
             let client = if core.index() < first_client { None } else { clients.next() };
             let (board, desk) = (board.clone(), desk.clone());
-            move |seat: Seat<Infallible>, _: Outbox<Infallible>| build(seat, server, client, board, desk)
+            move |seat: Seat<Infallible>, _: Outbox<Infallible>| build(seat, server, client, board, desk, idle.sleeps())
         };
         launch_watched(reactors, prepare, asked, say)
     }
 }
 
-/// Builds one core, on that core.
+/// Builds one core, on that core. `sleeps`: it may, and what arrives wakes it.
 fn build<P: Port>(
     seat: Seat<Infallible>,
     server: Option<Beginning<P, ServerPlan>>,
     client: Option<Beginning<P, ClientPlan>>,
     board: Board,
     desk: Desk,
+    sleeps: bool,
 ) -> Result<Reactor<LatencyCore<P>>, Error> {
-    let (node, clock) = (seat.node(), seat.clock().clone());
+    let (node, clock, waker) = (seat.node(), seat.clock().clone(), sleeps.then(|| seat.waker()));
     let driven = server.as_ref().is_some_and(|server| server.plan.moves_data_in_polls);
     let passive = client.as_ref().is_some_and(|client| {
         let operation = client.plan.parameters.operation;
@@ -127,14 +133,14 @@ fn build<P: Port>(
     });
     let schedule = if passive { Schedule::Every(PASSIVE) } else { Schedule::Busy };
     let server = server.map(|Beginning { port, link, plan, keys }| {
-        let mut side = ServerSide::new(port, link, plan, node, desk)?;
+        let mut side = ServerSide::new(port, link, plan, node, desk, waker.as_ref())?;
         if let Some(records) = keys {
             side.trace_keys(records);
         }
         Ok::<_, Error>(side)
     });
     let client = client.map(|Beginning { port, link, plan, keys }| {
-        let mut side = ClientSide::new(port, link, plan, node, clock, board)?;
+        let mut side = ClientSide::new(port, link, plan, node, clock, board, waker.as_ref())?;
         if let Some(records) = keys {
             side.trace_keys(records);
         }
@@ -143,6 +149,12 @@ fn build<P: Port>(
     let (server, client) = (server.transpose()?, client.transpose()?);
     let (has_server, has_client) = (server.is_some(), client.is_some());
     let mut reactor = seat.reactor(LatencyCore { server, client });
+    if sleeps {
+        let LatencyCore { server, client } = reactor.context();
+        let of_server = server.as_ref().and_then(ServerSide::descriptor);
+        let own = own_descriptors(of_server.into_iter().chain(client.as_ref().and_then(ClientSide::descriptor)));
+        wake_by(&mut reactor, own?)?;
+    }
     let failed = |error: PollerError| Error::setup(format!("no poller: {error}"));
     if has_server {
         reactor.add("server", schedule, ServerPoller).map_err(failed)?;

@@ -45,8 +45,23 @@ const SPIN: u32 = 50;
 const SPINS: Limit = Limit::new("--idle sleep", 0, 1_000_000);
 
 impl IdleArgument {
+    /// Checks the number.
+    pub(crate) fn check(self) -> Result<(), Error> {
+        match self {
+            Self::Spin => Ok(()),
+            Self::Sleep(time) => SPINS.check(time),
+        }
+    }
+
+    /// What reactors are told.
+    pub(crate) fn of_reactors(self) -> Idle {
+        match self {
+            Self::Spin => Idle::Spin,
+            Self::Sleep(time) => Idle::SleepAfter(Duration::from_micros(time.into())),
+        }
+    }
+
     /// Cores may sleep: their devices have to wake them.
-    #[cfg(feature = "verbs")]
     pub(crate) fn sleeps(self) -> bool {
         self != Self::Spin
     }
@@ -105,10 +120,7 @@ impl CoreArguments {
     /// Checks the numbers.
     pub(crate) fn check(&self) -> Result<(), Error> {
         STALLS.check(self.stall_threshold)?;
-        match self.idle {
-            IdleArgument::Spin => Ok(()),
-            IdleArgument::Sleep(time) => SPINS.check(time),
-        }
+        self.idle.check()
     }
 
     /// From when on an iteration is told of, if any is.
@@ -118,11 +130,9 @@ impl CoreArguments {
 
     /// What reactors are told.
     pub(crate) fn reactor_options(&self) -> Options {
-        let idle = match self.idle {
-            IdleArgument::Spin => Idle::Spin,
-            IdleArgument::Sleep(time) => Idle::SleepAfter(Duration::from_micros(time.into())),
-        };
-        Options::default().stall_threshold(self.stall_threshold().unwrap_or(Duration::MAX)).idle(idle)
+        Options::default()
+            .stall_threshold(self.stall_threshold().unwrap_or(Duration::MAX))
+            .idle(self.idle.of_reactors())
     }
 }
 

@@ -104,9 +104,9 @@ impl Halves {
         };
         server_control.tell_when_crowded(crowded());
         let (port, link) = open(&mut server_control, &plan::server(&parameters, connections, &capabilities));
-        let server = ServerSide::new(port, link, server, None, desk.clone()).unwrap();
+        let server = ServerSide::new(port, link, server, None, desk.clone(), None).unwrap();
         let (port, link) = open(&mut client_control, &plan::client(&parameters, connections, &capabilities));
-        let client = ClientSide::new(port, link, client, None, Clock::from(&time), board.clone()).unwrap();
+        let client = ClientSide::new(port, link, client, None, Clock::from(&time), board.clone(), None).unwrap();
         Self { time, server, client, server_control, client_control, faults, desk, board }
     }
 
