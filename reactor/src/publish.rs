@@ -22,6 +22,7 @@ const READ_TRIES: usize = 1000;
 const LOOP_WORDS: usize = 12;
 /// Which of them counts iterations.
 const ITERATIONS: usize = 1;
+const BUSY_ITERATIONS: usize = 2;
 const POLLER_WORDS: usize = 9;
 
 pub(crate) type Words<const N: usize> = [AtomicU64; N];
@@ -139,6 +140,11 @@ impl Published {
     /// Iterations as of the last copy. Any thread.
     pub(crate) fn iterations(&self) -> u64 {
         self.whole.get(ITERATIONS).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// Those that found something, as of the last copy. Any thread.
+    pub(crate) fn busy_iterations(&self) -> u64 {
+        self.whole.get(BUSY_ITERATIONS).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
     /// The name of a poller, if it can be had at once. Any thread.

@@ -39,6 +39,8 @@ pub struct Pulse {
     pub thread: i32,
     /// Iterations begun, some ten milliseconds ago at most.
     pub iterations: u64,
+    /// Those that found work or messages, as of the same time.
+    pub busy_iterations: u64,
     /// Whose turn it is now.
     pub turn: Turn,
     /// A [`Running::probe`] is not answered: no iteration has begun since.
@@ -136,6 +138,7 @@ impl<M, C> Running<M, C> {
                 cpu,
                 thread: thread.get(),
                 iterations: published.iterations(),
+                busy_iterations: published.busy_iterations(),
                 turn: turn.map_or(Turn::Loop, |turn| turn.get(|poller| published.name(poller))),
                 probed: shared.is_some_and(|member| member.is_probed()),
                 ended: running.is_finished(),

@@ -100,7 +100,7 @@ impl<C: Context, E: fmt::Debug + fmt::Display + 'static> Starting<C, E> {
         // Before it has begun it has no turn.
         let turn = number.map_or(Turn::SettingUp, |_| self.member.turn().get(|_| None));
         let (thread, ended) = (number.map_or(0, |number| number.get()), self.thread.is_finished());
-        Pulse { core: self.core, cpu: self.cpu, thread, iterations: 0, turn, probed: false, ended }
+        Pulse { core: self.core, cpu: self.cpu, thread, iterations: 0, busy_iterations: 0, turn, probed: false, ended }
     }
 
     /// The sending ends of the lanes to all, for a thread that waits for them: it goes on.

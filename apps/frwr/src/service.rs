@@ -94,6 +94,7 @@ mod tests {
             cpu: None,
             thread: 0,
             iterations,
+            busy_iterations: 0,
             turn: Turn::Poller("target"),
             probed: false,
             ended: false,

@@ -12,8 +12,11 @@ use std::{collections::VecDeque, path::Path};
 /// Lines in a minute: who has read as many knows enough.
 const LINES_PER_MINUTE: usize = 5;
 const MINUTE: Duration = Duration::from_secs(60);
-/// How often is looked where all cores sleep, and how often what the kernel has counted is read: some files for each core.
+/// How often is looked where no core has had anything to do for a while, and how often what the kernel has counted is read: some files for
+/// each core.
 const SLOW_PERIOD: Duration = Duration::from_millis(100);
+/// For how long: who has just come asks again.
+const CALM_AFTER: Duration = Duration::from_secs(1);
 /// What has stood for so long the watchdog has told of, and tells when it goes on.
 const LEFT_TO_WATCHDOG: Duration = Duration::from_secs(1);
 
@@ -63,7 +66,9 @@ pub(super) struct StallWatch {
     threshold: Option<Duration>,
     cores: Vec<Watched>,
     next_look: Duration,
-    asleep: bool,
+    /// When a core was last seen that had found work, or stalled.
+    stirred: Duration,
+    calm: bool,
     budget: Budget,
 }
 
@@ -76,6 +81,8 @@ struct Watched {
     told: Option<Turn>,
     /// Stalls that it has told of.
     over: u64,
+    /// Iterations that had found work.
+    busy: u64,
     /// What the kernel had counted when it was last seen to go on, and when that was.
     before: Option<(ThreadFacts, Duration)>,
 }
@@ -83,14 +90,15 @@ struct Watched {
 impl StallWatch {
     /// Tells of iterations beyond a threshold, if there is one.
     pub(super) fn new(threshold: Option<Duration>) -> Self {
-        Self { threshold, cores: Vec::new(), next_look: Duration::ZERO, asleep: false, budget: Budget::default() }
+        let (cores, budget) = (Vec::new(), Budget::default());
+        Self { threshold, cores, next_look: Duration::ZERO, stirred: Duration::ZERO, calm: false, budget }
     }
 
     /// How long the main thread may wait at most: until the next look.
     pub(super) fn period(&self) -> Duration {
         match self.threshold {
             None => Duration::MAX,
-            Some(_) if self.asleep => SLOW_PERIOD,
+            Some(_) if self.calm => SLOW_PERIOD,
             Some(threshold) => threshold.min(SLOW_PERIOD),
         }
     }
@@ -103,11 +111,15 @@ impl StallWatch {
         }
         let pulses = cores.pulses();
         self.cores.resize_with(pulses.len().max(self.cores.len()), Watched::default);
-        self.asleep = true;
+        let mut asleep = true;
         for (watched, pulse) in self.cores.iter_mut().zip(&pulses) {
-            self.asleep &= rests(pulse);
+            asleep &= rests(pulse);
+            if watched.stirs(pulse, cores) {
+                self.stirred = now;
+            }
             watched.look(pulse, now, threshold, cores, &mut self.budget, say);
         }
+        self.calm = asleep || now.saturating_sub(self.stirred) >= CALM_AFTER;
         self.next_look = now.saturating_add(self.period());
     }
 
@@ -125,6 +137,13 @@ fn rests(pulse: &Pulse) -> bool {
 }
 
 impl Watched {
+    /// It has found work since the last look, or tells of a stall, or one lasts.
+    fn stirs(&mut self, pulse: &Pulse, cores: &impl Cores) -> bool {
+        let worked = core::mem::replace(&mut self.busy, pulse.busy_iterations) != pulse.busy_iterations;
+        let stalled = cores.last_stall(pulse.core).is_some_and(|stall| stall.number > self.over);
+        worked || stalled || self.told.is_some()
+    }
+
     fn look(
         &mut self,
         pulse: &Pulse,
@@ -298,6 +317,8 @@ mod tests {
         stands: bool,
         turn: Turn,
         ended: bool,
+        /// Iterations that found work.
+        busy: u64,
         probed: RefCell<bool>,
         stall: Option<Stall>,
     }
@@ -305,7 +326,7 @@ mod tests {
     impl World {
         fn new() -> Self {
             let (now, turn) = (Duration::ZERO, Turn::Poller("target"));
-            Self { now, stands: false, turn, ended: false, probed: RefCell::new(false), stall: None }
+            Self { now, stands: false, turn, ended: false, busy: 1, probed: RefCell::new(false), stall: None }
         }
 
         /// One that is over, of which so many were before.
@@ -337,7 +358,8 @@ mod tests {
                 self.probed.replace(false);
             }
             let (probed, turn, ended) = (*self.probed.borrow(), self.turn, self.ended);
-            vec![Pulse { core: CoreIndex(1), cpu: CpuId::new(4).ok(), thread: 77, iterations: 1, turn, probed, ended }]
+            let (core, cpu, busy_iterations) = (CoreIndex(1), CpuId::new(4).ok(), self.busy);
+            vec![Pulse { core, cpu, thread: 77, iterations: 1, busy_iterations, turn, probed, ended }]
         }
 
         fn probe(&self, _: CoreIndex) {
@@ -438,6 +460,30 @@ mod tests {
         assert_eq!((look(&mut watch, &mut world, 4000), watch.period()), (vec![], SLOW_PERIOD));
         (world.turn, world.ended) = (Turn::Loop, false);
         assert_eq!(look(&mut watch, &mut world, 5000).len(), 1, "it is awake again, and stands still");
+    }
+
+    /// A look is a wake-up of the main thread, and a full iteration of each core.
+    #[test]
+    fn cores_that_have_nothing_to_do_are_looked_at_rarely_and_told_of_all_the_same() {
+        let (mut watch, mut world) = (StallWatch::new(Some(THRESHOLD)), World::new());
+        look(&mut watch, &mut world, 500);
+        assert_eq!(watch.period(), THRESHOLD);
+        look(&mut watch, &mut world, 2000);
+        assert_eq!(watch.period(), SLOW_PERIOD);
+        world.stands = true;
+        let (at, _) = look(&mut watch, &mut world, 2500)[0];
+        assert!(at <= 2000 + 2 * SLOW_PERIOD.as_millis() as u64 + 1, "within two looks: {at}");
+        assert_eq!(watch.period(), THRESHOLD, "while it stands");
+        world.stands = false;
+        look(&mut watch, &mut world, 5000);
+        assert_eq!(watch.period(), SLOW_PERIOD);
+        world.busy += 1;
+        look(&mut watch, &mut world, 5101);
+        assert_eq!(watch.period(), THRESHOLD);
+        look(&mut watch, &mut world, 7000);
+        world.stalled(1, 6, None);
+        assert_eq!(look(&mut watch, &mut world, 7101).len(), 1);
+        assert_eq!(watch.period(), THRESHOLD, "another one is told of while it lasts");
     }
 
     #[test]

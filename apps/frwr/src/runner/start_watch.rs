@@ -76,7 +76,16 @@ mod tests {
     use frwr_reactor::{CoreIndex, Pulse, Turn};
 
     fn pulse(core: u16, turn: Turn) -> Pulse {
-        Pulse { core: CoreIndex(core), cpu: None, thread: 0, iterations: 0, turn, probed: false, ended: false }
+        Pulse {
+            core: CoreIndex(core),
+            cpu: None,
+            thread: 0,
+            iterations: 0,
+            busy_iterations: 0,
+            turn,
+            probed: false,
+            ended: false,
+        }
     }
 
     /// What is said of a start of which one core waits for the other, and when it is given up, in tenths of a second.

@@ -194,6 +194,7 @@ mod tests {
             cpu,
             thread: 0,
             iterations,
+            busy_iterations: 0,
             turn: Turn::Poller("host"),
             probed: false,
             ended: false,
