@@ -7,5 +7,6 @@ pub mod carried;
 pub mod documents;
 pub mod engine_world;
 pub mod hostile;
+pub mod kernel_host;
 pub mod simulation;
 pub mod soak;

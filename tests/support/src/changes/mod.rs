@@ -1,8 +1,8 @@
 //! A target in a process of its own that is changed at random, through its control socket, under the load of hosts.
 //!
-//! [`Change`] is what can be changed, [`Model`] what should hold, [`Ctl`] who types it, and [`Users`] the hosts, such as
-//! `frwr load` over the software NIC (apps/frwr/tests/two_processes/changes.rs). Behind each change the target has to say what the model
-//! knows, and hosts have to see it. A seed makes the same choices; when what is done is not.
+//! [`Change`] is what can be changed, [`Model`] what should hold, [`Ctl`] who types it, and [`Users`] the hosts: `frwr load` over the
+//! software NIC (apps/frwr/tests/two_processes/changes.rs), or the Linux kernel (tests/src/kernel_host). Behind each change the target has
+//! to say what the model knows, and hosts have to see it. A seed makes the same choices; when what is done is not.
 
 mod change;
 mod ctl;
