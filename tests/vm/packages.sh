@@ -12,6 +12,9 @@ DISK_PACKAGES=(mount:mount mount:losetup e2fsprogs:mkfs.ext4)
 # What looks at the page of the metrics port, and at what stands in a terminal.
 # shellcheck disable=SC2034  # as above
 SCREEN_PACKAGES=(chromium:chromium tmux:tmux)
+# Servers of block devices that namespaces are tried over.
+# shellcheck disable=SC2034  # as above
+NBD_PACKAGES=(nbdkit:nbdkit qemu-utils:qemu-nbd)
 # The libraries that an emulated card stands below.
 # shellcheck disable=SC2034  # as above
 CARD_PACKAGES=(libibverbs1 librdmacm1 ibverbs-providers)

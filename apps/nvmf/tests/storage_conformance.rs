@@ -1,11 +1,12 @@
 //! Every storage of this crate keeps what storages promise (`frwr_nvmf::conformance`): memory,
-//! files by io_uring and by a worker thread, on disks whose power fails and which run full, and
-//! block devices.
+//! files by io_uring and by a worker thread, on disks whose power fails and which run full, block
+//! devices, and exports of an NBD server.
 
 use frwr_nvmf::conformance::{Medium, Suite};
 use frwr_nvmf::storage::Backing;
 use frwr_support::storage_harness::disks::skipped;
 use frwr_support::storage_harness::media::{InFile, InMemory, OnDevice, OnDisk};
+use frwr_support::storage_harness::nbd::OnNbd;
 
 /// What every one of them leaves out: it offers all commands.
 const OFFERED: &str = "what_is_not_offered_is_refused";
@@ -17,6 +18,14 @@ const POWER: [&str; 4] = [
     "a_flush_covers_what_every_way_wrote",
     CACHED,
     "no_flush_succeeds_over_what_is_lost",
+];
+/// Of what has no cache.
+const LOST: &str = "no_flush_succeeds_over_what_is_lost";
+/// Of what has one size for ever.
+const ONE_SIZE: [&str; 3] = [
+    "fewer_blocks_end_where_they_end",
+    "blocks_are_there_again_when_it_has_them_again",
+    "more_blocks_are_had_when_the_medium_has_them",
 ];
 const FULL: &str = "a_full_medium_is_told_as_full";
 
@@ -84,4 +93,16 @@ fn a_block_device_keeps_them_by_io_uring() {
 fn a_block_device_keeps_them_by_a_worker_thread() {
     let not_shown = [OFFERED, CACHED, "no_flush_succeeds_over_what_is_lost", FULL];
     keeps_them_where_it_can_be_had("block device by a worker thread", || OnDevice::new(Backing::Thread), &not_shown);
+}
+
+#[test]
+fn an_nbd_export_keeps_them() {
+    let not_shown = [&[OFFERED, CACHED, FULL][..], &ONE_SIZE].concat();
+    keeps_its_promises("NBD", || OnNbd::new(false), &not_shown);
+}
+
+#[test]
+fn an_nbd_export_that_is_written_through_keeps_them() {
+    let not_shown = [&[OFFERED, LOST, FULL][..], &ONE_SIZE].concat();
+    keeps_its_promises("NBD with FUA", || OnNbd::new(true), &not_shown);
 }

@@ -1,112 +1,25 @@
 //! Exports of servers that others have written: nbdkit with its filters, and qemu-nbd over a qcow2 image. A server that is not installed
 //! is told as skipped.
 
-use frwr_nvmf::storage::{Cookie, MediumFault, NbdAddress, NbdOptions, Operation, Storage, StorageError};
+use frwr_nvmf::storage::{Cookie, MediumFault, Operation, Storage, StorageError};
 use frwr_support::{
     Random,
     storage_harness::{
         BLOCK,
-        disks::skipped,
+        foreign::{FOREIGN_BYTES, Foreign, NBDKIT_FILE, NBDKIT_MEMORY},
         nbd::{NbdBench, flush_and_verify},
     },
 };
-use std::{
-    fs,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
 
-const BYTES: u64 = 16 << 20;
+const BLOCKS: u64 = FOREIGN_BYTES / BLOCK as u64;
 
-/// A server at a socket of its own, which is killed at the end.
-struct Foreign {
-    child: Option<Child>,
-    command: Vec<String>,
-    folder: tempfile::TempDir,
+fn bench(server: &Foreign) -> NbdBench {
+    NbdBench::open(server.options(), 32).unwrap()
 }
-
-impl Foreign {
-    /// `SOCKET` and `FOLDER` stand for its own, and there is a `FOLDER/disk`; `None` where it, or what is run before, is not installed.
-    fn start(before: &[&str], command: &[&str]) -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().to_str().unwrap();
-        let of = |word: &&str| word.replace("SOCKET", &format!("{path}/nbd")).replace("FOLDER", path);
-        fs::File::create(folder.path().join("disk")).unwrap().set_len(BYTES).unwrap();
-        if let [program, arguments @ ..] = before {
-            let made = Command::new(program).args(arguments.iter().map(of)).status();
-            if !made.as_ref().is_ok_and(std::process::ExitStatus::success) {
-                skipped(&format!("{program} ({made:?}); apt-get install nbdkit qemu-utils"));
-                return None;
-            }
-        }
-        let mut server = Self { child: None, command: command.iter().map(of).collect(), folder };
-        server.restart().then_some(server)
-    }
-
-    fn command(&self) -> Command {
-        let mut command = Command::new(&self.command[0]);
-        command.args(&self.command[1..]).stdin(Stdio::null()).stderr(Stdio::inherit());
-        command
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.folder.path().join("nbd")
-    }
-
-    /// Whether it could be started.
-    fn restart(&mut self) -> bool {
-        match self.command().spawn() {
-            Ok(child) => self.child = Some(child),
-            Err(error) => {
-                skipped(&format!("{} ({error}); apt-get install nbdkit qemu-utils", self.command[0]));
-                return false;
-            }
-        }
-        while std::os::unix::net::UnixStream::connect(self.socket()).is_err() {
-            let ended = self.child.as_mut().unwrap().try_wait().unwrap();
-            assert!(ended.is_none(), "{:?} ended: {ended:?}", self.command);
-            std::thread::yield_now();
-        }
-        true
-    }
-
-    /// SIGKILL.
-    fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
-        let _ = fs::remove_file(self.socket());
-    }
-
-    fn options(&self) -> NbdOptions {
-        NbdOptions::new(NbdAddress::Unix(self.socket()), "").patience(Duration::from_secs(24 * 60 * 60))
-    }
-
-    fn bench(&self) -> NbdBench {
-        NbdBench::open(self.options(), 32).unwrap()
-    }
-}
-
-impl Drop for Foreign {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-/// nbdkit over one of its plugins, by these filters and with these parameters.
-fn nbdkit(plugin: [&str; 2], more: &[&str]) -> Option<Foreign> {
-    let (filters, parameters) = more.iter().copied().partition::<Vec<_>, _>(|word| word.starts_with('-'));
-    Foreign::start(&[], &[&["nbdkit", "-f", "-U", "SOCKET"][..], &filters, &plugin, &parameters].concat())
-}
-
-const MEMORY: [&str; 2] = ["memory", "size=16M"];
-const FILE: [&str; 2] = ["file", "FOLDER/disk"];
 
 fn exercised(mut bench: NbdBench) {
-    assert_eq!(bench.storage.geometry().blocks(), BYTES / BLOCK as u64);
-    for (lba, blocks, byte) in [(0, 1, 1), (7, 32, 2), (BYTES / BLOCK as u64 - 64, 64, 3)] {
+    assert_eq!(bench.storage.geometry().blocks(), BLOCKS);
+    for (lba, blocks, byte) in [(0, 1, 1), (7, 32, 2), (BLOCKS - 64, 64, 3)] {
         assert_eq!(bench.write(lba, blocks, byte), Ok(()));
         assert_eq!(bench.read(lba, blocks).unwrap(), vec![byte; blocks as usize * BLOCK]);
     }
@@ -142,7 +55,7 @@ fn nbdkit_keeps_what_was_written_with_any_number_of_connections_and_however_it_a
         ],
         &["--filter=fua", "fuamode=native"],
     ] {
-        let Some(server) = nbdkit(MEMORY, filters) else { return };
+        let Some(server) = Foreign::nbdkit(NBDKIT_MEMORY, filters) else { return };
         for connections in [1, 4] {
             exercised(NbdBench::open(server.options().connections(connections), 32).unwrap());
         }
@@ -152,10 +65,10 @@ fn nbdkit_keeps_what_was_written_with_any_number_of_connections_and_however_it_a
 
 #[test]
 fn nbdkit_serves_a_file_and_an_export_for_reading() {
-    let Some(server) = nbdkit(FILE, &[]) else { return };
-    exercised(server.bench());
-    let Some(server) = nbdkit(FILE, &["-r"]) else { return };
-    let mut bench = server.bench();
+    let Some(server) = Foreign::nbdkit(NBDKIT_FILE, &[]) else { return };
+    exercised(bench(&server));
+    let Some(server) = Foreign::nbdkit(NBDKIT_FILE, &["-r"]) else { return };
+    let mut bench = bench(&server);
     assert!(bench.storage.features().read_only);
     assert_eq!(bench.write(0, 1, 1), Err(StorageError::ReadOnly));
     assert_eq!(bench.read(0, 1).unwrap(), [0; BLOCK]);
@@ -163,13 +76,13 @@ fn nbdkit_serves_a_file_and_an_export_for_reading() {
 
 #[test]
 fn errors_of_nbdkit_are_told_by_their_kind_and_succeed_when_tried_again() {
-    let Some(server) = nbdkit(
-        MEMORY,
+    let Some(server) = Foreign::nbdkit(
+        NBDKIT_MEMORY,
         &["--filter=error", "error=ENOSPC", "error-pwrite-rate=30%", "error-pread=EIO", "error-pread-rate=30%"],
     ) else {
         return;
     };
-    let mut bench = server.bench();
+    let mut bench = bench(&server);
     let mut failures = [0, 0];
     for lba in 0..200 {
         while let Err(error) = bench.write(lba, 1, lba as u8) {
@@ -191,7 +104,7 @@ fn errors_of_nbdkit_are_told_by_their_kind_and_succeed_when_tried_again() {
 
 #[test]
 fn nbdkit_is_killed_under_load_and_nothing_that_was_told_as_written_is_lost() {
-    let Some(mut server) = nbdkit(FILE, &["--filter=delay", "wdelay=1ms"]) else { return };
+    let Some(mut server) = Foreign::nbdkit(NBDKIT_FILE, &["--filter=delay", "wdelay=1ms"]) else { return };
     let mut bench = NbdBench::open(server.options().connections(2), 32).unwrap();
     let mut random = Random::new(3);
     for round in 0..5_u8 {
@@ -220,23 +133,13 @@ fn nbdkit_is_killed_under_load_and_nothing_that_was_told_as_written_is_lost() {
     assert_eq!(bench.medium.fault(), Some(MediumFault::Interrupted));
 }
 
-/// qemu-nbd over an image of its own.
-fn qemu_nbd(shared: &str) -> Option<Foreign> {
-    let bytes = BYTES.to_string();
-    let make = ["qemu-img", "create", "-q", "-f", "qcow2", "FOLDER/image", &bytes];
-    Foreign::start(
-        &make,
-        &["qemu-nbd", "--persistent", shared, "--socket", "SOCKET", "--format", "qcow2", "FOLDER/image"],
-    )
-}
-
 #[test]
 fn qemu_nbd_serves_a_qcow2_image() {
-    let Some(server) = qemu_nbd("--shared=0") else { return };
+    let Some(server) = Foreign::qemu_nbd("--shared=0") else { return };
     for connections in [1, 4] {
         exercised(NbdBench::open(server.options().connections(connections), 32).unwrap());
     }
-    let Some(server) = qemu_nbd("--shared=1") else { return };
+    let Some(server) = Foreign::qemu_nbd("--shared=1") else { return };
     let error = NbdBench::open(server.options().connections(2), 32).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("CAN_MULTI_CONN"), "{error}");
 }

@@ -6,6 +6,7 @@ mod deaths;
 mod files;
 mod latency;
 mod moves;
+mod nbd;
 mod program;
 mod service;
 

@@ -1,6 +1,7 @@
 //! Storages of all kinds over the same bytes, and what drives one by hand.
 
 pub mod disks;
+pub mod foreign;
 pub mod media;
 pub mod nbd;
 

@@ -3,6 +3,7 @@
 use super::{BLOCK, BUFFER_BYTES, memory};
 use core::time::Duration;
 use frwr_mempool::DeviceMemory;
+use frwr_nvmf::conformance::Medium;
 use frwr_nvmf::storage::{
     AnyStorage, Completion, CompletionBatch, Cookie, NbdAddress, NbdError, NbdMedium, NbdOptions, Operation, Storage,
     StorageError,
@@ -95,6 +96,8 @@ type Script = Box<dyn FnMut(&Seen) -> Action + Send>;
 struct State {
     export: Mutex<Export>,
     disk: Mutex<Vec<u8>>,
+    /// What a flush, or FUA, has made of that.
+    durable: Mutex<Vec<u8>>,
     seen: Mutex<Vec<Seen>>,
     script: Mutex<Script>,
     connections: Mutex<Vec<UnixStream>>,
@@ -114,6 +117,7 @@ impl Server {
         let folder = tempfile::tempdir().unwrap();
         let state = Arc::new(State {
             disk: Mutex::new(vec![0; export.bytes as usize]),
+            durable: Mutex::new(vec![0; export.bytes as usize]),
             export: Mutex::new(export),
             seen: Mutex::default(),
             script: Mutex::new(Box::new(|_| Action::Do)),
@@ -146,6 +150,13 @@ impl Server {
     /// Its disk is as it was at some other time.
     pub fn set_disk(&self, disk: Vec<u8>) {
         *self.state.disk.lock().unwrap() = disk;
+    }
+
+    /// It ends with what it had in its cache, and begins again.
+    pub fn lose_power(&mut self) {
+        self.stop();
+        self.set_disk(self.state.durable.lock().unwrap().clone());
+        self.start();
     }
 
     /// Requests that came by now.
@@ -305,6 +316,13 @@ fn carry_out(state: &State, seen: &Seen, data: &mut Vec<u8>) -> u32 {
         TRIM_COMMAND | ZEROES_COMMAND => place.fill(0),
         _ => {}
     }
+    let mut durable = state.durable.lock().unwrap();
+    if seen.flags & 1 != 0 {
+        durable[start..start + seen.length as usize].copy_from_slice(place);
+    }
+    if seen.command == FLUSH_COMMAND {
+        durable.clone_from(&disk);
+    }
     0
 }
 
@@ -437,5 +455,60 @@ pub fn flush_and_verify(bench: &mut NbdBench, random: &mut crate::Random, rounds
     }
     for (lba, byte) in model {
         assert_eq!(bench.read(lba, 1).unwrap(), vec![byte; BLOCK], "{lba}");
+    }
+}
+
+/// An export as the conformance suite takes it: on a server with a volatile cache.
+pub struct OnNbd {
+    server: Server,
+    write_through: bool,
+    medium: Option<NbdMedium>,
+}
+
+impl OnNbd {
+    pub fn new(write_through: bool) -> Self {
+        Self { server: Server::new(Export::new(128)), write_through, medium: None }
+    }
+
+    fn opened(&mut self, read_only: bool) -> Option<Box<dyn Storage>> {
+        let options = self.server.options().write_through(self.write_through).read_only(read_only);
+        self.medium = Some(NbdMedium::open(options).unwrap());
+        self.open_beside()
+    }
+}
+
+impl Medium for OnNbd {
+    fn open(&mut self) -> Option<Box<dyn Storage>> {
+        self.opened(false)
+    }
+
+    fn open_beside(&mut self) -> Option<Box<dyn Storage>> {
+        Some(Box::new(self.medium.as_ref()?.storage(64).unwrap()))
+    }
+
+    fn open_read_only(&mut self) -> Option<Box<dyn Storage>> {
+        self.opened(true)
+    }
+
+    fn lose_power(&mut self) -> bool {
+        self.server.lose_power();
+        true
+    }
+
+    fn fail_below(&mut self) -> bool {
+        self.server.script(|seen| if seen.command == FLUSH_COMMAND { Action::Fail(5) } else { Action::Do });
+        !self.write_through
+    }
+
+    fn mend_below(&mut self) {
+        self.server.script(|_| Action::Do);
+    }
+
+    fn cut(&mut self, blocks: u64) -> bool {
+        self.server.change_export(|export| export.bytes = blocks * BLOCK as u64);
+        // Who serves less does so as a new server.
+        self.server.stop();
+        self.server.start();
+        true
     }
 }
