@@ -17,6 +17,9 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// discovery service for it are told by an asynchronous event. Where the device cannot, nothing is left of it
     /// ([`ChangeEvent::CannotListen`]). For the home core.
     ///
+    /// [`ChangeEvent::Done`]: super::ChangeEvent::Done
+    /// [`ChangeEvent::CannotListen`]: super::ChangeEvent::CannotListen
+    ///
     /// # Errors
     /// [`ChangeError`].
     pub fn add_listener(&mut self, address: SocketAddr) -> Result<ChangeId, ChangeError> {
@@ -34,6 +37,8 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// so the controllers that were connected by it end as [`Target::drain`] says: done when none of them is left, or else when the device
     /// listens there no longer ([`ChangeEvent::Done`]). What holds that up behind that time is told. The last one may go. For the home
     /// core.
+    ///
+    /// [`ChangeEvent::Done`]: super::ChangeEvent::Done
     ///
     /// # Errors
     /// [`ChangeError`].
