@@ -6,6 +6,7 @@ use frwr::runner::{MediumConfig, NamespaceConfig, ServeArguments, ServeConfig, S
 use frwr::{CommandLine, Error, Task};
 use frwr_nvmf::controller::AllowedHosts;
 use frwr_nvmf::storage::{Backing, MediumKind};
+use frwr_nvmf::wire::AnaState;
 use frwr_support::storage_harness::disks::{LoopDevice, skipped};
 use serde_json::Value;
 use std::{
@@ -90,6 +91,7 @@ read_only = true
 
 [[subsystem]]
 nqn = "nqn.2014-08.org.nvmexpress:two"
+ana_states = { 2 = "non_optimized" }
 [[subsystem.namespace]]
 load = "/etc/hostname"
 block_size = 512
@@ -99,6 +101,7 @@ direct = false
 [[subsystem.namespace]]
 device = "/dev/sdb"
 backing = "ring"
+ana_group = 2
 "#,
     )
     .unwrap();
@@ -120,20 +123,28 @@ backing = "ring"
         panic!("{one:?}")
     };
     assert_eq!((hosts[0].as_str(), serial.as_str()), ("nqn.2014-08.org.nvmexpress:host", "S1"));
-    let memory =
-        |bytes, read_only| NamespaceConfig { medium: MediumConfig::Memory { bytes }, block_bytes: 4096, read_only };
+    let memory = |bytes, read_only| NamespaceConfig {
+        medium: MediumConfig::Memory { bytes },
+        block_bytes: 4096,
+        read_only,
+        ana_group: 1,
+    };
     let configs: Vec<_> = namespaces.iter().map(|namespace| namespace.config.clone()).collect();
     assert_eq!(configs, [memory(64 << 20, false), memory(8192, true)]);
     assert_eq!((two.allowed_hosts.clone(), two.serial), (AllowedHosts::Any, None));
+    assert!(one.ana.but.is_empty() && one.ana.all == AnaState::Optimized);
+    assert_eq!(two.ana.but.iter().collect::<Vec<_>>(), [(&2, &AnaState::NonOptimized)]);
     let stored = |path: &str, kind, backing, direct| NamespaceConfig {
         medium: MediumConfig::Stored { path: path.into(), kind, backing, direct },
         block_bytes: 4096,
         read_only: false,
+        ana_group: if path == "/dev/sdb" { 2 } else { 1 },
     };
     let loaded = NamespaceConfig {
         medium: MediumConfig::Loaded { path: "/etc/hostname".into() },
         block_bytes: 512,
         read_only: false,
+        ana_group: 1,
     };
     assert_eq!(two.namespaces[0].config, loaded);
     assert_eq!(two.namespaces[1].config, stored("/srv/disk", MediumKind::File, Backing::Auto, false));
@@ -198,7 +209,10 @@ fn the_command_line_keeps_files_in_memory_unless_it_says_otherwise() {
     let base = ["--device", "rxe0", "--listen", "10.0.0.1:4420", "--namespace", "/srv/disk", "--block-size", "512"];
     let medium = |more: &[&str]| serve(&[&base[..], more].concat()).unwrap().subsystems[0].namespaces[0].config.clone();
     let loaded = MediumConfig::Loaded { path: "/srv/disk".into() };
-    assert_eq!(medium(&[]), NamespaceConfig { medium: loaded.clone(), block_bytes: 512, read_only: false });
+    assert_eq!(
+        medium(&[]),
+        NamespaceConfig { medium: loaded.clone(), block_bytes: 512, read_only: false, ana_group: 1 }
+    );
     assert_eq!(medium(&["--backing", "memory"]).medium, loaded);
     for (name, backing) in [("auto", Backing::Auto), ("ring", Backing::Ring), ("thread", Backing::Thread)] {
         let (path, kind) = (PathBuf::from("/srv/disk"), MediumKind::Any);
@@ -286,6 +300,17 @@ fn mistakes_are_refused_with_line_and_key() {
         (namespace("memory = 1\nfile = \"f\""), 5, &["exactly one of"]),
         (namespace("memory = \"1X\""), 6, &["memory: must be", "64M"]),
         (namespace("memory = true"), 6, &["memory: must be", "64M"]),
+        (namespace("memory = 8192\nana_group = 129"), 7, &["ana_group is 129", "1 to 128"]),
+        (
+            SMALLEST.replace("[[subsystem.n", "ana_states = { 0 = \"change\" }\n[[subsystem.n"),
+            5,
+            &["ana_states: group \"0\"", "1 to 128"],
+        ),
+        (
+            SMALLEST.replace("[[subsystem.n", "ana_states = { 1 = \"best\" }\n[[subsystem.n"),
+            5,
+            &["ana_states", "best", "optimized"],
+        ),
         (namespace("memory = 100"), 6, &["memory is 100", "4096 to"]),
         (namespace("memory = \"1M\"\nnsid = 0"), 7, &["nsid is 0", "1 to 1024"]),
         (

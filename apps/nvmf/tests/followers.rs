@@ -303,7 +303,7 @@ fn a_path_that_is_closed_and_opened_again_holds_the_requests_of_all_cores() {
     for profile in PROFILES {
         let mut spread = three(profile);
         // The last core finds out by itself: its request arrives before the news.
-        spread.target.set_ana_state(&subsystem(), AnaState::Inaccessible).unwrap();
+        spread.target.set_ana_state(&subsystem(), None, AnaState::Inaccessible).unwrap();
         let member = &mut spread.members[2];
         member.host.read(0, &[member.segment(0, 1)], 0).unwrap();
         spread.until("known", |spread| {
@@ -315,7 +315,7 @@ fn a_path_that_is_closed_and_opened_again_holds_the_requests_of_all_cores() {
             spread.step();
         }
         assert!(spread.members.iter().all(|member| member.completions.is_empty()), "{profile}");
-        spread.target.set_ana_state(&subsystem(), AnaState::Optimized).unwrap();
+        spread.target.set_ana_state(&subsystem(), None, AnaState::Optimized).unwrap();
         assert_eq!(spread.completed(2, 1)[0].result, Ok(()), "{profile}");
         assert_eq!(spread.completed(1, 1)[0].result, Ok(()), "{profile}");
         assert_eq!(sessions(&spread), [1, 1, 1], "{profile}");
@@ -327,7 +327,7 @@ fn a_path_that_is_closed_and_opened_again_holds_the_requests_of_all_cores() {
 fn a_path_that_stays_closed_fails_a_follower_s_requests_in_time() {
     let options = options(8).inaccessible_timeout(Duration::from_secs(3));
     let mut spread = Spread::ready("reg_mr", 1, options, target_options());
-    spread.target.set_ana_state(&subsystem(), AnaState::Inaccessible).unwrap();
+    spread.target.set_ana_state(&subsystem(), None, AnaState::Inaccessible).unwrap();
     let member = &mut spread.members[1];
     member.host.read(0, &[member.segment(0, 1)], 0).unwrap();
     spread.tick = Duration::from_millis(10);

@@ -101,11 +101,11 @@ fn run(profile: &str, seed: u8, paths: bool) -> (u64, u64) {
         }
         if paths && (word >> 34).is_multiple_of(60) {
             let states = [AnaState::Optimized, AnaState::NonOptimized, AnaState::Inaccessible, AnaState::Change];
-            spread.target.set_ana_state(&subsystem(), states[(word >> 50) as usize % 4]).unwrap();
+            spread.target.set_ana_state(&subsystem(), None, states[(word >> 50) as usize % 4]).unwrap();
         }
         model.end_all(&mut spread);
     }
-    spread.target.set_ana_state(&subsystem(), AnaState::Optimized).unwrap();
+    spread.target.set_ana_state(&subsystem(), None, AnaState::Optimized).unwrap();
     // A notice may have been lost with a session; the log page is read once a second.
     spread.tick = core::time::Duration::from_micros(100);
     spread.until("all ended", |spread| {

@@ -35,7 +35,7 @@ fn requests_wait_while_the_namespace_cannot_be_reached_and_go_on_then() {
             pair.fill(0, 0x5a);
             pair.host.write(0, &[pair.segment(0, 1)], 1).unwrap();
             assert_eq!(pair.completed(1)[0].result, Ok(()), "{profile}");
-            pair.target.set_ana_state(&subsystem(), state).unwrap();
+            pair.target.set_ana_state(&subsystem(), None, state).unwrap();
             pair.until("told", |pair| pair.host.ana_state() == state);
             let (before, reads) = (pair.host.statistics(), pair.target.statistics().reads);
             assert_eq!(before.ana_events, 1, "{profile}");
@@ -46,7 +46,7 @@ fn requests_wait_while_the_namespace_cannot_be_reached_and_go_on_then() {
             settle(&mut pair);
             assert!(pair.completions.is_empty() && pair.target.statistics().reads == reads, "{profile}: they wait");
             assert_eq!(pair.host.statistics().submissions, before.submissions, "{profile}");
-            pair.target.set_ana_state(&subsystem(), AnaState::NonOptimized).unwrap();
+            pair.target.set_ana_state(&subsystem(), None, AnaState::NonOptimized).unwrap();
             assert!(pair.completed(4).iter().all(|ended| ended.result == Ok(())), "{profile}");
             assert_eq!((pair.block(10)[7], pair.host.ana_state()), (0x5a, AnaState::NonOptimized), "{profile}");
             assert_eq!((pair.host.statistics().sessions, pair.host.statistics().failures), (1, 0), "{profile}");
@@ -59,11 +59,11 @@ fn requests_wait_while_the_namespace_cannot_be_reached_and_go_on_then() {
 fn a_command_that_is_refused_for_its_path_is_sent_again_without_a_notice() {
     let mut pair = Pair::ready("reg_mr");
     // The host has sent no event request yet: it learns of the state by the refusal.
-    pair.target.set_ana_state(&subsystem(), AnaState::Inaccessible).unwrap();
+    pair.target.set_ana_state(&subsystem(), None, AnaState::Inaccessible).unwrap();
     pair.host.read(0, &[pair.segment(0, 1)], 1).unwrap();
     pair.until("refused", |pair| pair.host.ana_state() == AnaState::Inaccessible);
     assert!(pair.completions.is_empty());
-    pair.target.set_ana_state(&subsystem(), AnaState::Optimized).unwrap();
+    pair.target.set_ana_state(&subsystem(), None, AnaState::Optimized).unwrap();
     pair.tick = Duration::from_millis(10);
     assert_eq!(pair.completed(1)[0].result, Ok(()));
     pair.finish();
@@ -76,7 +76,7 @@ fn a_namespace_that_is_lost_for_ever_or_for_too_long_fails_its_requests() {
         let mut pair = Pair::with("reg_mr", options, target_options());
         pair.bring_up();
         settle(&mut pair);
-        pair.target.set_ana_state(&subsystem(), state).unwrap();
+        pair.target.set_ana_state(&subsystem(), None, state).unwrap();
         pair.until("told", |pair| pair.host.ana_state() == state);
         let begin = pair.now;
         pair.host.read(0, &[pair.segment(0, 1)], 1).unwrap();
@@ -86,7 +86,7 @@ fn a_namespace_that_is_lost_for_ever_or_for_too_long_fails_its_requests() {
         assert!(waited >= Duration::from_secs(patience).saturating_sub(pair.tick), "{state:?} {waited:?}");
         assert!(waited < Duration::from_secs(patience + 1), "{state:?} {waited:?}");
         // The session is there for better times.
-        pair.target.set_ana_state(&subsystem(), AnaState::Optimized).unwrap();
+        pair.target.set_ana_state(&subsystem(), None, AnaState::Optimized).unwrap();
         pair.until("better times", |pair| pair.host.ana_state() == AnaState::Optimized);
         pair.host.read(0, &[pair.segment(0, 1)], 2).unwrap();
         assert_eq!(pair.completed(1)[0].result, Ok(()));

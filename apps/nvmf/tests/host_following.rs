@@ -100,7 +100,7 @@ fn a_follower_need_be_polled_for_a_path_that_is_closed_only_while_something_wait
             spread.step();
         }
         assert_eq!(spread.members[1].host.poll_at(), None);
-        spread.target.set_ana_state(&subsystem(), AnaState::Inaccessible).unwrap();
+        spread.target.set_ana_state(&subsystem(), None, AnaState::Inaccessible).unwrap();
         let closed = spread.now;
         let read = |spread: &mut Spread| {
             let segment = [spread.members[1].segment(0, 1)];
@@ -122,7 +122,7 @@ fn a_follower_need_be_polled_for_a_path_that_is_closed_only_while_something_wait
         let at = spread.members[1].host.poll_at().expect("somebody waits");
         let bounds = closed + 20 * SECOND..known + 20 * SECOND + 20 * MILLISECOND;
         assert!(bounds.contains(&at), "{is_refused}: {:?}", at - closed);
-        spread.target.set_ana_state(&subsystem(), AnaState::Optimized).unwrap();
+        spread.target.set_ana_state(&subsystem(), None, AnaState::Optimized).unwrap();
         assert_eq!(spread.completed(1, 1)[0].result, Ok(()));
         spread.finish();
     }

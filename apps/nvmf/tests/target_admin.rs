@@ -212,14 +212,14 @@ fn commands_of_an_inaccessible_group_fail_so_that_hosts_try_again() {
     let (admin, io) = raw.io_queue();
     raw.command(admin, set(feature::ASYNCHRONOUS_EVENTS, 0x800), None);
     event_request(&mut raw, admin, 900);
-    raw.target.set_ana_state(&subsystem(), AnaState::Inaccessible).unwrap();
+    raw.target.set_ana_state(&subsystem(), None, AnaState::Inaccessible).unwrap();
     raw.until("told", |raw| raw.responses.len() == 1);
     assert_eq!(raw.responses[0].result.get(), 0x000c_0302);
     let refused = raw.command(io, Command::Read(blocks(0, 1)), Some((Access::RemoteWrite, 512)));
     assert_eq!((code(&refused), refused.status().is_final()), (Status::ANA_INACCESSIBLE.code(), false));
     let ana = log(&mut raw, admin, page(log_page::ANA, 16, 32)).unwrap();
     assert_eq!(AnaGroup::read_from_bytes(&ana).unwrap().state, AnaState::Inaccessible as u8);
-    raw.target.set_ana_state(&subsystem(), AnaState::Optimized).unwrap();
+    raw.target.set_ana_state(&subsystem(), None, AnaState::Optimized).unwrap();
     assert!(raw.command(io, Command::Flush { namespace: 1 }, None).status().is_success());
 }
 

@@ -76,7 +76,7 @@ impl Changed {
     }
 
     fn new_namespace(identifier: u32, medium: &Medium) -> NewNamespace<Gated> {
-        NewNamespace { identifier, nguid: None, storage: medium.way() }
+        NewNamespace { identifier, nguid: None, ana_group: 1, storage: medium.way() }
     }
 
     fn add(&mut self, identifier: u32, medium: &Medium) -> ChangeId {
@@ -338,7 +338,7 @@ fn a_change_that_cannot_be_is_refused_with_the_limit_and_the_remedy() {
     let mut changed = Changed::new(2);
     let medium = Medium::new();
     let refused = |changed: &mut Changed, identifier, nguid, storage| {
-        let namespace = NewNamespace { identifier, nguid, storage };
+        let namespace = NewNamespace { identifier, nguid, ana_group: 1, storage };
         changed.raw.target.add_namespace(&subsystem(), namespace).unwrap_err().error
     };
     let large = || {
@@ -607,7 +607,7 @@ fn a_storage_of_one_size_is_not_resized() {
     let mut raw =
         Raw::with(target_options().namespaces(2), vec![Box::new(storage()) as Box<dyn frwr_nvmf::storage::Storage>]);
     let lacking: Box<dyn frwr_nvmf::storage::Storage> = Box::new(Fixed(storage()));
-    let namespace = NewNamespace { identifier: 2, nguid: None, storage: lacking };
+    let namespace = NewNamespace { identifier: 2, nguid: None, ana_group: 1, storage: lacking };
     let refused = raw.target.add_namespace(&subsystem(), namespace).unwrap_err();
     assert_eq!(refused.error, ChangeError::Features("Write Zeroes"));
 }

@@ -302,7 +302,7 @@ impl World {
             4..7 => {
                 let states = [AnaState::Optimized, AnaState::NonOptimized, AnaState::Inaccessible, AnaState::Change];
                 self.paths = self.random.of(&states);
-                self.cores[0].set_ana_state(&subsystem(), self.paths).unwrap();
+                self.cores[0].set_ana_state(&subsystem(), None, self.paths).unwrap();
                 self.taken += 1;
             }
             7 => self.drain(),
@@ -345,7 +345,7 @@ impl World {
                 return;
             }
         }
-        let namespace = NewNamespace { identifier: 2, nguid: None, storage: self.media[1].way(blocks) };
+        let namespace = NewNamespace { identifier: 2, nguid: None, ana_group: 1, storage: self.media[1].way(blocks) };
         let added = self.cores[0].add_namespace(&subsystem(), namespace).map_err(|refused| refused.error);
         if self.note(added) {
             self.second = Some(blocks);
@@ -418,7 +418,7 @@ fn run(cores: u16, seed: u64) {
         }
         world.change();
     }
-    world.cores[0].set_ana_state(&subsystem(), AnaState::Optimized).unwrap();
+    world.cores[0].set_ana_state(&subsystem(), None, AnaState::Optimized).unwrap();
     world.until("all of it done", |world| world.open.is_none() && world.leaving == 0);
     world.until("served", |world| {
         let first = &world.guests[0];

@@ -653,7 +653,7 @@ fn states_of_subsystems_and_namespaces_reach_members() {
     for (state, status) in
         [(AnaState::Inaccessible, Status::ANA_INACCESSIBLE), (AnaState::NonOptimized, Status::SUCCESS)]
     {
-        raw.target.set_ana_state(&subsystem(), state).unwrap();
+        raw.target.set_ana_state(&subsystem(), None, state).unwrap();
         raw.steps(2);
         assert_eq!(code(&write(&mut raw, io, 0, 1)), status.code());
     }

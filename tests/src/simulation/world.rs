@@ -302,7 +302,7 @@ impl<'a> World<'a> {
     /// How the namespace can be reached from now on.
     pub(super) fn set_path(&mut self, state: AnaState) {
         // It is the one subsystem that there is.
-        let _ = self.target.cores[0].target.set_ana_state(&self.scenario.target.subsystem, state);
+        let _ = self.target.cores[0].target.set_ana_state(&self.scenario.target.subsystem, None, state);
     }
 
     /// Everything that goes wrong ends.

@@ -1,7 +1,30 @@
 //! How well a subsystem can be reached, as files and the control socket say it.
 
-use frwr_nvmf::wire::AnaState;
+use frwr_nvmf::{controller::MAX_ANA_GROUPS, wire::AnaState};
 use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// States of all ANA groups of a subsystem.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AnaStates {
+    /// Of all but those that follow.
+    pub all: AnaState,
+    /// Of these.
+    pub but: BTreeMap<u32, AnaState>,
+}
+
+impl AnaStates {
+    /// Of one group.
+    pub(super) fn of(&self, group: u32) -> AnaState {
+        self.but.get(&group).copied().unwrap_or(self.all)
+    }
+
+    /// As a target takes it at the start, where all are optimized of which nothing is said.
+    pub(super) fn at_start(&self) -> Vec<(u32, AnaState)> {
+        let all = (1..=MAX_ANA_GROUPS).map(|group| (group, self.of(group)));
+        all.filter(|(_, state)| *state != AnaState::default()).collect()
+    }
+}
 
 /// A state, by its name.
 #[derive(Clone, Copy, Debug, Deserialize)]

@@ -30,8 +30,8 @@ pub(super) enum Change {
     AddListener { address: SocketAddr },
     /// They do so no longer, and where there is a time the controllers end that were connected by it.
     RemoveListener { address: SocketAddr, drain: Option<Duration> },
-    /// How well a subsystem's namespaces can be reached here.
-    Ana { subsystem: Nqn, state: AnaState },
+    /// How well the namespaces of an ANA group of a subsystem can be reached here, or of all its groups.
+    Ana { subsystem: Nqn, group: Option<u32>, state: AnaState },
     /// Who may use a subsystem.
     AllowedHosts { subsystem: Nqn, hosts: AllowedHosts, within: Duration },
     /// A subsystem comes, without namespaces.
@@ -90,7 +90,7 @@ impl Change {
             }
             Self::AddListener { address } => target.add_listener(address).map(Some),
             Self::RemoveListener { address, drain } => target.remove_listener(address, drain).map(Some),
-            Self::Ana { subsystem, state } => target.set_ana_state(&subsystem, state).map(|()| None),
+            Self::Ana { subsystem, group, state } => target.set_ana_state(&subsystem, group, state).map(|()| None),
             Self::AllowedHosts { subsystem, hosts, within } => {
                 target.set_allowed_hosts(&subsystem, hosts, within).map(Some)
             }

@@ -4,12 +4,13 @@ mod step;
 #[cfg(test)]
 mod tests;
 
+use super::ana_name::AnaStates;
 use super::namespaces::{ListedNamespace, MediumConfig, NamespaceConfig, SubsystemConfig};
 use core::fmt::Display;
 use frwr_nvmf::{
-    controller::{AllowedHosts, MAX_SUBSYSTEMS},
+    controller::{AllowedHosts, MAX_ANA_GROUPS, MAX_SUBSYSTEMS},
     storage::MediumKind,
-    wire::{AnaState, Nqn, SerialNumber},
+    wire::{Nqn, SerialNumber},
 };
 use std::{
     net::SocketAddr,
@@ -31,7 +32,7 @@ pub(super) struct PresentSubsystem {
     pub(super) nqn: Nqn,
     pub(super) serial: SerialNumber,
     pub(super) hosts: AllowedHosts,
-    pub(super) ana: AnaState,
+    pub(super) ana: AnaStates,
     pub(super) namespaces: Vec<PresentNamespace>,
 }
 
@@ -133,7 +134,7 @@ impl Found {
     fn comes(&mut self, subsystem: &SubsystemConfig) {
         let SubsystemConfig { nqn, allowed_hosts, serial, ana, namespaces } = subsystem;
         self.steps.push(Step::AddSubsystem { nqn: *nqn, serial: *serial, hosts: allowed_hosts.clone() });
-        self.ana(*nqn, AnaState::default(), *ana);
+        self.ana(*nqn, &AnaStates::default(), ana);
         namespaces.iter().for_each(|namespace| self.namespace_comes(nqn, namespace));
     }
 
@@ -147,7 +148,7 @@ impl Found {
             let (from, to) = (before.hosts.clone(), subsystem.allowed_hosts.clone());
             self.steps.push(Step::Hosts { nqn, from, to });
         }
-        self.ana(nqn, before.ana, subsystem.ana);
+        self.ana(nqn, &before.ana, &subsystem.ana);
         for namespace in &subsystem.namespaces {
             match before.namespaces.iter().find(|present| present.identifier == namespace.identifier) {
                 None => self.namespace_comes(&nqn, namespace),
@@ -161,9 +162,18 @@ impl Found {
         }
     }
 
-    fn ana(&mut self, nqn: Nqn, from: AnaState, to: AnaState) {
-        if from != to {
-            self.steps.push(Step::Ana { nqn, from, to });
+    /// All groups at once where each has another state, and then the exceptions; or each that has another one.
+    fn ana(&mut self, nqn: Nqn, present: &AnaStates, wanted: &AnaStates) {
+        let all = 1..=MAX_ANA_GROUPS;
+        let at_once = all.clone().all(|group| present.of(group) != wanted.of(group));
+        if at_once {
+            self.steps.push(Step::Ana { nqn, group: None, from: present.all, to: wanted.all });
+        }
+        for group in all {
+            let (from, to) = (if at_once { wanted.all } else { present.of(group) }, wanted.of(group));
+            if from != to {
+                self.steps.push(Step::Ana { nqn, group: Some(group), from, to });
+            }
         }
     }
 
@@ -325,7 +335,8 @@ fn other_key(is: &NamespaceConfig, wanted: &NamespaceConfig) -> Option<&'static 
         (_, MediumConfig::Stored { .. }) => Some("file"),
     };
     let block_size = (is.block_bytes != wanted.block_bytes).then_some("block_size");
-    of_medium.or(block_size).or_else(|| (is.read_only != wanted.read_only).then_some("read_only"))
+    let ana_group = (is.ana_group != wanted.ana_group).then_some("ana_group");
+    of_medium.or(block_size).or(ana_group).or_else(|| (is.read_only != wanted.read_only).then_some("read_only"))
 }
 
 /// By whatever folder they are named from.

@@ -1,6 +1,7 @@
 //! What `serve` offers: subsystems and namespaces as they were asked for, and as media that are ready.
 
 use super::{
+    ana_name::AnaStates,
     load_file::{hex, load as load_file},
     media_watch::{Identity, MediaWatch},
     medium::Medium,
@@ -10,7 +11,7 @@ use crate::{Error, output::in_line};
 use clap::ValueEnum;
 use frwr_mempool::{DeviceMemory, PagePolicy};
 use frwr_nvmf::{
-    controller::AllowedHosts,
+    controller::{AllowedHosts, DEFAULT_ANA_GROUP},
     storage::{AnyStorage, Backing, FileMedium, FileOptions, Geometry, MediumKind, NbdMedium, NbdOptions, is_nbd_uri},
     wire::{AnaState, Nqn, SerialNumber},
 };
@@ -46,8 +47,8 @@ pub struct SubsystemConfig {
     pub allowed_hosts: AllowedHosts,
     /// Serial number; `None` for one that follows from the name.
     pub serial: Option<SerialNumber>,
-    /// How well its namespaces can be reached here.
-    pub ana: AnaState,
+    /// How well its ANA groups can be reached here.
+    pub ana: AnaStates,
     /// Namespaces, each with an identifier of its own.
     pub namespaces: Vec<ListedNamespace>,
 }
@@ -93,6 +94,8 @@ pub struct NamespaceConfig {
     pub block_bytes: u32,
     /// Hosts cannot change it.
     pub read_only: bool,
+    /// ANA group.
+    pub ana_group: u32,
 }
 
 /// What a namespace lives in.
@@ -155,14 +158,15 @@ impl SubsystemConfig {
             name: self.nqn,
             hosts: self.allowed_hosts.clone(),
             serial,
-            ana: self.ana,
+            ana_states: self.ana.at_start(),
             namespaces: Vec::with_capacity(self.namespaces.len()),
         };
         let mut plans: Vec<_> = (0..users.cores).map(|_| plan()).collect();
         for (identity, namespace) in self.identities().zip(&self.namespaces) {
             let (of_cores, report) = prepare(identity, namespace, users, media, say)?;
             let ListedNamespace { identifier, nguid, active, .. } = *namespace;
-            let part = |medium| PlannedNamespace { identifier, nguid, active, blocks: report.blocks, medium };
+            let (ana_group, blocks) = (namespace.config.ana_group, report.blocks);
+            let part = |medium| PlannedNamespace { identifier, nguid, ana_group, active, blocks, medium };
             plans.iter_mut().zip(of_cores).for_each(|(plan, medium)| plan.namespaces.push(part(medium)));
             reports.push(report);
         }
@@ -180,7 +184,8 @@ impl NamespaceConfig {
             if backing != NamespaceBacking::Memory {
                 return Err(Error::usage("backing", "--backing: is for files and block devices only; leave it out"));
             }
-            return Ok(Self { medium: MediumConfig::nbd("--namespace", uri)?, block_bytes, read_only: false });
+            let (medium, ana_group) = (MediumConfig::nbd("--namespace", uri)?, DEFAULT_ANA_GROUP);
+            return Ok(Self { medium, block_bytes, read_only: false, ana_group });
         }
         let kind = MediumKind::Any;
         let stored = |path, backing| MediumConfig::Stored { path, kind, backing, direct: true };
@@ -190,7 +195,7 @@ impl NamespaceConfig {
             NamespaceBacking::Ring => stored(path, Backing::Ring),
             NamespaceBacking::Thread => stored(path, Backing::Thread),
         };
-        Ok(Self { medium, block_bytes, read_only: false })
+        Ok(Self { medium, block_bytes, read_only: false, ana_group: DEFAULT_ANA_GROUP })
     }
 
     /// The file or block device that it lives in, or comes from.
@@ -214,6 +219,7 @@ impl NamespaceConfig {
         };
         value["block_size"] = self.block_bytes.into();
         value["read_only"] = self.read_only.into();
+        value["ana_group"] = self.ana_group.into();
         value
     }
 
@@ -265,7 +271,8 @@ pub(super) struct SubsystemPlan {
     pub(super) name: Nqn,
     pub(super) hosts: AllowedHosts,
     pub(super) serial: SerialNumber,
-    pub(super) ana: AnaState,
+    /// Of its ANA groups, at the start.
+    pub(super) ana_states: Vec<(u32, AnaState)>,
     pub(super) namespaces: Vec<PlannedNamespace>,
 }
 
@@ -274,6 +281,7 @@ pub(super) struct SubsystemPlan {
 pub(super) struct PlannedNamespace {
     pub(super) identifier: u32,
     pub(super) nguid: Option<[u8; 16]>,
+    pub(super) ana_group: u32,
     pub(super) active: bool,
     /// What it has of its medium.
     pub(super) blocks: u64,
@@ -353,7 +361,7 @@ pub(super) fn prepare(
     say: &mut dyn FnMut(&str),
 ) -> Result<(Vec<NamespacePlan>, NamespaceReport), Error> {
     let config = &namespace.config;
-    let NamespaceConfig { medium, block_bytes, read_only } = config.clone();
+    let NamespaceConfig { medium, block_bytes, read_only, .. } = config.clone();
     let mut is_read_only = read_only;
     let part = |all: Geometry| part_of(namespace, all);
     let (plans, kind, geometry, content) = match medium {

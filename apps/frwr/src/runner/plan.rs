@@ -14,10 +14,10 @@ use crate::Error;
 use core::{num::NonZeroU64, time::Duration};
 use frwr_engine::provider::Capabilities;
 use frwr_nvmf::{
-    controller::{ADMIN_QUEUE_ENTRIES, AllowedHosts, TargetOptions, UNPROVEN_CONNECTIONS},
+    controller::{ADMIN_QUEUE_ENTRIES, AllowedHosts, DEFAULT_ANA_GROUP, TargetOptions, UNPROVEN_CONNECTIONS},
     host::HostOptions,
     storage::Geometry,
-    wire::{AnaState, DEFAULT_PORT, DISCOVERY_SUBSYSTEM, Nqn, SerialNumber},
+    wire::{DEFAULT_PORT, DISCOVERY_SUBSYSTEM, Nqn, SerialNumber},
 };
 use std::net::SocketAddr;
 
@@ -92,10 +92,17 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
     let geometry = Geometry::new(blocks, config.job.block.block_size);
     let geometry = geometry.map_err(|error| Error::failed("namespace", error.to_string()))?;
     let medium = NamespacePlan::Memory { geometry, content: None, read_only: false };
-    let namespaces = vec![PlannedNamespace { identifier: 1, nguid: None, active: true, blocks, medium }];
+    let namespaces = vec![PlannedNamespace {
+        identifier: 1,
+        nguid: None,
+        ana_group: DEFAULT_ANA_GROUP,
+        active: true,
+        blocks,
+        medium,
+    }];
     let (name, serial) = (options.subsystem, SerialNumber::of_subsystem(&options.subsystem));
-    let subsystems =
-        vec![SubsystemPlan { name, hosts: AllowedHosts::Any, serial, ana: AnaState::default(), namespaces }];
+    let hosts = AllowedHosts::Any;
+    let subsystems = vec![SubsystemPlan { name, hosts, serial, ana_states: Vec::new(), namespaces }];
     Ok(TargetPlan {
         options,
         subsystems,

@@ -7,13 +7,13 @@ use super::{
 };
 use crate::Error;
 use frwr_nvmf::{
-    controller::AllowedHosts,
+    controller::{AllowedHosts, DEFAULT_ANA_GROUP},
     storage::{Backing, MediumKind},
     wire::{AnaState, Nqn, SerialNumber},
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 /// What stands in front of it.
 const HEAD: &str =
@@ -33,6 +33,7 @@ struct SavedSubsystem {
     allowed_hosts: Option<Vec<String>>,
     serial: Option<String>,
     ana_state: Option<&'static str>,
+    ana_states: BTreeMap<String, &'static str>,
     namespace: Vec<SavedNamespace>,
 }
 
@@ -49,6 +50,7 @@ struct SavedNamespace {
     bytes: Option<u64>,
     backing: Option<&'static str>,
     direct: Option<bool>,
+    ana_group: Option<u32>,
     block_size: u32,
     read_only: Option<bool>,
 }
@@ -75,7 +77,8 @@ impl SavedSubsystem {
                 AllowedHosts::Listed(hosts) => Some(names(hosts)),
             },
             serial: subsystem.serial.as_ref().map(SerialNumber::as_str).map(str::to_owned),
-            ana_state: (subsystem.ana != AnaState::default()).then(|| ana_name(subsystem.ana)),
+            ana_state: (subsystem.ana.all != AnaState::default()).then(|| ana_name(subsystem.ana.all)),
+            ana_states: subsystem.ana.but.iter().map(|(group, state)| (group.to_string(), ana_name(*state))).collect(),
             namespace: subsystem.namespaces.iter().map(SavedNamespace::of).collect::<Result<_, _>>()?,
         })
     }
@@ -84,12 +87,13 @@ impl SavedSubsystem {
 impl SavedNamespace {
     fn of(namespace: &ListedNamespace) -> Result<Self, Error> {
         let ListedNamespace { identifier, nguid, active, bytes, config } = namespace;
-        let NamespaceConfig { medium, block_bytes, read_only } = config;
+        let NamespaceConfig { medium, block_bytes, read_only, ana_group } = config;
         let all = Self {
             nsid: *identifier,
             nguid: nguid.as_ref().map(hex),
             active: (!active).then_some(false),
             bytes: *bytes,
+            ana_group: (*ana_group != DEFAULT_ANA_GROUP).then_some(*ana_group),
             block_size: *block_bytes,
             read_only: read_only.then_some(true),
             ..Self::default()
@@ -118,10 +122,17 @@ fn in_toml(path: &Path) -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CommandLine, Task, runner::ServeConfig};
+    use crate::{
+        CommandLine, Task,
+        runner::{ServeConfig, ana_name::AnaStates},
+    };
     use clap::Parser as _;
     use frwr_nvmf::storage::{MAX_NBD_CONNECTIONS, NbdAddress, NbdOptions};
-    use proptest::{collection::vec, option, prelude::*};
+    use proptest::{
+        collection::{btree_map, vec},
+        option,
+        prelude::*,
+    };
     use std::io::Write as _;
 
     fn medium() -> impl Strategy<Value = MediumConfig> {
@@ -152,13 +163,13 @@ mod tests {
         let nguid = option::of(1u128..).prop_map(|nguid| nguid.map(u128::to_be_bytes));
         let block_bytes = (9u32..=16).prop_map(|shift| 1 << shift);
         let bytes = option::of(65536u64..1 << 50);
-        (nguid, any::<bool>(), bytes, medium(), block_bytes, any::<bool>()).prop_map(
-            |(nguid, active, bytes, medium, block_bytes, read_only)| ListedNamespace {
+        (nguid, any::<bool>(), bytes, medium(), block_bytes, any::<bool>(), 1u32..=128).prop_map(
+            |(nguid, active, bytes, medium, block_bytes, read_only, ana_group)| ListedNamespace {
                 identifier: 0,
                 nguid,
                 active,
                 bytes,
-                config: NamespaceConfig { medium, block_bytes, read_only },
+                config: NamespaceConfig { medium, block_bytes, read_only, ana_group },
             },
         )
     }
@@ -168,14 +179,16 @@ mod tests {
         let hosts = option::of(vec(name.clone(), 0..3));
         let hosts = hosts.prop_map(|hosts| hosts.map_or(AllowedHosts::Any, AllowedHosts::Listed));
         let serial = option::of("[!-~]{1,20}".prop_map(|serial| SerialNumber::new(&serial).unwrap()));
-        let ana = prop_oneof![
+        let state = prop_oneof![
             Just(AnaState::Optimized),
             Just(AnaState::NonOptimized),
             Just(AnaState::Inaccessible),
             Just(AnaState::PersistentLoss),
             Just(AnaState::Change),
         ];
-        let namespaces = proptest::collection::btree_map(1u32..=1024, namespace(), 0..5);
+        let but = btree_map(1u32..=128, state.clone(), 0..4);
+        let ana = (state, but).prop_map(|(all, but)| AnaStates { all, but });
+        let namespaces = btree_map(1u32..=1024, namespace(), 0..5);
         (name, hosts, serial, ana, namespaces).prop_map(|(nqn, allowed_hosts, serial, ana, namespaces)| {
             let named = |(identifier, namespace)| ListedNamespace { identifier, ..namespace };
             SubsystemConfig { nqn, allowed_hosts, serial, ana, namespaces: namespaces.into_iter().map(named).collect() }

@@ -1,7 +1,7 @@
 //! `frwr serve` as a person asks for it: by its command line, or by a file.
 
 use super::{
-    ana_name::ana_name,
+    ana_name::{AnaStates, ana_name},
     config_file,
     difference::fixed,
     namespaces::{ListedNamespace, NamespaceBacking, NamespaceConfig, SubsystemConfig},
@@ -352,7 +352,7 @@ impl SubsystemArguments {
         let namespace = self.namespace.clone().ok_or_else(Error::lost)?;
         let config = NamespaceConfig::of_command_line(namespace, self.backing, block_bytes)?;
         let namespaces = vec![ListedNamespace { identifier: 1, nguid: None, active: true, bytes: None, config }];
-        Ok(SubsystemConfig { nqn, allowed_hosts, serial: None, ana: AnaState::default(), namespaces })
+        Ok(SubsystemConfig { nqn, allowed_hosts, serial: None, ana: AnaStates::default(), namespaces })
     }
 }
 
@@ -508,11 +508,13 @@ fn subsystem_json(subsystem: &SubsystemConfig) -> Value {
         AllowedHosts::Any => None,
         AllowedHosts::Listed(hosts) => Some(hosts),
     };
+    let state = |(group, state): (&u32, &AnaState)| (group.to_string(), Value::from(ana_name(*state)));
     json!({
         "nqn": subsystem.nqn.as_str(),
         "allowed_hosts": hosts.map(|hosts| hosts.iter().map(Nqn::as_str).collect::<Vec<_>>()),
         "serial": subsystem.serial.as_ref().map(SerialNumber::as_str),
-        "ana_state": ana_name(subsystem.ana),
+        "ana_state": ana_name(subsystem.ana.all),
+        "ana_states": subsystem.ana.but.iter().map(state).collect::<Map<_, _>>(),
         "namespace": subsystem.namespaces.iter().map(ListedNamespace::json).collect::<Vec<_>>(),
     })
 }

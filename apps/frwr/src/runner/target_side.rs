@@ -26,7 +26,7 @@ use frwr_nvmf::{
         TargetListening, TargetMessage, TargetOptions, TargetStatistics,
     },
     storage::{AnyStorage, Geometry, MemoryStorage, Storage as _},
-    wire::{AnaState, Nqn},
+    wire::Nqn,
 };
 use frwr_reactor::{CoreIndex, Now, Outbox, SendError};
 use std::os::fd::BorrowedFd;
@@ -59,22 +59,20 @@ impl TargetPlan {
     }
 }
 
-/// What is otherwise than usual of a subsystem from the start: the home core sets it before it listens, and the others follow.
-struct States {
+/// Namespaces of a subsystem that are not active at the start: the home core says so before it listens, and the others follow.
+struct Inactive {
     of: Nqn,
-    ana: AnaState,
-    inactive: Vec<u32>,
+    identifiers: Vec<u32>,
 }
 
-impl States {
+impl Inactive {
     fn of(plan: &SubsystemPlan) -> Self {
         let inactive = plan.namespaces.iter().filter(|namespace| !namespace.active);
-        Self { of: plan.name, ana: plan.ana, inactive: inactive.map(|namespace| namespace.identifier).collect() }
+        Self { of: plan.name, identifiers: inactive.map(|namespace| namespace.identifier).collect() }
     }
 
     fn set<P: Port>(&self, target: &mut Target<P, AnyStorage>) -> Result<(), ChangeError> {
-        target.set_ana_state(&self.of, self.ana)?;
-        self.inactive.iter().try_for_each(|identifier| target.set_namespace_active(&self.of, *identifier, false))
+        self.identifiers.iter().try_for_each(|identifier| target.set_namespace_active(&self.of, *identifier, false))
     }
 }
 
@@ -114,10 +112,11 @@ impl<P: Port> TargetSide<P> {
         let buffers = region.carve(buffer_bytes, alignment)?.into_device_memory();
         let depth = usize::from(plan.options.queue_entries);
         let mut subsystems = Vec::with_capacity(plan.subsystems.len());
-        let states: Vec<_> = plan.subsystems.iter().map(States::of).collect();
-        for SubsystemPlan { name, hosts, serial, namespaces, .. } in plan.subsystems {
+        let inactive: Vec<_> = plan.subsystems.iter().map(Inactive::of).collect();
+        for SubsystemPlan { name, hosts, serial, ana_states, namespaces } in plan.subsystems {
             let namespaces = namespaces.into_iter().map(|namespace| new_namespace(namespace, depth, &mut region));
-            subsystems.push(Subsystem { name, hosts, serial, namespaces: namespaces.collect::<Result<_, _>>()? });
+            let namespaces = namespaces.collect::<Result<_, _>>()?;
+            subsystems.push(Subsystem { name, hosts, serial, namespaces, ana_states });
         }
         let is_home = plan.options.core == HOME_CORE;
         let mut target = Target::with_subsystems(engine, subsystems, buffers, plan.options)?;
@@ -125,7 +124,7 @@ impl<P: Port> TargetSide<P> {
             target.wakes(waker).map_err(no_descriptor)?;
         }
         if is_home {
-            states.iter().try_for_each(|states| states.set(&mut target)).map_err(Error::setup)?;
+            inactive.iter().try_for_each(|inactive| inactive.set(&mut target)).map_err(Error::setup)?;
         }
         // Control's lane is empty: it takes the first messages.
         target.listen().map_err(Error::setup)?;
@@ -323,10 +322,10 @@ fn new_namespace(
     depth: usize,
     region: &mut Region,
 ) -> Result<NewNamespace<AnyStorage>, Error> {
-    let PlannedNamespace { identifier, nguid, blocks, medium, .. } = namespace;
+    let PlannedNamespace { identifier, nguid, ana_group, blocks, medium, .. } = namespace;
     let mut storage = storage(medium, depth, region)?;
     cut(&mut storage, blocks)?;
-    Ok(NewNamespace { identifier, nguid, storage })
+    Ok(NewNamespace { identifier, nguid, ana_group, storage })
 }
 
 /// A namespace has so many blocks of what it lives in. Some storages have one size for ever.

@@ -313,3 +313,28 @@ fn what_cannot_be_is_told_with_limit_value_and_remedy_and_changes_nothing() {
     assert_eq!(subsystems(&mut client), before);
     target.end();
 }
+
+#[test]
+fn an_ana_group_is_given_a_state_of_its_own() {
+    let target = Target::start(2);
+    let mut client = target.client();
+    let set = |group: Value, state: &str| json!({ "subsystem": SUBSYSTEM, "group": group, "state": state });
+    let add = json!({ "subsystem": SUBSYSTEM, "namespace": 2, "memory": "64K", "ana_group": 2 });
+    assert_eq!(client.call("add_namespace", add), changed(true));
+    assert_eq!(client.call("set_ana_state", set(json!(2), "inaccessible")), changed(true));
+    assert_eq!(client.call("set_ana_state", set(json!(2), "inaccessible")), changed(false));
+    let told = client.ask("subsystems");
+    let groups = json!([
+        { "group": 1, "state": "optimized", "namespaces": 1 },
+        { "group": 2, "state": "inaccessible", "namespaces": 1 },
+    ]);
+    assert_eq!((&told["subsystems"][0]["ana_groups"], &told["subsystems"][0]["ana_state"]), (&groups, &json!(null)));
+    assert_eq!(client.ask("namespaces")["namespaces"][1]["ana_group"], 2);
+    assert!(target.host("0").thread.join().unwrap().is_ok(), "namespace 1 is in another group");
+    assert_eq!(client.call("set_ana_state", set(json!(null), "non_optimized")), changed(true));
+    assert_eq!(client.call("set_ana_state", set(json!(null), "non_optimized")), changed(false));
+    assert_eq!(client.ask("subsystems")["subsystems"][0]["ana_state"], "non_optimized");
+    let refused = client.call("set_ana_state", set(json!(129), "change")).unwrap_err();
+    assert!(refused["code"] == -32602 && refused["message"].as_str().unwrap().contains("1 to 128"), "{refused}");
+    target.end();
+}

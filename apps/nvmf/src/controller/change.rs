@@ -1,6 +1,7 @@
 //! What a running target's changes are called, why they are refused, and what becomes of them.
 
 use super::listeners::MAX_LISTENERS;
+use super::subsystem::MAX_ANA_GROUPS;
 use crate::storage::{AttachError, ResizeError};
 use crate::wire::Nqn;
 use core::fmt;
@@ -75,6 +76,12 @@ pub enum ChangeError {
     Leaving {
         /// As asked for.
         identifier: u32,
+    },
+    /// Not one that an ANA group may have.
+    #[error("ANA group {group}: must be from 1 to {MAX_ANA_GROUPS}; choose one")]
+    AnaGroup {
+        /// As asked for.
+        group: u32,
     },
     /// Hosts would take two namespaces for one.
     #[error("namespace {identifier} has the NGUID of namespace {other}; give it another one")]
@@ -160,6 +167,10 @@ pub struct NewNamespace<S> {
     /// By which hosts know it again, on whatever path. `None`: one that follows from the names of subsystem and namespace; to be given
     /// where another medium had the identifier before.
     pub nguid: Option<[u8; 16]>,
+    /// ANAGRPID, 1 to [`MAX_ANA_GROUPS`]; [`DEFAULT_ANA_GROUP`] where nobody wants another.
+    ///
+    /// [`DEFAULT_ANA_GROUP`]: super::DEFAULT_ANA_GROUP
+    pub ana_group: u32,
     /// The home core's way to its medium.
     pub storage: S,
 }

@@ -6,7 +6,7 @@ use super::change::{ChangeError, ChangeEvent, ChangeId, NewNamespace, Refused};
 use super::controllers::Notice;
 use super::pending::{Deadline, Drained, Open, Until, Waiting};
 use super::spread::Order;
-use super::subsystem::AllowedHosts;
+use super::subsystem::{AllowedHosts, Subsystems};
 use crate::storage::{Features, Geometry, Storage};
 use crate::wire::{AnaState, Nqn, SerialNumber};
 use core::time::Duration;
@@ -42,12 +42,12 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// # Errors
     /// [`Refused`], with the storage.
     pub fn add_namespace(&mut self, subsystem: &Nqn, namespace: NewNamespace<S>) -> Result<ChangeId, Refused<S>> {
-        let NewNamespace { identifier, nguid, storage } = namespace;
-        if let Err(error) = self.may_change() {
+        let NewNamespace { identifier, nguid, ana_group: group, storage } = namespace;
+        if let Err(error) = self.may_change().and_then(|()| Subsystems::check_group(group)) {
             return Err(Refused { error, storage });
         }
         self.supply(subsystem, identifier, nguid, storage)?;
-        Ok(self.begin(Order::AddNamespace { subsystem: *subsystem, identifier }))
+        Ok(self.begin(Order::AddNamespace { subsystem: *subsystem, identifier, group }))
     }
 
     /// Removes a namespace: new commands of it get Invalid Namespace, those that there are end as they would have, and then each core
@@ -66,7 +66,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         let (at, _) = self.listed_namespace(subsystem, identifier)?;
         let id = self.pending.next_id();
         self.remove_here(at, identifier, id, within);
-        self.subsystems.ana_group_changed(at);
+        self.subsystems.ana_group_changed(at, identifier);
         self.tell_changed(at, identifier);
         self.begin_as(id, Order::RemoveNamespace { subsystem: *subsystem, identifier, id, within }, false);
         Ok(id)
@@ -124,16 +124,16 @@ impl<P: Port, S: Storage> Target<P, S> {
         Ok(())
     }
 
-    /// Says how well a subsystem's namespaces can be reached here (Base 8.1). Where they cannot, commands fail with a status that
-    /// makes hosts try another path, or wait. Hosts that asked for it are told by an asynchronous event. To be called on the
-    /// home core; the others follow.
+    /// Says how well the namespaces of an ANA group of a subsystem can be reached here, or of all groups (`None`; Base 8.1). Where they
+    /// cannot, commands fail with a status that makes hosts try another path, or wait. Hosts that asked for it are told by an
+    /// asynchronous event. A group may have its state before it has namespaces. To be called on the home core; the others follow.
     ///
     /// # Errors
     /// [`ChangeError`].
-    pub fn set_ana_state(&mut self, subsystem: &Nqn, state: AnaState) -> Result<(), ChangeError> {
+    pub fn set_ana_state(&mut self, subsystem: &Nqn, group: Option<u32>, state: AnaState) -> Result<(), ChangeError> {
         self.may_change_here()?;
         let at = self.subsystems.find(subsystem).ok_or(ChangeError::Subsystem)?;
-        if self.subsystems.set_ana(at, state, self.spread.all_members()) {
+        if self.subsystems.set_ana(at, group, state, self.spread.all_members())? {
             self.raise_everywhere(at, Notice::AnaChanged);
         }
         Ok(())
@@ -300,11 +300,11 @@ impl<P: Port, S: Storage> Target<P, S> {
                 self.subsystems.list(at);
                 self.tell_discovery(at);
             }
-            Order::AddNamespace { subsystem, identifier } => {
+            Order::AddNamespace { subsystem, identifier, .. } => {
                 let Some(at) = self.subsystems.find_any(&subsystem).filter(|_| self.obeys(open.order)) else {
                     return false;
                 };
-                self.subsystems.ana_group_changed(at);
+                self.subsystems.ana_group_changed(at, identifier);
                 self.tell_changed(at, identifier);
             }
             Order::ResizeNamespace { subsystem, identifier, .. } => {
@@ -329,7 +329,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         let (id, within) = (open.id, Duration::ZERO);
         let back = match open.order {
             Order::AddSubsystem { name } => Order::RemoveSubsystem { name, id, within },
-            Order::AddNamespace { subsystem, identifier } => {
+            Order::AddNamespace { subsystem, identifier, .. } => {
                 Order::RemoveNamespace { subsystem, identifier, id, within }
             }
             Order::AddListener { address } => Order::RemoveListener { address, drain: None },
@@ -363,9 +363,9 @@ impl<P: Port, S: Storage> Target<P, S> {
                 }
                 true
             }
-            Order::AddNamespace { subsystem, identifier } => {
+            Order::AddNamespace { subsystem, identifier, group } => {
                 let at = self.subsystems.find_any(&subsystem);
-                at.and_then(|at| self.subsystems.namespaces_mut(at)).is_some_and(|all| all.list(identifier))
+                at.and_then(|at| self.subsystems.namespaces_mut(at)).is_some_and(|all| all.list(identifier, group))
             }
             Order::RemoveNamespace { subsystem, identifier, id, within } => {
                 if let Some(at) = self.subsystems.find_any(&subsystem) {

@@ -5,7 +5,7 @@ use super::Target;
 use super::listeners::ListenerState;
 use super::media::{CommandKind, Latencies, Medium};
 use super::session::{Connecting, Queue};
-use super::subsystem::{AllowedHosts, Served};
+use super::subsystem::{AllowedHosts, Namespaces, Served};
 use crate::storage::{Features, Storage, StorageStatistics};
 use crate::wire::{AnaState, Nqn, SerialNumber, Status};
 use core::time::Duration;
@@ -63,9 +63,23 @@ pub struct SubsystemState {
     pub serial: SerialNumber,
     /// Who may use it.
     pub hosts: AllowedHosts,
-    /// How its namespaces can be reached here.
-    pub ana: AnaState,
+    /// How all of its ANA groups can be reached here, those without namespaces included; `None` where they differ.
+    pub ana: Option<AnaState>,
+    /// Its ANA groups that have namespaces, in ascending order.
+    pub ana_groups: Vec<AnaGroupState>,
     /// Namespaces, listed or not; those that leave are none any more.
+    pub namespaces: u32,
+}
+
+/// An ANA group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AnaGroupState {
+    /// ANAGRPID.
+    pub group: u32,
+    /// How its namespaces can be reached here.
+    pub state: AnaState,
+    /// Namespaces in it, listed or not.
     pub namespaces: u32,
 }
 
@@ -81,6 +95,8 @@ pub struct NamespaceState {
     pub nguid: [u8; 16],
     /// It is listed and takes commands.
     pub active: bool,
+    /// ANAGRPID.
+    pub ana_group: u32,
     /// Blocks.
     pub blocks: u64,
     /// Bytes of each.
@@ -210,6 +226,12 @@ pub struct WaitingNow {
     pub former_session: u32,
 }
 
+fn groups(namespaces: &Namespaces) -> Vec<AnaGroupState> {
+    // At most MAX_NAMESPACES of them.
+    let state = |(group, state, _, count)| AnaGroupState { group, state, namespaces: count as u32 };
+    namespaces.groups().map(state).collect()
+}
+
 impl<P: Port, S: Storage> Target<P, S> {
     /// What this core has now. Allocates, and takes time that grows with the number of namespaces and connections: not for every
     /// iteration.
@@ -236,7 +258,8 @@ impl<P: Port, S: Storage> Target<P, S> {
             listed: served.is_listed(),
             serial: served.serial(),
             hosts: served.hosts().clone(),
-            ana: served.ana().0,
+            ana: served.namespaces().common_ana_state(),
+            ana_groups: groups(served.namespaces()),
             // At most MAX_NAMESPACES.
             namespaces: served.namespaces().identifiers().count() as u32,
         };
@@ -266,6 +289,7 @@ impl<P: Port, S: Storage> Target<P, S> {
                 identifier,
                 nguid: served.namespaces().nguid(identifier).unwrap_or_default(),
                 active: served.namespaces().is_active(identifier),
+                ana_group: served.namespaces().group(identifier).unwrap_or_default(),
                 blocks: geometry.blocks(),
                 block_bytes: geometry.block_bytes(),
                 features: medium.features(),

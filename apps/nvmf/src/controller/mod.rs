@@ -43,8 +43,8 @@ mod work;
 pub use change::{ChangeError, ChangeEvent, ChangeId, HeldUp, MAX_DRAINS, NewNamespace, Refused};
 pub use incident::{Breach, Fault, Incident, MAX_INCIDENTS};
 pub use inventory::{
-    CommandErrors, CommandLatencies, ControllerState, DrainState, Inventory, NamespaceState, QueuePhase, QueueState,
-    SubsystemState, WaitingNow,
+    AnaGroupState, CommandErrors, CommandLatencies, ControllerState, DrainState, Inventory, NamespaceState, QueuePhase,
+    QueueState, SubsystemState, WaitingNow,
 };
 pub use listeners::{ListenerState, MAX_LISTENERS};
 pub use media::{CommandKind, LATENCIES, Latencies};
@@ -58,7 +58,7 @@ pub use poller::{TargetContext, TargetPoller};
 pub use refusal::{Offered, Refusal, Rejection};
 pub use spread::{TargetMessage, place_queues};
 pub use statistics::{TargetListening, TargetStatistics};
-pub use subsystem::{AllowedHosts, MAX_NAMESPACES, MAX_SUBSYSTEMS, Subsystem};
+pub use subsystem::{AllowedHosts, DEFAULT_ANA_GROUP, MAX_ANA_GROUPS, MAX_NAMESPACES, MAX_SUBSYSTEMS, Subsystem};
 
 use crate::storage::{AttachError, Storage};
 use clock::Clock;
@@ -276,7 +276,7 @@ fn serve<S: Storage>(
     let most = (options.namespaces as usize).max(all);
     let mut served = Subsystems::new(options, subsystems.len());
     let (mut media, buffer_bytes) = (Media::new(most, options.corrupt_reads), options.buffer_bytes);
-    for (number, Subsystem { name, hosts, serial, namespaces }) in subsystems.into_iter().enumerate() {
+    for (number, Subsystem { name, hosts, serial, namespaces, ana_states }) in subsystems.into_iter().enumerate() {
         if namespaces.len() > MAX_NAMESPACES {
             return Err(TargetError::Namespaces(namespaces.len()));
         }
@@ -287,8 +287,9 @@ fn serve<S: Storage>(
                 source => TargetError::Subsystem { subsystem: number, source },
             })?;
         let wrong = |source| TargetError::Subsystem { subsystem: number, source };
-        for NewNamespace { identifier, nguid, storage } in namespaces {
-            let nguid = served.check_at_start(at, identifier, nguid).map_err(wrong)?;
+        for new in namespaces {
+            let nguid = served.check_at_start(at, &new).map_err(wrong)?;
+            let NewNamespace { identifier, ana_group, storage, .. } = new;
             let (namespace, block_bytes) = (identifier as usize, storage.geometry().block_bytes());
             if block_bytes > buffer_bytes {
                 return Err(TargetError::BlockBytes { namespace, block_bytes, buffer_bytes });
@@ -297,7 +298,10 @@ fn serve<S: Storage>(
                 ChangeError::Attach(source) => TargetError::Attach { namespace, source },
                 source => wrong(source),
             })?;
-            served.list_at_start(at, identifier, nguid, place);
+            served.list_at_start(at, identifier, nguid, (place, ana_group));
+        }
+        for (group, state) in ana_states {
+            served.set_ana(at, Some(group), state, 0).map_err(wrong)?;
         }
     }
     Ok((served, media))

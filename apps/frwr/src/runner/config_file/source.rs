@@ -2,20 +2,20 @@
 
 use super::{
     super::{
-        ana_name::AnaName,
+        ana_name::{AnaName, AnaStates},
         namespaces::{ListedNamespace, SubsystemConfig},
         serve_command::check_subsystem,
     },
     as_key, keys,
-    tables::{NSID, NamespaceTable, SubsystemTable},
+    tables::{ANA_GROUP, NSID, NamespaceTable, SubsystemTable},
 };
 use crate::Error;
 use frwr_nvmf::{
-    controller::{AllowedHosts, MAX_NAMESPACES},
+    controller::{AllowedHosts, MAX_ANA_GROUPS, MAX_NAMESPACES},
     wire::{AnaState, Nqn, SerialNumber},
 };
 use serde::de::DeserializeOwned;
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 use toml::{Spanned, de::DeTable};
 
 /// What the parser says in words of Rust, in those of the file, and where to read on.
@@ -72,7 +72,7 @@ impl Source<'_> {
 
     pub(super) fn subsystem(&self, table: &Spanned<SubsystemTable>) -> Result<SubsystemConfig, Error> {
         let line = self.line(table.span().start);
-        let SubsystemTable { nqn, allowed_hosts, serial, ana_state, namespace } = table.as_ref();
+        let SubsystemTable { nqn, allowed_hosts, serial, ana_state, ana_states, namespace } = table.as_ref();
         let name = |key: &str, text: &str| {
             let reason = |error| format!("{key}: {text:?}: {error}");
             Nqn::new(text).map_err(|error| self.error(self.find(line, key), &reason(error)))
@@ -92,9 +92,23 @@ impl Source<'_> {
             nqn,
             allowed_hosts: hosts.transpose()?.map_or(AllowedHosts::Any, AllowedHosts::Listed),
             serial: serial.transpose()?,
-            ana: ana_state.map_or_else(AnaState::default, AnaName::state),
+            ana: AnaStates {
+                all: ana_state.map_or_else(AnaState::default, AnaName::state),
+                but: self.ana_states(line, ana_states)?,
+            },
             namespaces: self.namespaces(&nqn, namespace)?,
         })
+    }
+
+    /// States of ANA groups, by their identifiers.
+    fn ana_states(&self, line: usize, states: &BTreeMap<String, AnaName>) -> Result<BTreeMap<u32, AnaState>, Error> {
+        let one = |(group, name): (&String, &AnaName)| {
+            let parsed = group.parse().ok().filter(|group| ANA_GROUP.check(*group).is_ok());
+            let reason = format!("ana_states: group {group:?}: must be from 1 to {MAX_ANA_GROUPS}; choose one");
+            let found = parsed.map(|group| (group, name.state()));
+            found.ok_or_else(|| self.error(self.find(line, "ana_states"), &reason))
+        };
+        states.iter().map(one).collect()
     }
 
     /// The namespaces of a subsystem: one that says no identifier has the next one.

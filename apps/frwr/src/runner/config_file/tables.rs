@@ -9,15 +9,17 @@ use crate::{
     options::{BlockArguments, Limit, bytes_with_unit},
 };
 use frwr_nvmf::{
-    controller::MAX_NAMESPACES,
+    controller::{DEFAULT_ANA_GROUP, MAX_ANA_GROUPS, MAX_NAMESPACES},
     storage::{Backing, MAX_BLOCK_BYTES, MediumKind},
 };
 use serde::{Deserialize, Deserializer, de::Error as _};
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 use toml::Spanned;
 
 /// Largest namespace in memory: what no machine has, so that sizes can be added up.
 const MAX_MEMORY_BYTES: u64 = 1 << 44;
+/// As many as the target has for each subsystem.
+pub(in super::super) const ANA_GROUP: Limit = Limit::new("--ana-group", 1, MAX_ANA_GROUPS as u64);
 pub(super) const NSID: Limit = Limit::new("--nsid", 1, MAX_NAMESPACES as u64);
 
 /// What is in the file beside the groups of options of the command line.
@@ -35,6 +37,8 @@ pub(super) struct SubsystemTable {
     pub(super) allowed_hosts: Option<Vec<String>>,
     pub(super) serial: Option<String>,
     pub(super) ana_state: Option<AnaName>,
+    #[serde(default)]
+    pub(super) ana_states: BTreeMap<String, AnaName>,
     #[serde(default)]
     pub(super) namespace: Vec<Spanned<NamespaceTable>>,
 }
@@ -56,6 +60,7 @@ pub(in super::super) struct NamespaceTable {
     read_only: Option<bool>,
     backing: Option<BackingName>,
     direct: Option<bool>,
+    ana_group: Option<u32>,
 }
 
 impl NamespaceTable {
@@ -99,7 +104,9 @@ impl NamespaceTable {
             let flag = if self.backing.is_some() { "--backing" } else { "--direct" };
             return Err(Error::usage("config", format!("{flag}: is for file and device only; leave it out")));
         }
-        Ok(NamespaceConfig { medium, block_bytes, read_only: self.read_only.unwrap_or(false) })
+        let ana_group = self.ana_group.unwrap_or(DEFAULT_ANA_GROUP);
+        ANA_GROUP.check(ana_group)?;
+        Ok(NamespaceConfig { medium, block_bytes, read_only: self.read_only.unwrap_or(false), ana_group })
     }
 
     /// The key of a medium that is served once.

@@ -20,7 +20,7 @@ const FIRST_WITHIN: u32 = 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum Step {
     AddSubsystem { nqn: Nqn, serial: Option<SerialNumber>, hosts: AllowedHosts },
-    Ana { nqn: Nqn, from: AnaState, to: AnaState },
+    Ana { nqn: Nqn, group: Option<u32>, from: AnaState, to: AnaState },
     Hosts { nqn: Nqn, from: AllowedHosts, to: AllowedHosts },
     AddNamespace { nqn: Nqn, namespace: ListedNamespace },
     Resize { nqn: Nqn, identifier: u32, from: u64, to: u64 },
@@ -62,8 +62,9 @@ impl Step {
     pub(in super::super) fn lines(&self) -> Vec<String> {
         let one = match self {
             Self::AddSubsystem { nqn, .. } => format!("+ subsystem {}", name(nqn)),
-            Self::Ana { nqn, from, to } => {
-                format!("~ ana_state of {}: {} -> {}", name(nqn), ana_name(*from), ana_name(*to))
+            Self::Ana { nqn, group, from, to } => {
+                let of = group.map_or_else(String::new, |group| format!("ANA group {group} of "));
+                format!("~ ana_state of {of}{}: {} -> {}", name(nqn), ana_name(*from), ana_name(*to))
             }
             Self::Hosts { nqn, from, to } => return hosts(nqn, from, to),
             Self::AddNamespace { nqn, namespace } => {
@@ -96,8 +97,8 @@ impl Step {
                 let serial = serial.as_ref().map(SerialNumber::as_str);
                 ("add_subsystem", json!({ "subsystem": nqn.as_str(), "hosts": hosts_json(hosts), "serial": serial }))
             }
-            Self::Ana { nqn, to, .. } => {
-                ("set_ana_state", json!({ "subsystem": nqn.as_str(), "state": ana_name(*to) }))
+            Self::Ana { nqn, group, to, .. } => {
+                ("set_ana_state", json!({ "subsystem": nqn.as_str(), "group": group, "state": ana_name(*to) }))
             }
             Self::Hosts { nqn, to, .. } => {
                 ("set_allowed_hosts", json!({ "subsystem": nqn.as_str(), "hosts": hosts_json(to) }))

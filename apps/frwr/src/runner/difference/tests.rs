@@ -1,7 +1,7 @@
 //! Tables of what there is, what a file says, and what follows.
 
 use super::*;
-use frwr_nvmf::storage::Backing;
+use frwr_nvmf::{storage::Backing, wire::AnaState};
 use serde_json::json;
 
 fn nqn(name: &str) -> Nqn {
@@ -15,13 +15,17 @@ fn file(path: &str) -> MediumConfig {
 }
 
 fn wanted(identifier: u32, medium: MediumConfig) -> ListedNamespace {
-    let config = NamespaceConfig { medium, block_bytes: 4096, read_only: false };
+    let config = NamespaceConfig { medium, block_bytes: 4096, read_only: false, ana_group: 1 };
     ListedNamespace { identifier, nguid: None, active: true, bytes: None, config }
 }
 
 fn subsystem(name: &str, namespaces: Vec<ListedNamespace>) -> SubsystemConfig {
-    let (nqn, allowed_hosts, ana) = (nqn(name), AllowedHosts::Any, AnaState::Optimized);
+    let (nqn, allowed_hosts, ana) = (nqn(name), AllowedHosts::Any, AnaStates::default());
     SubsystemConfig { nqn, allowed_hosts, serial: None, ana, namespaces }
+}
+
+fn all_in(state: AnaState) -> AnaStates {
+    AnaStates { all: state, ..AnaStates::default() }
 }
 
 fn at(port: u16) -> SocketAddr {
@@ -42,7 +46,7 @@ fn started(subsystems: &[SubsystemConfig]) -> Present {
         nqn: one.nqn,
         serial: one.serial.unwrap_or_else(|| SerialNumber::of_subsystem(&one.nqn)),
         hosts: one.allowed_hosts.clone(),
-        ana: one.ana,
+        ana: one.ana.clone(),
         namespaces: one.namespaces.iter().map(|of| namespace(&one.nqn, of)).collect(),
     };
     let taken = subsystems.iter().map(|one| one.namespaces.len()).sum();
@@ -96,6 +100,26 @@ fn parameters(value: serde_json::Value) -> serde_json::Map<String, serde_json::V
 }
 
 #[test]
+fn groups_that_have_their_state_are_not_touched() {
+    let but = |all, but: &[(u32, AnaState)]| {
+        vec![SubsystemConfig {
+            ana: AnaStates { all, but: but.iter().copied().collect() },
+            ..subsystem("a", Vec::new())
+        }]
+    };
+    let (optimized, change, lost) = (AnaState::Optimized, AnaState::Change, AnaState::PersistentLoss);
+    let one = told(&but(optimized, &[]), &but(optimized, &[(7, change)]));
+    assert_eq!(one.unwrap(), ["~ ana_state of ANA group 7 of a: optimized -> change"]);
+    let all = told(&but(optimized, &[(3, lost)]), &but(change, &[(9, lost)])).unwrap();
+    assert_eq!(
+        all,
+        ["~ ana_state of a: optimized -> change", "~ ana_state of ANA group 9 of a: change -> persistent_loss"]
+    );
+    let all_but_one = told(&but(optimized, &[]), &but(change, &[(9, optimized)])).unwrap();
+    assert!(all_but_one.len() == 127 && !all_but_one.iter().any(|line| line.contains("group 9 of")), "{all_but_one:?}");
+}
+
+#[test]
 fn another_export_of_a_server_is_another_medium() {
     let export = |uri: &str| vec![subsystem("a", vec![wanted(1, MediumConfig::nbd("--nbd", uri).unwrap())])];
     let before = export("nbd://a/disk?x-connections=2");
@@ -132,7 +156,8 @@ fn what_comes_is_there_before_what_goes_is_gone() {
         ),
         (
             but(|all| {
-                all[1] = SubsystemConfig { ana: AnaState::Inaccessible, ..subsystem("c", vec![wanted(1, MEMORY)]) }
+                all[1] =
+                    SubsystemConfig { ana: all_in(AnaState::Inaccessible), ..subsystem("c", vec![wanted(1, MEMORY)]) }
             }),
             vec![
                 "+ subsystem c",
@@ -243,7 +268,7 @@ fn steps_are_calls_of_methods() {
         all[0].namespaces[0].bytes = Some(8192);
         all[0].namespaces[1] =
             ListedNamespace { nguid: Some([7; 16]), bytes: Some(4096), active: false, ..wanted(3, file("/h")) };
-        all[1] = SubsystemConfig { ana: AnaState::Change, ..subsystem("c", Vec::new()) };
+        all[1] = SubsystemConfig { ana: all_in(AnaState::Change), ..subsystem("c", Vec::new()) };
         all[0].allowed_hosts = AllowedHosts::Any;
     });
     let known = super::super::operator::methods();

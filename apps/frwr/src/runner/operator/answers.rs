@@ -17,8 +17,8 @@ use core::ops::Add;
 use frwr_engine::{Statistics as EngineStatistics, Waits};
 use frwr_nvmf::{
     controller::{
-        AllowedHosts, ControllerState, DrainState, Inventory, NamespaceState, QueuePhase, QueueState, SubsystemState,
-        TargetListening, TargetStatistics, WaitingNow,
+        AllowedHosts, AnaGroupState, ControllerState, DrainState, Inventory, NamespaceState, QueuePhase, QueueState,
+        SubsystemState, TargetListening, TargetStatistics, WaitingNow,
     },
     wire::Nqn,
 };
@@ -243,13 +243,18 @@ pub(super) fn subsystems(_: &Facts, findings: &Findings, parameters: Parameters)
             "nqn": subsystem.name.as_str(),
             "serial": subsystem.serial.as_str(),
             "allowed_hosts": hosts,
-            "ana_state": ana_name(subsystem.ana),
+            "ana_state": subsystem.ana.map(ana_name),
+            "ana_groups": subsystem.ana_groups.iter().map(ana_group).collect::<Vec<_>>(),
             "namespaces": subsystem.namespaces,
             "controllers": here.map_or(0, |here| here.controllers.iter().filter(of_it).count()),
         })
     };
     let all = here.map(|here| here.subsystems.iter().enumerate().map(one).collect()).unwrap_or_default();
     Ok(list("subsystems", all, findings))
+}
+
+fn ana_group(one: &AnaGroupState) -> Value {
+    json!({ "group": one.group, "state": ana_name(one.state), "namespaces": one.namespaces })
 }
 
 /// Namespaces with what all cores did in them.
@@ -293,6 +298,7 @@ pub(super) fn namespaces(facts: &Facts, findings: &Findings, parameters: Paramet
             "subsystem": name(namespace).map(Nqn::as_str),
             "namespace": namespace.identifier,
             "active": namespace.active,
+            "ana_group": namespace.ana_group,
             "blocks": namespace.blocks,
             "block_bytes": namespace.block_bytes,
             "read_only": report.is_some_and(|report| report.read_only),

@@ -2,6 +2,7 @@
 
 use super::{
     super::{
+        ana_name::AnaStates,
         clash::Media,
         difference::{Present, PresentNamespace, PresentSubsystem, Step, difference},
         media_watch::Identity,
@@ -15,13 +16,14 @@ use super::{
 use crate::control::{Failure, INTERNAL, INVALID_PARAMS, NOT_DONE};
 use core::cell::RefCell;
 use frwr_nvmf::{
-    controller::{Inventory, NamespaceState},
+    controller::{Inventory, NamespaceState, SubsystemState},
     storage::MediumKind,
-    wire::SerialNumber,
+    wire::{AnaState, SerialNumber},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::{
+    collections::BTreeMap,
     fs,
     os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf, absolute},
@@ -111,12 +113,22 @@ fn present(known: &mut Known<'_>) -> Result<Present, Failure> {
             nqn: subsystem.name,
             serial: subsystem.serial,
             hosts: subsystem.hosts.clone(),
-            ana: subsystem.ana,
+            ana: ana_states(subsystem),
             namespaces: namespaces.collect::<Result<_, _>>()?,
         });
     }
     let listeners = home.listeners.iter().map(|listener| listener.address).collect();
     Ok(Present { listeners, subsystems, room: known.stock.room() })
+}
+
+/// Of all groups, those without namespaces included.
+fn ana_states(subsystem: &SubsystemState) -> AnaStates {
+    let differing = subsystem.ana_groups.iter().map(|group| (group.group, group.state));
+    let differing = differing.filter(|(_, state)| *state != AnaState::default()).collect();
+    match subsystem.ana {
+        Some(all) => AnaStates { all, but: BTreeMap::new() },
+        None => AnaStates { all: AnaState::default(), but: differing },
+    }
 }
 
 fn namespaces_of(home: &Inventory, subsystem: usize) -> impl Iterator<Item = &NamespaceState> {
@@ -148,7 +160,7 @@ fn as_config(subsystem: &PresentSubsystem) -> SubsystemConfig {
         nqn: *nqn,
         allowed_hosts: hosts.clone(),
         serial: (*serial != SerialNumber::of_subsystem(nqn)).then_some(*serial),
-        ana: *ana,
+        ana: ana.clone(),
         namespaces: namespaces.iter().map(namespace).collect(),
     }
 }

@@ -170,6 +170,7 @@ const METHODS: &[Method] = &[
             Parameter { name: "read_only", kind: "true|false", required: false, about: "hosts cannot write" },
             Parameter { name: "block_size", kind: "BYTES", required: false, about: "4096 where left out" },
             Parameter { name: "bytes", kind: "BYTES", required: false, about: "how much of it; all where left out" },
+            Parameter { name: "ana_group", kind: "NUMBER", required: false, about: "1 where left out" },
             Parameter { name: "nguid", kind: "HEX", required: false, about: "by which hosts know it again" },
         ],
         does: Does::Change(namespace_changes::add_namespace),
@@ -234,14 +235,15 @@ const METHODS: &[Method] = &[
     },
     Method {
         name: "set_ana_state",
-        about: "says how well a subsystem can be reached here",
+        about: "says how well a subsystem, or an ANA group of it, can be reached here",
         parameters: &[
             SUBSYSTEM,
+            Parameter { name: "group", kind: "NUMBER", required: false, about: "which ANA group; all where left out" },
             Parameter {
                 name: "state",
                 kind: "optimized|non_optimized|inaccessible|persistent_loss|change",
                 required: true,
-                about: "the state of its ANA group",
+                about: "the state of the group",
             },
         ],
         does: Does::Change(subsystem_changes::set_ana_state),

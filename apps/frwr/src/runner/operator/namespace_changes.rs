@@ -49,7 +49,8 @@ pub(super) fn add_namespace(known: &mut Known<'_>, parameters: Map<String, Value
         undo: Some(Change::WithdrawNamespace { subsystem, identifier }),
     };
     let mut steps: VecDeque<_> = (1..).zip(storages).map(supply).collect();
-    let namespace = Box::new(NewNamespace { identifier, nguid, storage: at_home });
+    let namespace =
+        Box::new(NewNamespace { identifier, nguid, ana_group: namespace.config.ana_group, storage: at_home });
     steps.push_back(Step { core: 0, change: Change::AddNamespace { subsystem, namespace }, undo: None });
     let behind = Some(Behind::Added((subsystem, identifier), report));
     Ok(Some(Box::new(Planned { steps, parts: 0, behind })))

@@ -1,7 +1,11 @@
 //! Subsystems that come and go, who may use them, and how well they can be reached.
 
 use super::{
-    super::{ana_name::AnaName, change::Change},
+    super::{
+        ana_name::AnaName,
+        change::Change,
+        config_file::{ANA_GROUP, as_key},
+    },
     parameters::{nqn, read},
     planned::{Known, Plan, Planned, subsystem, within},
 };
@@ -48,16 +52,24 @@ pub(super) fn remove_subsystem(known: &mut Known<'_>, parameters: Map<String, Va
 #[serde(deny_unknown_fields)]
 struct Ana {
     subsystem: String,
+    group: Option<u32>,
     state: AnaName,
 }
 
 pub(super) fn set_ana_state(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
-    let Ana { subsystem: of, state } = read(parameters)?;
-    let (name, before) = subsystem(known.findings, &of)?;
-    if before.ana == state.state() {
+    let Ana { subsystem: of, group, state } = read(parameters)?;
+    let (subsystem, before) = subsystem(known.findings, &of)?;
+    group.map_or(Ok(()), check_group)?;
+    let state = state.state();
+    let of_group = before.ana_groups.iter().find(|one| Some(one.group) == group);
+    if before.ana.or(of_group.map(|one| one.state)) == Some(state) {
         return Ok(None);
     }
-    Ok(Planned::at_home(Change::Ana { subsystem: name, state: state.state() }))
+    Ok(Planned::at_home(Change::Ana { subsystem, group, state }))
+}
+
+fn check_group(group: u32) -> Result<(), Failure> {
+    ANA_GROUP.check(group).map_err(|error| Failure::new(INVALID_PARAMS, format!("params: {}", as_key(&error).1)))
 }
 
 #[derive(Deserialize)]

@@ -103,18 +103,19 @@ pub(in super::super) fn usable<'a, S: Storage>(
     let Some((place, medium)) = place.and_then(|place| Some((place, media.get(place)?))) else {
         return Err(unusable(subsystem, identifier));
     };
-    // Hosts try again elsewhere, or later (Base 8.1.3).
-    match subsystem.ana().0 {
-        AnaState::Optimized | AnaState::NonOptimized => Ok((place, medium)),
-        AnaState::Inaccessible => Err(Reply::of(Status::ANA_INACCESSIBLE)),
-        AnaState::PersistentLoss => Err(Reply::of(Status::ANA_PERSISTENT_LOSS)),
-        AnaState::Change => Err(Reply::of(Status::ANA_TRANSITION)),
-    }
+    Ok((place, medium))
 }
 
-/// One that takes no commands for now has an inactive identifier (Base 3.2.1.4). There is none where it was removed, or never was.
+/// One that takes no commands for now has an inactive identifier (Base 3.2.1.4), or its ANA group cannot be reached, and hosts try again
+/// elsewhere, or later (Base 8.1.3). There is none where it was removed, or never was.
 #[cold]
 fn unusable(subsystem: &Served, identifier: u32) -> Reply {
+    match subsystem.namespaces().ana_state(identifier) {
+        Some(AnaState::Inaccessible) => return Reply::of(Status::ANA_INACCESSIBLE),
+        Some(AnaState::PersistentLoss) => return Reply::of(Status::ANA_PERSISTENT_LOSS),
+        Some(AnaState::Change) => return Reply::of(Status::ANA_TRANSITION),
+        Some(AnaState::Optimized | AnaState::NonOptimized) | None => {}
+    }
     let is_inactive = subsystem.namespaces().is_inactive(identifier);
     refused(if is_inactive { Status::INVALID_FIELD } else { Status::INVALID_NAMESPACE })
 }

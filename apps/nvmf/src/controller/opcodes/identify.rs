@@ -3,7 +3,7 @@
 use super::super::controllers::{Controller, ERROR_LOG_ENTRIES, KEEP_ALIVE_UNITS, MAX_EVENT_REQUESTS, Notice};
 use super::super::media::{Buffer, Buffers, Media};
 use super::super::options::{TRANSFER_UNIT, TargetOptions};
-use super::super::subsystem::{Served, Subsystems};
+use super::super::subsystem::{MAX_ANA_GROUPS, Served, Subsystems};
 use super::super::work::{MAX_ABORTS, Work, refused};
 use super::checks::{Accepted, Arrival, Checks};
 use crate::storage::Storage;
@@ -155,7 +155,7 @@ impl<S: Storage> Identified<'_, S> {
         identify.critical_temperature = CRITICAL_TEMPERATURE.into();
         identify.ana_transition_time = ANA_TRANSITION_TIME;
         identify.ana_capabilities = ANA_CAPABILITIES;
-        (identify.ana_max_group, identify.ana_groups) = (1.into(), 1.into());
+        (identify.ana_max_group, identify.ana_groups) = (MAX_ANA_GROUPS.into(), MAX_ANA_GROUPS.into());
         identify.submission_entry_size = IdentifyController::SUBMISSION_ENTRY;
         identify.completion_entry_size = IdentifyController::COMPLETION_ENTRY;
         // As many as there may be, as hosts keep what they read once, and ask for log pages by it.
@@ -175,7 +175,7 @@ impl<S: Storage> Identified<'_, S> {
     fn identify_namespace(&self, subsystem: &Served, identifier: u32) -> IdentifyNamespace {
         let mut identify = IdentifyNamespace::new_zeroed();
         let namespaces = subsystem.namespaces();
-        let Some(medium) = namespaces.usable(identifier).and_then(|place| self.media.get(place)) else {
+        let Some(medium) = namespaces.active(identifier).and_then(|place| self.media.get(place)) else {
             return identify;
         };
         let geometry = medium.geometry();
@@ -185,7 +185,7 @@ impl<S: Storage> Identified<'_, S> {
         // A power of two of at most 2^16.
         identify.lba_formats[0].block_shift = geometry.block_bytes().ilog2() as u8;
         identify.sharing = IdentifyNamespace::SHARED;
-        identify.ana_group = 1.into();
+        identify.ana_group = namespaces.group(identifier).unwrap_or_default().into();
         let features = medium.features();
         identify.deallocate_features = if features.write_zeroes { IdentifyNamespace::ZEROES_DEALLOCATE } else { 0 };
         identify.attributes = if features.read_only { IdentifyNamespace::WRITE_PROTECTED } else { 0 };

@@ -120,8 +120,10 @@ fn page_bytes(
         (log_page::CHANGED_NAMESPACES, Some(_)) => CHANGED_BYTES,
         (log_page::EFFECTS, Some(_)) => size_of::<EffectsLog>(),
         (log_page::ANA, Some(subsystem)) => {
-            let listed = if specific & GROUPS_ONLY != 0 { 0 } else { subsystem.namespaces().identifiers().count() };
-            size_of::<AnaLogHeader>() + size_of::<AnaGroup>() + listed * size_of::<U32>()
+            let namespaces = subsystem.namespaces();
+            let listed = if specific & GROUPS_ONLY != 0 { 0 } else { namespaces.identifiers().count() };
+            let groups = namespaces.groups().count();
+            size_of::<AnaLogHeader>() + groups * size_of::<AnaGroup>() + listed * size_of::<U32>()
         }
         _ => return None,
     };
@@ -221,22 +223,27 @@ impl Pages<'_> {
 
     fn write_ana(&self, get: &Part, window: &mut Window<'_>) {
         let Some(subsystem) = self.controller.subsystem().and_then(|index| self.subsystems.get(index)) else { return };
-        let mut header = AnaLogHeader::new_zeroed();
-        let (state, changes) = subsystem.ana();
-        (header.change_count, header.groups) = (changes.into(), 1.into());
-        let mut group = AnaGroup::new_zeroed();
         let namespaces = subsystem.namespaces();
-        // At most MAX_NAMESPACES.
-        let listed = if get.specific & GROUPS_ONLY != 0 { 0 } else { namespaces.identifiers().count() };
-        (group.group, group.namespaces) = (1.into(), (listed as u32).into());
-        (group.change_count, group.state) = (changes.into(), state as u8);
+        let mut header = AnaLogHeader::new_zeroed();
+        // At most MAX_ANA_GROUPS.
+        let groups = namespaces.groups().count() as u16;
+        (header.change_count, header.groups) = (namespaces.ana_changes().into(), groups.into());
         window.put(0, header.as_bytes());
         let mut at = size_of::<AnaLogHeader>();
-        window.put(at, group.as_bytes());
-        at += size_of::<AnaGroup>();
-        for identifier in namespaces.identifiers().take(listed) {
-            window.put(at, U32::new(identifier).as_bytes());
-            at += size_of::<U32>();
+        for (group, state, changes, count) in namespaces.groups() {
+            // At most MAX_NAMESPACES.
+            let listed = if get.specific & GROUPS_ONLY != 0 { 0 } else { count };
+            let mut descriptor = AnaGroup::new_zeroed();
+            (descriptor.group, descriptor.namespaces) = (group.into(), (listed as u32).into());
+            (descriptor.change_count, descriptor.state) = (changes.into(), state as u8);
+            window.put(at, descriptor.as_bytes());
+            at += size_of::<AnaGroup>();
+            if window.has(at, listed * size_of::<U32>()) {
+                for (nth, identifier) in namespaces.in_group(group).take(listed).enumerate() {
+                    window.put(at + nth * size_of::<U32>(), U32::new(identifier).as_bytes());
+                }
+            }
+            at += listed * size_of::<U32>();
         }
     }
 

@@ -71,7 +71,7 @@ pub(in super::super) enum Order {
     /// It is gone: no controller of it is left.
     RemoveSubsystem { name: Nqn, id: ChangeId, within: Duration },
     /// The namespace whose storage this core was given takes commands.
-    AddNamespace { subsystem: Nqn, identifier: u32 },
+    AddNamespace { subsystem: Nqn, identifier: u32, group: u32 },
     /// It takes none any more.
     RemoveNamespace { subsystem: Nqn, identifier: u32, id: ChangeId, within: Duration },
     /// All cores listen at one more address.

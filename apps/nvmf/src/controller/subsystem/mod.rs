@@ -1,11 +1,14 @@
 //! Subsystems: a name, the hosts that may use it, and its namespaces.
 
+mod ana;
 mod namespaces;
 
 use super::change::{ChangeError, NewNamespace};
 use super::options::TargetOptions;
 use super::refusal::Offered;
 use crate::wire::{AnaState, DISCOVERY_SUBSYSTEM, Nqn, SerialNumber};
+use ana::AnaGroups;
+pub use ana::{DEFAULT_ANA_GROUP, MAX_ANA_GROUPS};
 pub(super) use namespaces::Namespaces;
 
 /// Namespaces of one subsystem: identifiers 1 to this. One Identify list, and one list of changed ones, holds 1024.
@@ -45,15 +48,19 @@ pub struct Subsystem<S> {
     pub serial: SerialNumber,
     /// Its namespaces, whatever their order; there may be none yet.
     pub namespaces: Vec<NewNamespace<S>>,
+    /// How well ANA groups can be reached at the start; optimized where nothing is said.
+    pub ana_states: Vec<(u32, AnaState)>,
 }
 
 impl<S> Subsystem<S> {
-    /// One that all hosts may use, with a serial number that follows from its name; the identifiers of its namespaces are 1, 2 and so on.
+    /// One that all hosts may use, with a serial number that follows from its name; the identifiers of its namespaces are 1, 2 and so
+    /// on, and all of them are in one ANA group.
     #[must_use]
     pub fn new(name: Nqn, storages: Vec<S>) -> Self {
-        let namespace = |(identifier, storage)| NewNamespace { identifier, nguid: None, storage };
-        let namespaces = (1..).zip(storages).map(namespace).collect();
-        Self { name, hosts: AllowedHosts::Any, serial: SerialNumber::of_subsystem(&name), namespaces }
+        let of =
+            |(identifier, storage)| NewNamespace { identifier, nguid: None, ana_group: DEFAULT_ANA_GROUP, storage };
+        let (namespaces, serial) = ((1..).zip(storages).map(of).collect(), SerialNumber::of_subsystem(&name));
+        Self { name, hosts: AllowedHosts::Any, serial, namespaces, ana_states: Vec::new() }
     }
 }
 
@@ -77,11 +84,6 @@ pub(super) struct Served {
     hosts: AllowedHosts,
     serial: SerialNumber,
     namespaces: Namespaces,
-    /// Of the one ANA group that all of its namespaces are in.
-    ana: AnaState,
-    ana_changes: u64,
-    /// Members that were not told of `ana`, a bit each.
-    untold: u64,
 }
 
 impl Served {
@@ -108,11 +110,6 @@ impl Served {
         &self.namespaces
     }
 
-    /// The state of its ANA group, and how often what is said of that changed.
-    pub(super) fn ana(&self) -> (AnaState, u64) {
-        (self.ana, self.ana_changes)
-    }
-
     /// NGUID of a namespace to which nobody gave another one.
     pub(super) fn usual_nguid(&self, identifier: u32) -> [u8; 16] {
         self.name.identifier(identifier.into())
@@ -127,8 +124,8 @@ impl Served {
 /// A state that a member was not told.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Untold {
-    /// Of a subsystem, by its index.
-    Ana { subsystem: usize, state: AnaState },
+    /// Of an ANA group of a subsystem, by its index, or of all of its groups.
+    Ana { subsystem: usize, group: Option<u32>, state: AnaState },
     /// Of a namespace of it.
     Active { subsystem: usize, identifier: u32, active: bool },
 }
@@ -177,8 +174,7 @@ impl Subsystems {
         }
         let standing = if listed { Standing::Listed } else { Standing::Coming };
         let namespaces = Namespaces::new(self.identifiers.max(identifiers));
-        let ana = AnaState::default();
-        let added = Served { standing, name, hosts, serial, namespaces, ana, ana_changes: 0, untold: 0 };
+        let added = Served { standing, name, hosts, serial, namespaces };
         match self.served.get_mut(at) {
             Some(vacant) => *vacant = added,
             None => self.served.push(added),
@@ -196,23 +192,24 @@ impl Subsystems {
     }
 
     /// The NGUID of a namespace that is to be there from the start, if it may be there beside those before it.
-    pub(super) fn check_at_start(
+    pub(super) fn check_at_start<S>(
         &self,
         subsystem: usize,
-        identifier: u32,
-        nguid: Option<[u8; 16]>,
+        namespace: &NewNamespace<S>,
     ) -> Result<[u8; 16], ChangeError> {
         let served = self.served.get(subsystem).ok_or(ChangeError::Subsystem)?;
-        let nguid = nguid.unwrap_or_else(|| served.usual_nguid(identifier));
-        served.namespaces.check_new(identifier, &nguid)?;
+        let nguid = namespace.nguid.unwrap_or_else(|| served.usual_nguid(namespace.identifier));
+        served.namespaces.check_new(namespace.identifier, &nguid)?;
+        AnaGroups::check(namespace.ana_group)?;
         Ok(nguid)
     }
 
     /// That namespace is there, by the place of its storage.
-    pub(super) fn list_at_start(&mut self, subsystem: usize, identifier: u32, nguid: [u8; 16], place: usize) {
+    pub(super) fn list_at_start(&mut self, subsystem: usize, identifier: u32, nguid: [u8; 16], at: (usize, u32)) {
+        let (place, group) = at;
         if let Some(served) = self.served.get_mut(subsystem) {
             served.namespaces.supply(identifier, place, nguid);
-            served.namespaces.list(identifier);
+            served.namespaces.list(identifier, group);
         }
     }
 
@@ -235,7 +232,7 @@ impl Subsystems {
     /// It is gone: its place and its name are free.
     pub(super) fn vacate(&mut self, subsystem: usize) {
         if let Some(served) = self.served.get_mut(subsystem) {
-            (served.standing, served.untold) = (Standing::Vacant, 0);
+            served.standing = Standing::Vacant;
             served.namespaces.clear();
         }
     }
@@ -300,18 +297,27 @@ impl Subsystems {
         self.namespaces_mut(subsystem).is_some_and(|all| all.set_active(identifier, active, untold))
     }
 
-    /// A subsystem's namespaces can be reached otherwise; false where it was so already.
-    pub(super) fn set_ana(&mut self, subsystem: usize, state: AnaState, untold: u64) -> bool {
-        let Some(served) = self.served.get_mut(subsystem).filter(|served| served.ana != state) else { return false };
-        (served.ana, served.untold) = (state, untold);
-        served.ana_changes += 1;
-        true
+    /// There may be an ANA group of this identifier.
+    pub(super) fn check_group(group: u32) -> Result<(), ChangeError> {
+        AnaGroups::check(group)
     }
 
-    /// Its ANA group has other namespaces.
-    pub(super) fn ana_group_changed(&mut self, subsystem: usize) {
-        if let Some(served) = self.served.get_mut(subsystem) {
-            served.ana_changes += 1;
+    /// The namespaces of an ANA group, or of all, can be reached otherwise; false where it was so already.
+    pub(super) fn set_ana(
+        &mut self,
+        subsystem: usize,
+        group: Option<u32>,
+        state: AnaState,
+        untold: u64,
+    ) -> Result<bool, ChangeError> {
+        group.map_or(Ok(()), AnaGroups::check)?;
+        Ok(self.namespaces_mut(subsystem).is_some_and(|all| all.set_ana(group, state, untold)))
+    }
+
+    /// The ANA group of a namespace has another one, which came or goes.
+    pub(super) fn ana_group_changed(&mut self, subsystem: usize, identifier: u32) {
+        if let Some(namespaces) = self.namespaces_mut(subsystem) {
+            namespaces.group_changed(identifier);
         }
     }
 
@@ -332,9 +338,8 @@ impl Subsystems {
     /// A state that a member, by its bit, was not told, and is now.
     pub(super) fn next_untold(&mut self, member: u64) -> Option<Untold> {
         for (subsystem, served) in self.served.iter_mut().enumerate() {
-            if served.untold & member != 0 {
-                served.untold &= !member;
-                return Some(Untold::Ana { subsystem, state: served.ana });
+            if let Some((group, state)) = served.namespaces.next_untold_group(member) {
+                return Some(Untold::Ana { subsystem, group, state });
             }
             if let Some((identifier, active)) = served.namespaces.next_untold(member) {
                 return Some(Untold::Active { subsystem, identifier, active });
@@ -346,10 +351,9 @@ impl Subsystems {
     /// What the home core told.
     pub(super) fn follow(&mut self, told: Untold) {
         match told {
-            Untold::Ana { subsystem, state } => {
-                if let Some(served) = self.served.get_mut(subsystem) {
-                    served.ana = state;
-                }
+            Untold::Ana { subsystem, group, state } => {
+                // It is one that the home core has checked.
+                let _ = self.set_ana(subsystem, group, state, 0);
             }
             Untold::Active { subsystem, identifier, active } => {
                 self.set_active(subsystem, identifier, active, 0);

@@ -1,6 +1,8 @@
-//! The namespaces of one subsystem, by their identifiers: which there are, and whether they take commands.
+//! The namespaces of one subsystem, by their identifiers: which there are, in which ANA group, and whether they take commands.
 
 use super::super::change::ChangeError;
+use super::ana::{AnaGroups, DEFAULT_ANA_GROUP, MAX_ANA_GROUPS};
+use crate::wire::AnaState;
 
 /// In place of the storage of a namespace that takes no commands: no core has so many.
 const NOWHERE: u32 = u32::MAX;
@@ -28,15 +30,23 @@ struct Entry {
     place: u32,
     /// NGUID.
     nguid: [u8; 16],
+    /// ANAGRPID.
+    group: u32,
     /// Members that were not told whether it is active, a bit each.
     untold: u64,
 }
 
 impl Entry {
-    const VACANT: Self = Self { condition: Condition::Vacant, place: NOWHERE, nguid: [0; 16], untold: 0 };
+    const VACANT: Self =
+        Self { condition: Condition::Vacant, place: NOWHERE, nguid: [0; 16], group: DEFAULT_ANA_GROUP, untold: 0 };
 
     fn is_listed(&self) -> bool {
         matches!(self.condition, Condition::Active | Condition::Inactive)
+    }
+
+    /// Where commands find its storage.
+    fn usable(&self, groups: &AnaGroups) -> u32 {
+        if self.condition == Condition::Active && groups.is_accessible(self.group) { self.place } else { NOWHERE }
     }
 
     /// Its storage, if it has one that hosts' commands may have reached.
@@ -49,21 +59,30 @@ impl Entry {
 /// All identifiers of one subsystem.
 #[derive(Debug)]
 pub(in super::super) struct Namespaces {
-    /// What every command looks at: of each identifier, from 1, the place of its storage where it takes commands.
+    /// What every command looks at: of each identifier, from 1, the place of its storage where it takes commands, since it is active and
+    /// its group can be reached.
     usable: Vec<u32>,
     entries: Vec<Entry>,
+    groups: AnaGroups,
 }
 
 impl Namespaces {
     /// Identifiers from 1 to this, none of which there is.
     pub(super) fn new(identifiers: usize) -> Self {
-        Self { usable: vec![NOWHERE; identifiers], entries: vec![Entry::VACANT; identifiers] }
+        Self { usable: vec![NOWHERE; identifiers], entries: vec![Entry::VACANT; identifiers], groups: AnaGroups::new() }
     }
 
     /// There is none of them any more.
     pub(super) fn clear(&mut self) {
         self.usable.fill(NOWHERE);
         self.entries.fill(Entry::VACANT);
+        self.groups = AnaGroups::new();
+    }
+
+    /// The place of the storage of a namespace that is listed and takes commands where it can be reached.
+    pub(in super::super) fn active(&self, identifier: u32) -> Option<usize> {
+        let entry = self.entry(identifier).filter(|entry| entry.condition == Condition::Active);
+        entry.map(|entry| entry.place as usize)
     }
 
     /// The place of the storage of a namespace that takes commands.
@@ -95,6 +114,67 @@ impl Namespaces {
     /// It is there, and takes no commands for now.
     pub(in super::super) fn is_inactive(&self, identifier: u32) -> bool {
         self.entry(identifier).is_some_and(|entry| entry.condition == Condition::Inactive)
+    }
+
+    /// ANAGRPID of one that there is.
+    pub(in super::super) fn group(&self, identifier: u32) -> Option<u32> {
+        self.entry(identifier).filter(|entry| entry.is_listed()).map(|entry| entry.group)
+    }
+
+    /// How all groups can be reached; `None` where they differ.
+    pub(in super::super) fn common_ana_state(&self) -> Option<AnaState> {
+        self.groups.common()
+    }
+
+    /// How one that is active can be reached.
+    pub(in super::super) fn ana_state(&self, identifier: u32) -> Option<AnaState> {
+        self.active(identifier)?;
+        self.group(identifier).map(|group| self.groups.state(group))
+    }
+
+    /// Groups that have namespaces, in ascending order: each with its state, how often what is said of it changed, and how many
+    /// namespaces it has.
+    pub(in super::super) fn groups(&self) -> impl Iterator<Item = (u32, AnaState, u64, usize)> {
+        let mut counts = [0; MAX_ANA_GROUPS as usize];
+        for entry in self.entries.iter().filter(|entry| entry.is_listed()) {
+            if let Some(count) = counts.get_mut(entry.group.wrapping_sub(1) as usize) {
+                *count += 1;
+            }
+        }
+        let groups = (1..).zip(counts).filter(|(_, count)| *count > 0);
+        groups.map(|(group, count)| (group, self.groups.state(group), self.groups.changes_of(group), count))
+    }
+
+    /// The identifiers of a group's namespaces, in ascending order.
+    pub(in super::super) fn in_group(&self, group: u32) -> impl Iterator<Item = u32> {
+        let all = (1..).zip(&self.entries);
+        let is_in = move |(_, entry): &(u32, &Entry)| entry.is_listed() && entry.group == group;
+        all.filter(is_in).map(|(identifier, _)| identifier)
+    }
+
+    /// How often what is said of any group changed.
+    pub(in super::super) fn ana_changes(&self) -> u64 {
+        self.groups.changes()
+    }
+
+    /// How well a group, or all of them, can be reached from now on; false where that was so already. `untold`: the members that are to
+    /// be told.
+    pub(super) fn set_ana(&mut self, group: Option<u32>, state: AnaState, untold: u64) -> bool {
+        if !self.groups.set(group, state, untold) {
+            return false;
+        }
+        let Self { usable, entries, groups } = self;
+        for (usable, entry) in usable.iter_mut().zip(entries) {
+            *usable = entry.usable(groups);
+        }
+        true
+    }
+
+    /// The group of a namespace has one more, or one less.
+    pub(super) fn group_changed(&mut self, identifier: u32) {
+        if let Some(group) = self.entry(identifier).map(|entry| entry.group) {
+            self.groups.is_changed(group);
+        }
     }
 
     /// NGUID of one that there is.
@@ -145,7 +225,8 @@ impl Namespaces {
     pub(in super::super) fn supply(&mut self, identifier: u32, place: usize, nguid: [u8; 16]) {
         if let Some(entry) = self.entries.get_mut(identifier.wrapping_sub(1) as usize) {
             // There are far fewer places.
-            *entry = Entry { condition: Condition::Supplied, place: place as u32, nguid, untold: 0 };
+            let (condition, place) = (Condition::Supplied, place as u32);
+            *entry = Entry { condition, place, nguid, group: DEFAULT_ANA_GROUP, untold: 0 };
         }
     }
 
@@ -160,10 +241,12 @@ impl Namespaces {
         Some(place)
     }
 
-    /// One whose storage is here takes commands from now on. False where there is none.
-    pub(in super::super) fn list(&mut self, identifier: u32) -> bool {
-        let is_supplied = |entry: &&Entry| entry.condition == Condition::Supplied;
-        self.entry(identifier).filter(is_supplied).is_some() && self.set(identifier, Condition::Active, 0)
+    /// One whose storage is here takes commands from now on, and is in this group. False where there is none.
+    pub(in super::super) fn list(&mut self, identifier: u32, group: u32) -> bool {
+        let entry = self.entries.get_mut(identifier.wrapping_sub(1) as usize);
+        let Some(entry) = entry.filter(|entry| entry.condition == Condition::Supplied) else { return false };
+        entry.group = group;
+        self.set(identifier, Condition::Active, 0)
     }
 
     /// Whether one that there is takes commands. False where that is so already. `untold`: the members that are to be told.
@@ -197,8 +280,13 @@ impl Namespaces {
         let at = identifier.wrapping_sub(1) as usize;
         let (Some(entry), Some(usable)) = (self.entries.get_mut(at), self.usable.get_mut(at)) else { return false };
         (entry.condition, entry.untold) = (condition, untold);
-        *usable = if condition == Condition::Active { entry.place } else { NOWHERE };
+        *usable = entry.usable(&self.groups);
         true
+    }
+
+    /// A group of which a member, by its bit, was not told, and is now; `None` for all of them.
+    pub(super) fn next_untold_group(&mut self, member: u64) -> Option<(Option<u32>, AnaState)> {
+        self.groups.next_untold(member)
     }
 
     /// One of which a member, by its bit, was not told whether it is active, and is now.
