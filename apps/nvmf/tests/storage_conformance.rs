@@ -5,7 +5,7 @@
 use frwr_nvmf::conformance::{Medium, Suite};
 use frwr_nvmf::storage::Backing;
 use frwr_support::storage_harness::disks::skipped;
-use frwr_support::storage_harness::media::{InFile, InMemory, OnDevice, OnDisk};
+use frwr_support::storage_harness::media::{InFile, InMemory, OnDevice, OnDisk, OnNbdkit, time};
 use frwr_support::storage_harness::nbd::OnNbd;
 
 /// What every one of them leaves out: it offers all commands.
@@ -28,10 +28,11 @@ const ONE_SIZE: [&str; 3] = [
     "more_blocks_are_had_when_the_medium_has_them",
 ];
 const FULL: &str = "a_full_medium_is_told_as_full";
+const CUT: &str = "what_was_cut_off_is_never_read_again";
 
 /// Nothing is broken, and nothing but this is not shown.
 fn keeps_its_promises<M: Medium>(name: &str, new_medium: impl FnMut() -> M, not_shown: &[&str]) {
-    let report = Suite::new(name, new_medium).run();
+    let report = Suite::new(name, new_medium).clock(time()).run();
     report.assert_unbroken();
     assert_eq!(report.not_shown(), not_shown, "{report}");
 }
@@ -39,7 +40,7 @@ fn keeps_its_promises<M: Medium>(name: &str, new_medium: impl FnMut() -> M, not_
 /// The same of media that not every machine has.
 fn keeps_them_where_it_can_be_had<M: Medium>(name: &str, new_medium: impl Fn() -> Option<M>, not_shown: &[&str]) {
     let Some(first) = new_medium() else {
-        return skipped("no disk can be mounted here: not root, or no losetup, mkfs.ext4, perl or loop device");
+        return skipped("no disk can be mounted here: not root, or no losetup, mkfs.ext4, perl, loop device or nbdkit");
     };
     let mut first = Some(first);
     let next = || first.take().or_else(&new_medium).expect("as the first");
@@ -48,12 +49,7 @@ fn keeps_them_where_it_can_be_had<M: Medium>(name: &str, new_medium: impl Fn() -
 
 #[test]
 fn memory_keeps_them() {
-    let not_shown = [
-        &[OFFERED][..],
-        &POWER,
-        &[FULL, "what_was_cut_off_is_never_read_again", "more_blocks_are_had_when_the_medium_has_them"],
-    ]
-    .concat();
+    let not_shown = [&[OFFERED][..], &POWER, &[FULL, CUT, "more_blocks_are_had_when_the_medium_has_them"]].concat();
     keeps_its_promises("memory", InMemory::new, &not_shown);
 }
 
@@ -105,4 +101,10 @@ fn an_nbd_export_keeps_them() {
 fn an_nbd_export_that_is_written_through_keeps_them() {
     let not_shown = [&[OFFERED, LOST, FULL][..], &ONE_SIZE].concat();
     keeps_its_promises("NBD with FUA", || OnNbd::new(true), &not_shown);
+}
+
+#[test]
+fn an_export_of_nbdkit_on_a_disk_that_fails_keeps_them() {
+    let not_shown = [&[OFFERED, CACHED, "a_read_only_way_changes_nothing", CUT][..], &ONE_SIZE].concat();
+    keeps_them_where_it_can_be_had("NBD by nbdkit", OnNbdkit::new, &not_shown);
 }

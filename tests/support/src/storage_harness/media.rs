@@ -2,14 +2,17 @@
 #![allow(unreachable_pub, reason = "a module of test binaries, not of a library")]
 
 use super::disks::{FailingDisk, LoopDevice, opened};
+use super::foreign::Foreign;
 use super::{BLOCK, Temporary, memory};
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::conformance::Medium;
-use frwr_nvmf::storage::{Backing, FileMedium, FileOptions, MemoryStorage, Storage};
+use frwr_nvmf::storage::{Backing, FileMedium, FileOptions, MemoryStorage, NbdMedium, NbdOptions, Storage};
 use std::{
     fs::{self, File},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
 };
 
 /// Blocks of each.
@@ -234,5 +237,80 @@ impl Medium for OnDevice {
 
     fn extend(&mut self, blocks: u64) -> bool {
         self.set_capacity(blocks) && self.medium.as_mut().is_some_and(|medium| medium.measure().is_ok())
+    }
+}
+
+/// Connections of one way to a server, so that it answers out of order.
+const CONNECTIONS: u8 = 4;
+
+/// The time of whoever waits for servers.
+pub fn time() -> impl FnMut() -> Duration {
+    let began = Instant::now();
+    move || began.elapsed()
+}
+
+fn opened_export(medium: &mut Option<NbdMedium>, options: NbdOptions) -> Option<Box<dyn Storage>> {
+    *medium = None;
+    another(medium.insert(NbdMedium::open(options.connections(CONNECTIONS)).unwrap()))
+}
+
+fn another(medium: &NbdMedium) -> Option<Box<dyn Storage>> {
+    Some(Box::new(medium.storage(DEPTH).unwrap()))
+}
+
+/// An export of nbdkit: a file on a disk that a test has the power of.
+pub struct OnNbdkit {
+    server: Option<Foreign>,
+    disk: FailingDisk,
+    medium: Option<NbdMedium>,
+}
+
+impl OnNbdkit {
+    /// `None` where no disk can be mounted, or nbdkit is not installed.
+    pub fn new() -> Option<Self> {
+        // Who is asked for it and does not have it says so once.
+        Command::new("nbdkit").arg("--version").output().ok()?;
+        let disk = FailingDisk::new()?;
+        disk.create("disk", BLOCKS * BLOCK as u64);
+        let server = Some(Self::serve(&disk)?);
+        Some(Self { server, disk, medium: None })
+    }
+
+    fn serve(disk: &FailingDisk) -> Option<Foreign> {
+        let file = disk.path("disk").display().to_string();
+        Foreign::start(&[], &["nbdkit", "-f", "-U", "SOCKET", "file", &file])
+    }
+}
+
+impl Medium for OnNbdkit {
+    fn open(&mut self) -> Option<Box<dyn Storage>> {
+        opened_export(&mut self.medium, self.server.as_ref()?.options())
+    }
+
+    fn open_beside(&mut self) -> Option<Box<dyn Storage>> {
+        another(self.medium.as_ref()?)
+    }
+
+    fn lose_power(&mut self) -> bool {
+        self.medium = None;
+        self.disk.cut_power();
+        self.server = None;
+        self.disk.mount_again();
+        self.server = Self::serve(&self.disk);
+        self.server.is_some()
+    }
+
+    fn fail_below(&mut self) -> bool {
+        self.disk.fill_below();
+        true
+    }
+
+    fn mend_below(&mut self) {
+        self.disk.empty_below();
+    }
+
+    fn fill_up(&mut self) -> bool {
+        self.disk.fill();
+        true
     }
 }
