@@ -212,7 +212,13 @@ fn without_a_file_a_hangup_is_said_once_and_ends_nothing() {
     target.says("there is no file to read again");
     target.signal("HUP");
     target.signal("USR1");
-    let line = target.says("");
-    assert!(line.starts_with('{'), "the report, and not the same again: {line}");
+    // Up to the report, whatever else happens on the machine.
+    loop {
+        let line = target.says("");
+        assert!(!line.contains("no file to read again"), "it was said: {line}");
+        if line.starts_with('{') {
+            break;
+        }
+    }
     passed(target.stop());
 }
