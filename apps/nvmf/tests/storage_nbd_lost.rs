@@ -4,7 +4,9 @@ use core::time::Duration;
 use frwr_nvmf::storage::{Cookie, MediumFault, NbdMedium, Operation, Storage, StorageError};
 use frwr_support::storage_harness::{
     BLOCK,
-    nbd::{Action, DISCONNECT, Export, FLUSH, FLUSH_COMMAND, NbdBench, READ, READ_ONLY, Seen, Server, WRITE},
+    nbd::{
+        Action, DISCONNECT, Export, FLUSH, FLUSH_COMMAND, HAS_FLAGS, NbdBench, READ, READ_ONLY, Seen, Server, WRITE,
+    },
 };
 
 const BLOCKS: u64 = 64;
@@ -237,6 +239,18 @@ fn a_server_that_comes_back_with_something_else_is_not_used() {
     server.change_export(|export| export.bytes *= 2);
     server.hang_up(0);
     assert_eq!(bench.write(0, 1, 1), Ok(()));
+}
+
+#[test]
+fn a_server_that_comes_back_with_a_cache_that_it_did_not_have_is_not_used() {
+    let server = Server::new(Export { flags: HAS_FLAGS, ..Export::new(BLOCKS) });
+    let mut bench = bench(&server);
+    assert_eq!(bench.write(0, 1, 1), Ok(()));
+    server.change_export(|export| export.flags |= FLUSH);
+    server.hang_up(0);
+    assert_eq!(bench.write(0, 1, 2), Err(StorageError::Broken));
+    assert_eq!(bench.medium.fault(), Some(MediumFault::Changed));
+    assert_eq!(server.seen().len(), 1);
 }
 
 #[test]

@@ -60,7 +60,9 @@ impl Export {
             | export_flag::CAN_MULTI_CONN;
         let kept = self.flags & before.flags & promises == before.flags & promises;
         let fits = self.blocks.minimum <= block_bytes && self.blocks.maximum >= block_bytes;
-        kept && fits && (before.is_read_only() || !self.is_read_only())
+        // Who had neither was taken to have no cache, and is asked neither to flush one nor to write through it.
+        let as_durable = before.can_flush() || before.can_fua() || before.is_read_only() || !self.can_flush();
+        kept && fits && as_durable && (before.is_read_only() || !self.is_read_only())
     }
 }
 
