@@ -159,8 +159,11 @@ impl NbdStorage {
         }
     }
 
-    /// Hands to the kernel what connections have for it.
+    /// Hands to the kernel what connections have for it; nothing where nothing is done any more, before the next poll ends it all.
     fn start(&mut self) {
+        if self.shared().refuses().is_some() {
+            return;
+        }
         self.fill();
         for at in 0..self.links.len() {
             let connection = &mut self.links[at].connection;
