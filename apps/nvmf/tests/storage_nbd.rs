@@ -251,6 +251,25 @@ fn without_a_promise_of_one_cache_there_is_one_connection() {
 }
 
 #[test]
+fn each_connection_must_find_the_export_that_was_opened() {
+    for change in [
+        (|export| export.bytes -= 1) as fn(&mut Export),
+        |export| export.flags |= READ_ONLY,
+        |export| export.flags &= !FLUSH,
+        |export| export.blocks = Some([512, 512, 2048]),
+    ] {
+        let server = server(|_| {});
+        let medium = NbdMedium::open(server.options()).unwrap();
+        let _first = medium.storage(8).unwrap();
+        server.change_export(change);
+        let error = medium.storage(8).map(|_| ()).unwrap_err();
+        assert!(matches!(error, NbdError::Changed { .. }), "{error}");
+        server.change_export(|export| *export = Export::new(BLOCKS));
+        assert!(medium.storage(8).is_ok());
+    }
+}
+
+#[test]
 fn writes_ask_for_fua_where_there_is_no_flush_or_where_that_was_asked_for() {
     for (flags, asked, fua, through) in [
         (ALL, false, 0, false),

@@ -95,6 +95,15 @@ pub enum NbdError {
         /// Which.
         export: String,
     },
+    /// Its server has become another one since it was opened.
+    #[error(
+        "{export}: its server says other things of it than when it was opened (its size, its abilities, its blocks); serve the \
+         export that it was, or open it again"
+    )]
+    Changed {
+        /// Which.
+        export: String,
+    },
     /// A depth that no storage has.
     #[error("storage depth {0}: must be from 1 to {MAX_STORAGE_DEPTH}; choose a value inside")]
     Depth(usize),
@@ -137,6 +146,11 @@ impl Access {
     /// Bytes of the namespace.
     pub(super) fn bytes(&self) -> u64 {
         self.geometry.blocks() * u64::from(self.geometry.block_bytes())
+    }
+
+    /// What is found now can be used in place of the export that was opened, but for its size.
+    pub(super) const fn is_kept_by(&self, found: &Export) -> bool {
+        found.takes_the_place_of(&self.export, self.geometry.block_bytes())
     }
 }
 
@@ -200,10 +214,12 @@ impl NbdMedium {
         self.shared.losses()
     }
 
-    /// One core's way to it, of `depth` operations at a time. Blocks as [`NbdMedium::open`].
+    /// One core's way to it, of `depth` operations at a time. Blocks as [`NbdMedium::open`]. All ways are to be made before the first
+    /// one writes: a connection that is made while something is not flushed is one of which nobody knows whether its server is still
+    /// the same ([`MediumFault::Interrupted`]).
     ///
     /// # Errors
-    /// [`NbdError::Depth`], [`NbdError::OneConnection`], and what keeps it from connecting.
+    /// [`NbdError::Depth`], [`NbdError::OneConnection`], [`NbdError::Changed`], and what keeps it from connecting.
     pub fn storage(&self, depth: usize) -> Result<AnyStorage, NbdError> {
         if !(1..=MAX_STORAGE_DEPTH).contains(&depth) {
             return Err(NbdError::Depth(depth));
@@ -216,7 +232,11 @@ impl NbdMedium {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut connections: Vec<_> = first.into_iter().collect();
         while connections.len() < options.connections.into() {
-            connections.push(reach(&self.access.places, options)?.0);
+            let (connection, found) = reach(&self.access.places, options)?;
+            if found.bytes < self.access.bytes() || !self.access.is_kept_by(&found) {
+                return Err(NbdError::Changed { export: options.to_string() });
+            }
+            connections.push(connection);
         }
         Ok(AnyStorage::Nbd(Box::new(NbdStorage::new(entered, self.access.clone(), connections, depth))))
     }

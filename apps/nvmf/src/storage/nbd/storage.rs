@@ -316,7 +316,7 @@ impl NbdStorage {
             let wanted = self.access.bytes();
             if found.bytes < wanted {
                 self.shared().shrunk(found.bytes);
-            } else if !found.takes_the_place_of(&self.access.export, self.access.geometry.block_bytes()) {
+            } else if !self.access.is_kept_by(&found) {
                 self.shared().changed();
             } else {
                 self.shared().opened();
