@@ -13,9 +13,10 @@ use core::time::Duration;
 use std::{
     io,
     sync::{Arc, Mutex, PoisonError},
+    time::Instant,
 };
 
-/// How long a server may say nothing while a connection is made: a busy one on a busy machine answers within a part of that.
+/// How long a server may take until a connection is made, all of its messages together: a busy one on a busy machine takes a part of that.
 pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why an export cannot be used.
@@ -30,9 +31,9 @@ pub enum NbdError {
         /// Why.
         source: io::Error,
     },
-    /// Its server says nothing.
+    /// Its server does not say in time what has to be said.
     #[error(
-        "{export}: no answer within {} seconds; see whether its server hangs, takes as many connections (qemu-nbd --shared=0), \
+        "{export}: not opened within {} seconds; see whether its server hangs, takes as many connections (qemu-nbd --shared=0), \
          or speaks another protocol",
         HANDSHAKE_LIMIT.as_secs()
     )]
@@ -279,11 +280,12 @@ fn reach(places: &[Place], options: &NbdOptions) -> Result<(Connection, Export),
     Err(error)
 }
 
+#[allow(clippy::disallowed_methods, reason = "an export is opened before anything polls it, and may never answer")]
 fn reach_one(place: &Place, export: &str) -> Result<Option<(Connection, Export)>, NoConnection> {
-    let mut connection = Connection::new();
+    let (mut connection, began) = (Connection::new(), Instant::now());
     connection.connect(place)?;
     // Each turn but the first has a part of a message, of which a handshake takes so many.
-    while connection.wait(HANDSHAKE_LIMIT).map_err(NoConnection::Unreachable)? {
+    while connection.wait(HANDSHAKE_LIMIT.saturating_sub(began.elapsed())).map_err(NoConnection::Unreachable)? {
         if let Some(found) = connection.negotiate(export)? {
             return Ok(Some((connection, found)));
         }
