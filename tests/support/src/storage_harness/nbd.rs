@@ -10,8 +10,11 @@ use frwr_nvmf::storage::{
 };
 use std::{
     io::{self, Read as _, Write as _},
-    net::Shutdown,
-    os::unix::net::{UnixListener, UnixStream},
+    net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
+    os::{
+        fd::OwnedFd,
+        unix::net::{UnixListener, UnixStream},
+    },
     path::PathBuf,
     sync::{
         Arc, Mutex,
@@ -100,6 +103,7 @@ struct State {
     durable: Mutex<Vec<u8>>,
     seen: Mutex<Vec<Seen>>,
     script: Mutex<Script>,
+    /// Of either kind of sockets.
     connections: Mutex<Vec<UnixStream>>,
     ends: AtomicBool,
 }
@@ -107,14 +111,74 @@ struct State {
 /// A server at a socket of its own.
 pub struct Server {
     state: Arc<State>,
-    path: PathBuf,
+    place: Place,
     thread: Option<JoinHandle<()>>,
-    _folder: tempfile::TempDir,
+}
+
+/// Where it listens.
+enum Place {
+    Unix {
+        path: PathBuf,
+        _folder: tempfile::TempDir,
+    },
+    /// The port stays its own while it has ended, for nobody else to get: the kernel takes connections then, and nobody serves them.
+    Tcp(Arc<TcpListener>),
+}
+
+enum Listener {
+    Unix(UnixListener),
+    Tcp(Arc<TcpListener>),
+}
+
+impl Place {
+    fn listen(&self) -> Listener {
+        match self {
+            Self::Unix { path, .. } => Listener::Unix(UnixListener::bind(path).unwrap()),
+            Self::Tcp(listener) => Listener::Tcp(Arc::clone(listener)),
+        }
+    }
+
+    fn address(&self) -> NbdAddress {
+        match self {
+            Self::Unix { path, .. } => NbdAddress::Unix(path.clone()),
+            Self::Tcp(listener) => {
+                let address = listener.local_addr().unwrap();
+                NbdAddress::Tcp { host: address.ip().to_string(), port: address.port() }
+            }
+        }
+    }
+
+    /// A connection, for whoever waits for one.
+    fn wake(&self) {
+        match self {
+            Self::Unix { path, .. } => drop(UnixStream::connect(path)),
+            Self::Tcp(listener) => drop(TcpStream::connect(listener.local_addr().unwrap())),
+        }
+    }
+}
+
+impl Listener {
+    /// The next one; what can be done with one of TCP is the same.
+    fn accept(&self) -> io::Result<UnixStream> {
+        match self {
+            Self::Unix(listener) => Ok(listener.accept()?.0),
+            Self::Tcp(listener) => Ok(OwnedFd::from(listener.accept()?.0).into()),
+        }
+    }
 }
 
 impl Server {
     pub fn new(export: Export) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        Self::at(Place::Unix { path: folder.path().join("nbd"), _folder: folder }, export)
+    }
+
+    /// At a port of this machine's own address. Where it has ended it is one that takes connections and says nothing.
+    pub fn tcp(export: Export) -> Self {
+        Self::at(Place::Tcp(Arc::new(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap())), export)
+    }
+
+    fn at(place: Place, export: Export) -> Self {
         let state = Arc::new(State {
             disk: Mutex::new(vec![0; export.bytes as usize]),
             durable: Mutex::new(vec![0; export.bytes as usize]),
@@ -124,14 +188,14 @@ impl Server {
             connections: Mutex::default(),
             ends: AtomicBool::new(false),
         });
-        let mut server = Self { state, path: folder.path().join("nbd"), thread: None, _folder: folder };
+        let mut server = Self { state, place, thread: None };
         server.start();
         server
     }
 
     pub fn options(&self) -> NbdOptions {
         let patience = Duration::from_secs(24 * 60 * 60);
-        NbdOptions::new(NbdAddress::Unix(self.path.clone()), "e").patience(patience)
+        NbdOptions::new(self.place.address(), "e").patience(patience)
     }
 
     /// From now on requests are treated so.
@@ -169,6 +233,12 @@ impl Server {
         self.state.connections.lock().unwrap().len()
     }
 
+    /// The other end of that connection, which is one of TCP.
+    pub fn peer(&self, connection: usize) -> SocketAddr {
+        let stream = self.state.connections.lock().unwrap()[connection].try_clone().unwrap();
+        TcpStream::from(OwnedFd::from(stream)).peer_addr().unwrap()
+    }
+
     /// Ends that connection.
     pub fn hang_up(&self, connection: usize) {
         let _ = self.state.connections.lock().unwrap()[connection].shutdown(Shutdown::Both);
@@ -177,16 +247,18 @@ impl Server {
     /// Ends, as a process that is killed.
     pub fn stop(&mut self) {
         self.state.ends.store(true, SeqCst);
-        let _ = UnixStream::connect(&self.path);
         if let Some(thread) = self.thread.take() {
+            self.place.wake();
             thread.join().unwrap();
         }
-        let _ = std::fs::remove_file(&self.path);
+        if let Place::Unix { path, .. } = &self.place {
+            let _ = std::fs::remove_file(path);
+        }
     }
 
     pub fn start(&mut self) {
         self.state.ends.store(false, SeqCst);
-        let listener = UnixListener::bind(&self.path).unwrap();
+        let listener = self.place.listen();
         let state = Arc::clone(&self.state);
         self.thread = Some(thread::spawn(move || accept(&state, &listener)));
     }
@@ -198,9 +270,9 @@ impl Drop for Server {
     }
 }
 
-fn accept(state: &Arc<State>, listener: &UnixListener) {
+fn accept(state: &Arc<State>, listener: &Listener) {
     let mut served = Vec::new();
-    while let Ok((stream, _)) = listener.accept() {
+    while let Ok(stream) = listener.accept() {
         if state.ends.load(SeqCst) {
             break;
         }
