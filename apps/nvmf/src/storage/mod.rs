@@ -349,7 +349,8 @@ pub struct Completion {
 /// * **Size.** Which is said at [`Storage::resize`].
 /// * **Figures.** [`Storage::statistics`] count what happened, or nothing.
 /// * **End.** Once it is dropped neither buffers nor medium change by it: each block of a write
-///   that had not completed is as before or as it was written.
+///   that had not completed is as before or as it was written. (Of a server that has its operations
+///   [`NbdStorage`] says what that takes.)
 pub trait Storage {
     /// Size of the namespace; it changes by [`Storage::resize`] alone.
     fn geometry(&self) -> Geometry;

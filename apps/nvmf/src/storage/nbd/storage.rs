@@ -25,7 +25,9 @@ use std::collections::VecDeque;
 /// bytes was acknowledged. When it ends otherwise with changes unanswered, nothing is done any more
 /// ([`MediumFault::Unanswered`](super::super::MediumFault::Unanswered)). Without a server operations wait as long as they were told to.
 ///
-/// Dropping it ends its connections; what the server has of its operations it may still carry out.
+/// Dropping it waits for nobody and ends its connections. Buffers are touched by its methods alone, and so by nobody from then on. What
+/// the server has of its operations it may still carry out, and a Flush among them may be told to nobody that it failed: poll until all
+/// have ended before it is dropped, where somebody else goes on with the export.
 #[derive(Debug)]
 pub struct NbdStorage {
     entered: Entered,
