@@ -412,9 +412,10 @@ pub trait Storage {
         None
     }
 
-    /// The core wants to sleep although the storage may have operations: from now on each one that ends wakes it, one waking for several
-    /// being enough. It is polled once more behind this, which finds what ended before. False where it has to be polled: where it wakes
-    /// nobody, and where there is something that only a poll brings on.
+    /// The core wants to sleep although this storage, or another one of the core, may have operations: from now on each one that ends wakes
+    /// it, one waking for several being enough. It is polled once more behind this, which finds what ended before. False where it has to
+    /// be polled: where it has operations and wakes nobody, and where there is something that only a poll brings on. Any that says no keeps
+    /// the core awake for all, so that one that wakes nobody says yes while it has nothing.
     fn arm(&mut self) -> bool {
         false
     }
