@@ -13,7 +13,8 @@ use std::{
 
 /// Requests of a batch: each may ask all cores.
 pub(crate) const MAX_BATCH: usize = 64;
-/// Bytes of an answer, or of all answers of a batch: some ten thousand namespaces.
+/// Bytes of an answer, or of all answers of a batch: more namespaces than a subsystem may have. Metrics of so many are longer (one that
+/// was read, written and flushed has some ten thousand bytes of them) and are had by HTTP, where nothing else waits behind an answer.
 pub(crate) const MAX_ANSWER_BYTES: usize = 4 << 20;
 /// Bytes taken of a client in a turn.
 const READ_BYTES: usize = 64 << 10;
@@ -215,7 +216,7 @@ impl Answering {
             let (found, before) = (text.len(), self.bytes);
             let said = format!(
                 "the answer has {found} bytes behind {before} of the same batch, and all may have {MAX_ANSWER_BYTES}; ask for a part, such \
-                 as one subsystem, or ask one by one"
+                 as one subsystem, or ask one by one; metrics of any length are had by HTTP, of a target with --metrics ADDR:PORT"
             );
             text = rpc::answer(id, Err(Failure::new(ANSWER_TOO_LARGE, said))).to_string();
         }
