@@ -23,6 +23,8 @@ struct Told {
     go: Cell<bool>,
     /// What it answers who wants to sleep.
     arms: Cell<bool>,
+    /// A poll has found something that another one ends.
+    leaves: Cell<bool>,
     waker: Cell<bool>,
 }
 
@@ -60,6 +62,10 @@ impl Storage for Waking {
         self.told.arms.get()
     }
 
+    fn rests(&self) -> bool {
+        !self.told.leaves.get()
+    }
+
     fn statistics(&self) -> StorageStatistics {
         self.inner.statistics()
     }
@@ -92,6 +98,10 @@ fn a_target_sleeps_while_a_storage_works_that_wakes_it() {
     let (mut raw, told) = with_a_write(true);
     told.arms.set(true);
     assert!(raw.target.sleeps_until().is_some() && raw.target.arm());
+    // The poll behind that may leave something that wakes nobody.
+    told.leaves.set(true);
+    assert!(raw.target.sleeps_until().is_none());
+    told.leaves.set(false);
     // It says that it has to be polled, for now or always.
     told.arms.set(false);
     assert!(raw.target.sleeps_until().is_some() && !raw.target.arm());

@@ -108,12 +108,13 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// Until when its core may sleep if nothing arrives that wakes it ([`Target::arm`]), as of the last poll, which found nothing: a short
     /// while, since hosts' deadlines are looked at, and other cores and its caller ask for something without a word. `None`: not now.
-    /// While connections open or end that is so, and with commands in it where nobody said how it is woken ([`Target::wakes`]).
+    /// While connections open or end that is so, and with commands in it where nobody said how it is woken ([`Target::wakes`]), or a storage
+    /// has something that only a poll brings on ([`Storage::rests`]).
     #[must_use]
     pub fn sleeps_until(&self) -> Option<Duration> {
         let (now, engine) = (self.clock.now(), self.engine.poll_at());
-        let awaits = self.awaits_storage() && !self.media.can_wake();
-        if awaits || !self.engine.rests() || self.ending.is_ending() || engine.is_some_and(|at| at <= now) {
+        let needs_polls = self.awaits_storage() && !self.media.rest();
+        if needs_polls || !self.engine.rests() || self.ending.is_ending() || engine.is_some_and(|at| at <= now) {
             return None;
         }
         let until = now.saturating_add(LONGEST_SLEEP);

@@ -90,6 +90,10 @@ impl Storage for AnyStorage {
         each!(self, inner => inner.arm())
     }
 
+    fn rests(&self) -> bool {
+        each!(self, inner => inner.rests())
+    }
+
     fn statistics(&self) -> StorageStatistics {
         each!(self, inner => inner.statistics())
     }

@@ -420,6 +420,12 @@ pub trait Storage {
         false
     }
 
+    /// Behind [`Storage::arm`] and the poll that followed it: nothing is left that only another poll brings on, as what that poll has found
+    /// and could not end.
+    fn rests(&self) -> bool {
+        true
+    }
+
     /// Counters, by value.
     fn statistics(&self) -> StorageStatistics {
         StorageStatistics::default()
@@ -470,6 +476,10 @@ impl<S: Storage + ?Sized> Storage for Box<S> {
 
     fn arm(&mut self) -> bool {
         (**self).arm()
+    }
+
+    fn rests(&self) -> bool {
+        (**self).rests()
     }
 
     fn statistics(&self) -> StorageStatistics {

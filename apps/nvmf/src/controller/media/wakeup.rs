@@ -50,12 +50,17 @@ impl<S: Storage> Media<S> {
     }
 
     /// Whether storages with operations can wake anybody.
-    pub(in super::super) fn can_wake(&self) -> bool {
+    fn can_wake(&self) -> bool {
         self.wakeup.is_some()
     }
 
     /// The core wants to sleep: whether whatever its storages complete from now on wakes it.
     pub(in super::super) fn arm(&mut self) -> bool {
         self.can_wake() && self.media.iter_mut().flatten().all(|medium| medium.wakes && medium.storage.arm())
+    }
+
+    /// Behind [`Media::arm`] and the poll that followed it: its storages have left nothing for another poll.
+    pub(in super::super) fn rest(&self) -> bool {
+        self.can_wake() && self.media.iter().flatten().all(|medium| medium.storage.rests())
     }
 }

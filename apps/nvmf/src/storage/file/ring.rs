@@ -363,8 +363,12 @@ impl Storage for RingStorage {
         Some(self.ring.descriptor())
     }
 
-    /// What the kernel refused to take, or what waits for other cores, nobody tells of.
     fn arm(&mut self) -> bool {
+        self.rests()
+    }
+
+    /// What the kernel refused to take, or what waits for other cores, nobody tells of.
+    fn rests(&self) -> bool {
         self.queue.is_empty() && self.ended.is_empty() && self.doubted.is_empty()
     }
 
