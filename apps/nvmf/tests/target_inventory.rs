@@ -12,7 +12,7 @@ fn subsystems_and_namespaces_are_told_as_they_were_changed() {
     assert_eq!((listener.address, listener.port), (target_options().addresses[0], 1));
     assert_eq!((before.core, listener.listening, before.ending), (0, TargetListening::Listens, false));
     let [one] = &before.subsystems[..] else { panic!("{before:?}") };
-    assert_eq!((one.name, &one.hosts, one.ana), (subsystem(), &AllowedHosts::Any, Some(AnaState::Optimized)));
+    assert_eq!((one.name, &one.hosts, one.ana()), (subsystem(), &AllowedHosts::Any, Some(AnaState::Optimized)));
     assert_eq!(one.namespaces as usize, before.namespaces.len());
     assert!(before.namespaces.iter().all(|namespace| namespace.active && namespace.blocks > 0));
     let allowed = AllowedHosts::Listed(vec![Nqn::new("nqn.2026-11.x:y").unwrap()]);
@@ -20,7 +20,7 @@ fn subsystems_and_namespaces_are_told_as_they_were_changed() {
     pair.target.set_ana_state(&subsystem(), None, AnaState::Inaccessible).unwrap();
     pair.target.set_namespace_active(&subsystem(), 1, false).unwrap();
     let behind = pair.target.inventory();
-    assert_eq!((&behind.subsystems[0].hosts, behind.subsystems[0].ana), (&allowed, Some(AnaState::Inaccessible)));
+    assert_eq!((&behind.subsystems[0].hosts, behind.subsystems[0].ana()), (&allowed, Some(AnaState::Inaccessible)));
     assert!(!behind.namespaces[0].active);
 }
 

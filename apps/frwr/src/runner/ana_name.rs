@@ -14,6 +14,15 @@ pub struct AnaStates {
 }
 
 impl AnaStates {
+    /// Those of all groups, by their identifiers from 1, in the fewest words: of all what most of them have.
+    pub(super) fn of_groups(states: &[AnaState]) -> Self {
+        let alike = |state: &&AnaState| states.iter().filter(|other| other == state).count();
+        // Of as many, that of the lowest group.
+        let all = states.iter().rev().max_by_key(alike).copied().unwrap_or_default();
+        let others = (1..).zip(states.iter().copied()).filter(|(_, state)| *state != all);
+        Self { all, but: others.collect() }
+    }
+
     /// Of one group.
     pub(super) fn of(&self, group: u32) -> AnaState {
         self.but.get(&group).copied().unwrap_or(self.all)

@@ -10,7 +10,7 @@ use core::fmt::Display;
 use frwr_nvmf::{
     controller::{AllowedHosts, MAX_ANA_GROUPS, MAX_SUBSYSTEMS},
     storage::MediumKind,
-    wire::{Nqn, SerialNumber},
+    wire::{AnaState, Nqn, SerialNumber},
 };
 use std::{
     net::SocketAddr,
@@ -134,7 +134,7 @@ impl Found {
     fn comes(&mut self, subsystem: &SubsystemConfig) {
         let SubsystemConfig { nqn, allowed_hosts, serial, ana, namespaces } = subsystem;
         self.steps.push(Step::AddSubsystem { nqn: *nqn, serial: *serial, hosts: allowed_hosts.clone() });
-        self.ana(*nqn, &AnaStates::default(), ana);
+        self.ana(*nqn, &AnaStates::default(), ana, &[]);
         namespaces.iter().for_each(|namespace| self.namespace_comes(nqn, namespace));
     }
 
@@ -148,7 +148,7 @@ impl Found {
             let (from, to) = (before.hosts.clone(), subsystem.allowed_hosts.clone());
             self.steps.push(Step::Hosts { nqn, from, to });
         }
-        self.ana(nqn, &before.ana, &subsystem.ana);
+        self.ana(nqn, &before.ana, &subsystem.ana, &before.namespaces);
         for namespace in &subsystem.namespaces {
             match before.namespaces.iter().find(|present| present.identifier == namespace.identifier) {
                 None => self.namespace_comes(&nqn, namespace),
@@ -162,10 +162,18 @@ impl Found {
         }
     }
 
-    /// All groups at once where each has another state, and then the exceptions; or each that has another one.
-    fn ana(&mut self, nqn: Nqn, present: &AnaStates, wanted: &AnaStates) {
+    /// Each group that has another state; or all groups at once, and then the exceptions, where those are fewer changes and hosts see no
+    /// namespace pass a state that they should not.
+    fn ana(&mut self, nqn: Nqn, present: &AnaStates, wanted: &AnaStates, namespaces: &[PresentNamespace]) {
         let all = 1..=MAX_ANA_GROUPS;
-        let at_once = all.clone().all(|group| present.of(group) != wanted.of(group));
+        let single = all.clone().filter(|group| present.of(*group) != wanted.of(*group)).count();
+        let exceptions = all.clone().filter(|group| wanted.of(*group) != wanted.all).count();
+        let at_once = present.all != wanted.all
+            && 1 + exceptions < single
+            && namespaces.iter().map(|namespace| namespace.config.ana_group).all(|group| {
+                let (from, to) = (present.of(group), wanted.of(group));
+                to == wanted.all || from != to && may_pass(from, wanted.all, to)
+            });
         if at_once {
             self.steps.push(Step::Ana { nqn, group: None, from: present.all, to: wanted.all });
         }
@@ -312,6 +320,13 @@ fn same_hosts(one: &AllowedHosts, other: &AllowedHosts) -> bool {
         }
         _ => false,
     }
+}
+
+/// On the way from one state to another a third one neither opens what is to be closed throughout, nor closes what is to be open, nor is
+/// taken for the end.
+fn may_pass(from: AnaState, through: AnaState, to: AnaState) -> bool {
+    let is_open = |state| matches!(state, AnaState::Optimized | AnaState::NonOptimized);
+    through != AnaState::PersistentLoss && [from, to].into_iter().any(|end| is_open(end) == is_open(through))
 }
 
 /// The first key by which what a namespace lives in is another one. How much of it there is follows by itself.

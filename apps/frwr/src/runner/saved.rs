@@ -33,6 +33,7 @@ struct SavedSubsystem {
     allowed_hosts: Option<Vec<String>>,
     serial: Option<String>,
     ana_state: Option<&'static str>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     ana_states: BTreeMap<String, &'static str>,
     namespace: Vec<SavedNamespace>,
 }

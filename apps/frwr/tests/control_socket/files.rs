@@ -165,6 +165,70 @@ fn where_a_change_fails_those_before_it_stay_and_the_file_is_applied_again_when_
     target.end();
 }
 
+/// A file in which the subsystem of the target says this as well.
+fn with(before: &str, keys: &str) -> String {
+    before.replace(&format!("nqn = \"{SUBSYSTEM}\"\n"), &format!("nqn = \"{SUBSYSTEM}\"\n{keys}\n"))
+}
+
+#[test]
+fn ana_groups_have_the_states_of_a_file_also_where_they_have_no_namespaces() {
+    for cores in [1, 2] {
+        let target = Target::start(cores);
+        let mut client = target.client();
+        let before = saved(&mut client);
+        let second = "[[subsystem.namespace]]\nnsid = 2\nmemory = \"64K\"\nana_group = 2\n";
+        let states = |text: &str| format!("{}{second}", with(&before, text));
+        let group = |group: u32, from: &str, to: &str| {
+            format!("~ ana_state of ANA group {group} of {SUBSYSTEM}: {from} -> {to}")
+        };
+        for (text, lines) in [
+            (
+                states("ana_states = { 2 = \"inaccessible\", 7 = \"change\" }"),
+                vec![
+                    group(2, "optimized", "inaccessible"),
+                    group(7, "optimized", "change"),
+                    format!("+ namespace 2 of {SUBSYSTEM}: memory"),
+                ],
+            ),
+            (
+                states("ana_states = { 128 = \"non_optimized\" }"),
+                vec![
+                    group(2, "inaccessible", "optimized"),
+                    group(7, "change", "optimized"),
+                    group(128, "optimized", "non_optimized"),
+                ],
+            ),
+            (
+                states("ana_state = \"inaccessible\"\nana_states = { 1 = \"non_optimized\" }"),
+                vec![
+                    format!("~ ana_state of {SUBSYSTEM}: optimized -> inaccessible"),
+                    group(1, "inaccessible", "non_optimized"),
+                ],
+            ),
+            (
+                before.clone(),
+                vec![
+                    format!("~ ana_state of {SUBSYSTEM}: inaccessible -> optimized"),
+                    format!("- namespace 2 of {SUBSYSTEM}: memory"),
+                ],
+            ),
+        ] {
+            assert_eq!(apply(&mut client, &text).unwrap()["changes"], json!(lines), "{text}");
+            assert_eq!(shown(&mut client, &text), Vec::<String>::new(), "{text}");
+            // What it says of itself is no more than that.
+            let again = saved(&mut client);
+            assert!(again.len() < before.len() + 200, "{again}");
+            assert_eq!(shown(&mut client, &again), Vec::<String>::new(), "{again}");
+        }
+        let set = |group: u32| json!({ "subsystem": SUBSYSTEM, "group": group, "state": "change" });
+        for changed in [true, false] {
+            let answer = client.call("set_ana_state", set(9)).unwrap();
+            assert_eq!(answer["changed"], changed, "a group without namespaces has a state as well");
+        }
+        target.end();
+    }
+}
+
 #[test]
 fn a_target_without_subsystems_has_no_file() {
     let target = Target::start(1);

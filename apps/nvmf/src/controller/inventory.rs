@@ -63,12 +63,27 @@ pub struct SubsystemState {
     pub serial: SerialNumber,
     /// Who may use it.
     pub hosts: AllowedHosts,
-    /// How all of its ANA groups can be reached here, those without namespaces included; `None` where they differ.
-    pub ana: Option<AnaState>,
+    /// How each of its ANA groups can be reached here, by its identifier from 1, those without namespaces included.
+    pub ana_states: Vec<AnaState>,
     /// Its ANA groups that have namespaces, in ascending order.
     pub ana_groups: Vec<AnaGroupState>,
     /// Namespaces, listed or not; those that leave are none any more.
     pub namespaces: u32,
+}
+
+impl SubsystemState {
+    /// How all of its ANA groups can be reached here; `None` where they differ.
+    #[must_use]
+    pub fn ana(&self) -> Option<AnaState> {
+        let (first, others) = self.ana_states.split_first()?;
+        others.iter().all(|state| state == first).then_some(*first)
+    }
+
+    /// How one of them can be reached; `None` where there is none of this identifier.
+    #[must_use]
+    pub fn ana_of(&self, group: u32) -> Option<AnaState> {
+        self.ana_states.get(group.wrapping_sub(1) as usize).copied()
+    }
 }
 
 /// An ANA group.
@@ -258,7 +273,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             listed: served.is_listed(),
             serial: served.serial(),
             hosts: served.hosts().clone(),
-            ana: served.namespaces().common_ana_state(),
+            ana_states: served.namespaces().ana_states().collect(),
             ana_groups: groups(served.namespaces()),
             // At most MAX_NAMESPACES.
             namespaces: served.namespaces().identifiers().count() as u32,

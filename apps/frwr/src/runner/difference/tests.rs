@@ -101,11 +101,16 @@ fn parameters(value: serde_json::Value) -> serde_json::Map<String, serde_json::V
 
 #[test]
 fn groups_that_have_their_state_are_not_touched() {
-    let but = |all, but: &[(u32, AnaState)]| {
+    let with = |namespaces, all, but: &[(u32, AnaState)]| {
         vec![SubsystemConfig {
             ana: AnaStates { all, but: but.iter().copied().collect() },
-            ..subsystem("a", Vec::new())
+            ..subsystem("a", namespaces)
         }]
+    };
+    let but = |all, but: &[(u32, AnaState)]| with(Vec::new(), all, but);
+    let in_9 = || {
+        let config = NamespaceConfig { ana_group: 9, ..wanted(1, MEMORY).config };
+        vec![ListedNamespace { config, ..wanted(1, MEMORY) }]
     };
     let (optimized, change, lost) = (AnaState::Optimized, AnaState::Change, AnaState::PersistentLoss);
     let one = told(&but(optimized, &[]), &but(optimized, &[(7, change)]));
@@ -115,8 +120,19 @@ fn groups_that_have_their_state_are_not_touched() {
         all,
         ["~ ana_state of a: optimized -> change", "~ ana_state of ANA group 9 of a: change -> persistent_loss"]
     );
-    let all_but_one = told(&but(optimized, &[]), &but(change, &[(9, optimized)])).unwrap();
+    let all_but_one = told(&with(in_9(), optimized, &[]), &with(in_9(), change, &[(9, optimized)])).unwrap();
     assert!(all_but_one.len() == 127 && !all_but_one.iter().any(|line| line.contains("group 9 of")), "{all_but_one:?}");
+    // Of a group without namespaces hosts see nothing.
+    let all = told(&but(optimized, &[]), &but(change, &[(9, optimized)])).unwrap();
+    assert_eq!(all, ["~ ana_state of a: optimized -> change", "~ ana_state of ANA group 9 of a: change -> optimized"]);
+    // Nor is a namespace opened between two states in which it cannot be reached.
+    let closed = told(&with(in_9(), lost, &[]), &with(in_9(), optimized, &[(9, change)])).unwrap();
+    assert!(
+        closed.len() == 128 && closed[8] == "~ ana_state of ANA group 9 of a: persistent_loss -> change",
+        "{closed:?}"
+    );
+    let opened = told(&with(in_9(), change, &[]), &with(in_9(), optimized, &[(9, AnaState::NonOptimized)])).unwrap();
+    assert_eq!(opened.len(), 2, "{opened:?}");
 }
 
 #[test]

@@ -243,7 +243,7 @@ pub(super) fn subsystems(_: &Facts, findings: &Findings, parameters: Parameters)
             "nqn": subsystem.name.as_str(),
             "serial": subsystem.serial.as_str(),
             "allowed_hosts": hosts,
-            "ana_state": subsystem.ana.map(ana_name),
+            "ana_state": subsystem.ana().map(ana_name),
             "ana_groups": subsystem.ana_groups.iter().map(ana_group).collect::<Vec<_>>(),
             "namespaces": subsystem.namespaces,
             "controllers": here.map_or(0, |here| here.controllers.iter().filter(of_it).count()),

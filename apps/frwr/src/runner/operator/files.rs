@@ -16,14 +16,13 @@ use super::{
 use crate::control::{Failure, INTERNAL, INVALID_PARAMS, NOT_DONE};
 use core::cell::RefCell;
 use frwr_nvmf::{
-    controller::{Inventory, NamespaceState, SubsystemState},
+    controller::{Inventory, NamespaceState},
     storage::MediumKind,
-    wire::{AnaState, SerialNumber},
+    wire::SerialNumber,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::{
-    collections::BTreeMap,
     fs,
     os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf, absolute},
@@ -113,22 +112,12 @@ fn present(known: &mut Known<'_>) -> Result<Present, Failure> {
             nqn: subsystem.name,
             serial: subsystem.serial,
             hosts: subsystem.hosts.clone(),
-            ana: ana_states(subsystem),
+            ana: AnaStates::of_groups(&subsystem.ana_states),
             namespaces: namespaces.collect::<Result<_, _>>()?,
         });
     }
     let listeners = home.listeners.iter().map(|listener| listener.address).collect();
     Ok(Present { listeners, subsystems, room: known.stock.room() })
-}
-
-/// Of all groups, those without namespaces included.
-fn ana_states(subsystem: &SubsystemState) -> AnaStates {
-    let differing = subsystem.ana_groups.iter().map(|group| (group.group, group.state));
-    let differing = differing.filter(|(_, state)| *state != AnaState::default()).collect();
-    match subsystem.ana {
-        Some(all) => AnaStates { all, but: BTreeMap::new() },
-        None => AnaStates { all: AnaState::default(), but: differing },
-    }
 }
 
 fn namespaces_of(home: &Inventory, subsystem: usize) -> impl Iterator<Item = &NamespaceState> {

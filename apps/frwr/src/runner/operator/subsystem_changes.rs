@@ -61,8 +61,7 @@ pub(super) fn set_ana_state(known: &mut Known<'_>, parameters: Map<String, Value
     let (subsystem, before) = subsystem(known.findings, &of)?;
     group.map_or(Ok(()), check_group)?;
     let state = state.state();
-    let of_group = before.ana_groups.iter().find(|one| Some(one.group) == group);
-    if before.ana.or(of_group.map(|one| one.state)) == Some(state) {
+    if group.map_or_else(|| before.ana(), |group| before.ana_of(group)) == Some(state) {
         return Ok(None);
     }
     Ok(Planned::at_home(Change::Ana { subsystem, group, state }))

@@ -51,10 +51,9 @@ impl AnaGroups {
         self.get(group).map_or(AnaState::default(), |group| group.state)
     }
 
-    /// The state of all groups, whether they have namespaces or not; `None` where they differ.
-    pub(super) fn common(&self) -> Option<AnaState> {
-        let first = self.state(DEFAULT_ANA_GROUP);
-        self.groups.iter().all(|group| group.state == first).then_some(first)
+    /// The states of all groups, whether they have namespaces or not, by their identifiers from 1.
+    pub(super) fn states(&self) -> impl Iterator<Item = AnaState> {
+        self.groups.iter().map(|group| group.state)
     }
 
     /// How often what is said of a group changed.

@@ -121,9 +121,9 @@ impl Namespaces {
         self.entry(identifier).filter(|entry| entry.is_listed()).map(|entry| entry.group)
     }
 
-    /// How all groups can be reached; `None` where they differ.
-    pub(in super::super) fn common_ana_state(&self) -> Option<AnaState> {
-        self.groups.common()
+    /// How groups can be reached, each by its identifier from 1, those without namespaces included.
+    pub(in super::super) fn ana_states(&self) -> impl Iterator<Item = AnaState> {
+        self.groups.states()
     }
 
     /// How one that is active can be reached.
