@@ -8,7 +8,7 @@ use super::ana_name::AnaStates;
 use super::namespaces::{ListedNamespace, MediumConfig, NamespaceConfig, SubsystemConfig};
 use core::fmt::Display;
 use frwr_nvmf::{
-    controller::{AllowedHosts, MAX_ANA_GROUPS, MAX_SUBSYSTEMS},
+    controller::{AllowedHosts, MAX_ANA_GROUPS, MAX_LISTENERS, MAX_SUBSYSTEMS},
     storage::MediumKind,
     wire::{AnaState, Nqn, SerialNumber},
 };
@@ -125,10 +125,12 @@ struct Found {
 
 impl Found {
     fn listeners(&mut self, present: &[SocketAddr], wanted: &[SocketAddr]) {
-        let come = wanted.iter().filter(|address| !present.contains(address));
-        let go = present.iter().filter(|address| !wanted.contains(address));
-        self.steps.extend(come.map(|address| Step::AddListener { address: *address }));
-        self.steps.extend(go.map(|address| Step::RemoveListener { address: *address }));
+        let come: Vec<_> = wanted.iter().copied().filter(|address| !present.contains(address)).collect();
+        let go = present.iter().copied().filter(|address| !wanted.contains(address));
+        let has_room = present.len() + come.len() <= MAX_LISTENERS;
+        let is_first = |address| !has_room || come.iter().any(|other| overlap(address, *other));
+        self.steps.extend(go.map(|address| Step::RemoveListener { address, first: is_first(address) }));
+        self.steps.extend(come.iter().map(|address| Step::AddListener { address: *address }));
     }
 
     fn comes(&mut self, subsystem: &SubsystemConfig) {
@@ -352,6 +354,11 @@ fn other_key(is: &NamespaceConfig, wanted: &NamespaceConfig) -> Option<&'static 
     let block_size = (is.block_bytes != wanted.block_bytes).then_some("block_size");
     let ana_group = (is.ana_group != wanted.ana_group).then_some("ana_group");
     of_medium.or(block_size).or(ana_group).or_else(|| (is.read_only != wanted.read_only).then_some("read_only"))
+}
+
+/// One of them is at all addresses, the other's included, as far as the kernel gives a port twice: of IPv6 that may be IPv4 as well.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    one.port() == other.port() && (one.ip().is_unspecified() || other.ip().is_unspecified())
 }
 
 /// By whatever folder they are named from.

@@ -1,6 +1,6 @@
 //! What a target is, as a file, and files that it is made to be.
 
-use super::{Client, HOST, SUBSYSTEM, Target};
+use super::{ADDRESS, Client, HOST, SUBSYSTEM, Target};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -227,6 +227,39 @@ fn ana_groups_have_the_states_of_a_file_also_where_they_have_no_namespaces() {
         }
         target.end();
     }
+}
+
+#[test]
+fn a_target_listens_where_a_file_says() {
+    let target = Target::start(2);
+    let (mut client, host) = (target.client(), target.host("3600"));
+    client.until("status", |status| status["bytes_read"].as_u64() > Some(0));
+    let before = saved(&mut client);
+    let at = |text: &str| before.replace(&format!("\"{ADDRESS}\""), text);
+    let (one, two) = ("127.0.0.2:4421", "127.0.0.3:4420");
+    for (text, lines) in [
+        (at(&format!("\"{ADDRESS}\", \"{one}\"")), vec![format!("+ listener {one}")]),
+        (
+            at(&format!("\"{two}\"")),
+            vec![format!("+ listener {two}"), format!("- listener {ADDRESS}"), format!("- listener {one}")],
+        ),
+        // What would be in its way goes first.
+        (at("\"0.0.0.0:4420\""), vec![format!("- listener {two}"), "+ listener 0.0.0.0:4420".to_owned()]),
+        (before.clone(), vec!["- listener 0.0.0.0:4420".to_owned(), format!("+ listener {ADDRESS}")]),
+    ] {
+        assert_eq!(shown(&mut client, &text), lines, "{text}");
+        assert_eq!(
+            apply(&mut client, &text),
+            Ok(json!({ "changed": true, "complete": true, "changes": lines })),
+            "{text}"
+        );
+        let again = saved(&mut client);
+        assert_eq!(again, text, "the file says where");
+        assert_eq!(shown(&mut client, &again), Vec::<String>::new());
+    }
+    assert_eq!(host.end().unwrap().reconnects(), 0, "who is connected stays");
+    assert!(target.host("0").thread.join().unwrap().is_ok());
+    target.end();
 }
 
 #[test]

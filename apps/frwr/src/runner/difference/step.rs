@@ -28,7 +28,7 @@ pub(in super::super) enum Step {
     RemoveNamespace { nqn: Nqn, identifier: u32, medium: NamespaceConfig, first: bool },
     RemoveSubsystem { nqn: Nqn, namespaces: usize, first: bool },
     AddListener { address: SocketAddr },
-    RemoveListener { address: SocketAddr },
+    RemoveListener { address: SocketAddr, first: bool },
 }
 
 impl Step {
@@ -50,11 +50,13 @@ impl Step {
             Self::AddNamespace { .. } => 4,
             Self::Resize { .. } => 5,
             Self::Active { .. } => 6,
+            // Nobody can come meanwhile: as short as that can be.
+            Self::RemoveListener { first: true, .. } => 7,
             // Who comes by it finds what there is to be.
-            Self::AddListener { .. } => 7,
-            Self::RemoveListener { .. } => 8,
-            Self::RemoveNamespace { .. } => 9,
-            Self::RemoveSubsystem { .. } => 10,
+            Self::AddListener { .. } => 8,
+            Self::RemoveListener { .. } => 9,
+            Self::RemoveNamespace { .. } => 10,
+            Self::RemoveSubsystem { .. } => 11,
         }
     }
 
@@ -85,7 +87,7 @@ impl Step {
                 format!("- subsystem {}, with {namespaces} namespaces", name(nqn))
             }
             Self::AddListener { address } => format!("+ listener {address}"),
-            Self::RemoveListener { address } => format!("- listener {address}"),
+            Self::RemoveListener { address, .. } => format!("- listener {address}"),
         };
         vec![one]
     }
@@ -122,7 +124,7 @@ impl Step {
                 ("remove_subsystem", json!({ "subsystem": nqn.as_str(), "within_seconds": within }))
             }
             Self::AddListener { address } => ("add_listener", json!({ "address": address.to_string() })),
-            Self::RemoveListener { address } => ("remove_listener", json!({ "address": address.to_string() })),
+            Self::RemoveListener { address, .. } => ("remove_listener", json!({ "address": address.to_string() })),
         };
         let Value::Object(parameters) = parameters else { return (method, Map::new()) };
         (method, parameters)

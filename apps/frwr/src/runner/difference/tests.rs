@@ -95,6 +95,24 @@ fn listeners_come_when_all_is_there_that_they_lead_to_and_go_behind_that() {
     assert_eq!(calls[2], ("remove_listener", parameters(json!({ "address": "10.0.0.1:4420" }))));
 }
 
+#[test]
+fn a_listener_that_is_in_the_way_goes_first() {
+    let lines = |before: &[&str], after: &[&str]| {
+        let all = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
+        let present = Present { listeners: all(before), ..started(&base()) };
+        let steps = difference(&present, &all(after), &base(), &one_medium).unwrap();
+        steps.iter().flat_map(Step::lines).collect::<Vec<_>>()
+    };
+    for (before, after) in [("0.0.0.0:1", "10.0.0.1:1"), ("10.0.0.1:1", "0.0.0.0:1"), ("[::]:1", "0.0.0.0:1")] {
+        assert_eq!(lines(&[before], &[after]), [format!("- listener {before}"), format!("+ listener {after}")]);
+    }
+    assert_eq!(lines(&["0.0.0.0:1"], &["10.0.0.1:2"]), ["+ listener 10.0.0.1:2", "- listener 0.0.0.0:1"]);
+    // Of as many as there may be, one is another one.
+    let all: Vec<_> = (1..=MAX_LISTENERS + 1).map(|port| format!("10.0.0.1:{port}")).collect();
+    let all: Vec<_> = all.iter().map(String::as_str).collect();
+    assert_eq!(lines(&all[1..], &all[..MAX_LISTENERS]), ["- listener 10.0.0.1:17", "+ listener 10.0.0.1:1"]);
+}
+
 fn parameters(value: serde_json::Value) -> serde_json::Map<String, serde_json::Value> {
     value.as_object().unwrap().clone()
 }
