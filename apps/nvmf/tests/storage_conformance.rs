@@ -10,6 +10,8 @@ use frwr_support::storage_harness::nbd::OnNbd;
 
 /// What every one of them leaves out: it offers all commands.
 const OFFERED: &str = "what_is_not_offered_is_refused";
+/// What those leave out that are polled while they have operations.
+const POLLED: &str = "who_sleeps_is_woken_by_what_ends";
 /// What those with a cache do not promise.
 const CACHED: &str = "what_is_written_through_needs_no_flush";
 /// What a loss of power would show.
@@ -49,7 +51,8 @@ fn keeps_them_where_it_can_be_had<M: Medium>(name: &str, new_medium: impl Fn() -
 
 #[test]
 fn memory_keeps_them() {
-    let not_shown = [&[OFFERED][..], &POWER, &[FULL, CUT, "more_blocks_are_had_when_the_medium_has_them"]].concat();
+    let not_shown =
+        [&[OFFERED, POLLED][..], &POWER, &[FULL, CUT, "more_blocks_are_had_when_the_medium_has_them"]].concat();
     keeps_its_promises("memory", InMemory::new, &not_shown);
 }
 
@@ -93,18 +96,18 @@ fn a_block_device_keeps_them_by_a_worker_thread() {
 
 #[test]
 fn an_nbd_export_keeps_them() {
-    let not_shown = [&[OFFERED, CACHED, FULL][..], &ONE_SIZE].concat();
+    let not_shown = [&[OFFERED, POLLED, CACHED, FULL][..], &ONE_SIZE].concat();
     keeps_its_promises("NBD", || OnNbd::new(false), &not_shown);
 }
 
 #[test]
 fn an_nbd_export_that_is_written_through_keeps_them() {
-    let not_shown = [&[OFFERED, LOST, FULL][..], &ONE_SIZE].concat();
+    let not_shown = [&[OFFERED, POLLED, LOST, FULL][..], &ONE_SIZE].concat();
     keeps_its_promises("NBD with FUA", || OnNbd::new(true), &not_shown);
 }
 
 #[test]
 fn an_export_of_nbdkit_on_a_disk_that_fails_keeps_them() {
-    let not_shown = [&[OFFERED, CACHED, "a_read_only_way_changes_nothing", CUT][..], &ONE_SIZE].concat();
+    let not_shown = [&[OFFERED, POLLED, CACHED, "a_read_only_way_changes_nothing", CUT][..], &ONE_SIZE].concat();
     keeps_them_where_it_can_be_had("NBD by nbdkit", OnNbdkit::new, &not_shown);
 }

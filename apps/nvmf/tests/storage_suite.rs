@@ -1,7 +1,7 @@
 //! The conformance suite of storages, tried itself: a storage that keeps every promise, and one for
 //! each way to break one.
 
-use core::time::Duration;
+use core::{task::Waker, time::Duration};
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::{
     conformance::{Medium, Only, PROMISES, Suite},
@@ -48,6 +48,7 @@ enum Fault {
     Miscounts,
     DoesWhatWasTakenBack,
     TakesAnotherOneBack,
+    WakesNobody,
     ReadsAnOldCopy,
     FlushesNothing,
     FlushesItsOwn,
@@ -145,6 +146,10 @@ struct Way {
     buffers: Option<DeviceMemory>,
     queue: VecDeque<(Cookie, Operation)>,
     started: usize,
+    waker: Option<Waker>,
+    /// Who sleeps now is woken for what is under way, which the next poll but one ends.
+    armed: bool,
+    woke: bool,
     statistics: StorageStatistics,
     /// Operations that were done at once, so far.
     done: u64,
@@ -174,6 +179,9 @@ impl Way {
             buffers: None,
             queue: VecDeque::new(),
             started: 0,
+            waker: None,
+            armed: false,
+            woke: false,
             statistics: StorageStatistics::default(),
             done: 0,
             copy,
@@ -345,6 +353,11 @@ impl Storage for Way {
         if self.fault == Fault::SpeaksUnasked && self.done == 0 && self.queue.is_empty() {
             out.push(Completion { cookie: Cookie(0), result: Ok(()) });
         }
+        if self.started > 0 && core::mem::take(&mut self.armed) && !core::mem::replace(&mut self.woke, true) {
+            self.waker.iter().filter(|_| self.fault != Fault::WakesNobody).for_each(Waker::wake_by_ref);
+            return 0;
+        }
+        self.woke = false;
         while self.started > 0 && !out.is_full() {
             // The latest of what is under way first, so that there is no order to rely on.
             let Some((cookie, operation)) = self.queue.remove(self.started - 1) else { break };
@@ -361,6 +374,15 @@ impl Storage for Way {
             }
         }
         out.len().saturating_sub(before) + usize::from(self.fault == Fault::MiscountsTheBatch && out.len() > before)
+    }
+
+    fn wakes(&mut self, waker: &Waker) {
+        self.waker = Some(waker.clone());
+    }
+
+    fn arm(&mut self) -> bool {
+        self.armed = self.waker.is_some() && self.started == self.queue.len();
+        self.armed
     }
 
     fn statistics(&self) -> StorageStatistics {
@@ -444,7 +466,7 @@ fn rack(fault: Fault) -> Rack {
 }
 
 /// Each fault, and a promise that it breaks.
-const BROKEN: [(Fault, &str); 37] = [
+const BROKEN: [(Fault, &str); 38] = [
     (Fault::BlocksWrapAround, "blocks_outside_of_the_namespace_are_refused"),
     (Fault::LastBlockRefused, "the_first_and_the_last_block_are_reached"),
     (Fault::NoBlocksRefused, "a_run_of_no_blocks_moves_nothing"),
@@ -469,6 +491,7 @@ const BROKEN: [(Fault, &str); 37] = [
     (Fault::Miscounts, "statistics_count_what_happened"),
     (Fault::DoesWhatWasTakenBack, "what_is_taken_back_never_happens"),
     (Fault::TakesAnotherOneBack, "nothing_else_goes_with_what_is_taken_back"),
+    (Fault::WakesNobody, "who_sleeps_is_woken_by_what_ends"),
     (Fault::ReadsAnOldCopy, "what_one_way_wrote_another_one_reads"),
     (Fault::FlushesNothing, "what_was_flushed_survives_a_loss_of_power"),
     (Fault::FlushesItsOwn, "a_flush_covers_what_every_way_wrote"),

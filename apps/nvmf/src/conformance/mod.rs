@@ -44,6 +44,7 @@ mod report;
 mod resize;
 mod suite;
 mod trial;
+mod waking;
 mod way;
 mod ways;
 mod zeroes;
@@ -93,6 +94,7 @@ promises! {
     queue: every_operation_ends_once, a_full_queue_refuses_and_has_room_again, a_full_batch_keeps_the_rest,
         what_has_nothing_to_do_says_nothing, what_a_storage_is_does_not_change, statistics_count_what_happened;
     cancel: what_is_taken_back_never_happens, nothing_else_goes_with_what_is_taken_back;
+    waking: who_sleeps_is_woken_by_what_ends;
     ways: what_one_way_wrote_another_one_reads;
     durability: what_was_flushed_survives_a_loss_of_power, a_flush_covers_what_every_way_wrote,
         what_is_written_through_needs_no_flush, no_flush_succeeds_over_what_is_lost;

@@ -14,7 +14,7 @@ pub(super) const BUFFER_BLOCKS: usize = 64;
 /// Where that begins: what every medium can transfer to.
 const ALIGNMENT: usize = 4096;
 /// Polls without a completion until others may run.
-const TURN: u64 = 64;
+pub(super) const TURN: u64 = 64;
 
 /// A storage with buffers of its own.
 pub(super) struct Way {
@@ -66,6 +66,11 @@ impl Way {
 
     pub(super) fn buffer_bytes(&self) -> usize {
         self.buffers.len()
+    }
+
+    /// Polls without any completion until something is said never to come.
+    pub(super) fn patience(&self) -> u64 {
+        self.patience
     }
 
     /// Operations that have not ended.

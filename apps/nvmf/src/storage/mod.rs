@@ -335,6 +335,8 @@ pub struct Completion {
 ///   is left. Behind all completions there is as much room as ever.
 /// * **Taking back.** What [`Storage::cancel`] says true of never happens and never completes, and
 ///   nothing else is taken back; what has ended, or never was, cannot be.
+/// * **Waking.** Behind [`Storage::arm`] that said true, one more poll that ended nothing, and
+///   [`Storage::rests`], whatever ends wakes who sleeps.
 /// * **Ways.** Each core has one, at the same time. What has completed on one is read by all. A Flush may wait until
 ///   others that were under way beside it are polled, on whichever way, and for nothing else that another one has; one
 ///   that is dropped keeps nobody.
