@@ -199,10 +199,10 @@ fn ana_groups_have_the_states_of_a_file_also_where_they_have_no_namespaces() {
                 ],
             ),
             (
-                states("ana_state = \"inaccessible\"\nana_states = { 1 = \"non_optimized\" }"),
+                states("ana_state = \"inaccessible\"\nana_states = { 9 = \"non_optimized\" }"),
                 vec![
                     format!("~ ana_state of {SUBSYSTEM}: optimized -> inaccessible"),
-                    group(1, "inaccessible", "non_optimized"),
+                    group(9, "inaccessible", "non_optimized"),
                 ],
             ),
             (
