@@ -347,6 +347,7 @@ fn mistakes_are_refused_with_line_and_key() {
         (namespace("nbd = \"nbd://a/?x-connections=99\""), 6, &["x-connections is \"99\"", "1 to 16"]),
         (namespace("nbd = \"nbd://a/\"\nfile = \"f\""), 5, &["exactly one of"]),
         (namespace("nbd = \"nbd://a/\"\ndirect = true"), 7, &["direct", "file and device"]),
+        (namespace("nbd = \"nbd://a/\"\nbytes = 4096"), 7, &["bytes", "one size for ever", "leave it out"]),
         (
             namespace("nbd = \"nbd://a/\"\n[[subsystem.namespace]]\nnbd = \"nbd://a:10809?x-patience=1\""),
             8,

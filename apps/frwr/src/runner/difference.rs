@@ -12,10 +12,7 @@ use frwr_nvmf::{
     storage::MediumKind,
     wire::{AnaState, Nqn, SerialNumber},
 };
-use std::{
-    net::SocketAddr,
-    path::{Path, absolute},
-};
+use std::net::SocketAddr;
 pub(super) use step::Step;
 
 /// A target as it is.
@@ -331,15 +328,16 @@ fn may_pass(from: AnaState, through: AnaState, to: AnaState) -> bool {
     through != AnaState::PersistentLoss && [from, to].into_iter().any(|end| is_open(end) == is_open(through))
 }
 
-/// The first key by which what a namespace lives in is another one. How much of it there is follows by itself.
+/// The first key by which what a namespace lives in is another one, by whatever folder paths are named from. How much of it there is
+/// follows by itself.
 fn other_key(is: &NamespaceConfig, wanted: &NamespaceConfig) -> Option<&'static str> {
-    let of_medium = match (&is.medium, &wanted.medium) {
+    let of_medium = match (&is.medium.whole(), &wanted.medium.whole()) {
         (MediumConfig::Memory { .. }, MediumConfig::Memory { .. }) => None,
-        (MediumConfig::Loaded { path: is }, MediumConfig::Loaded { path }) if same_path(is, path) => None,
+        (MediumConfig::Loaded { path: is }, MediumConfig::Loaded { path }) if is == path => None,
         (
             MediumConfig::Stored { path: is, kind: is_kind, backing: is_backing, direct: is_direct },
             MediumConfig::Stored { path, kind, backing, direct },
-        ) if same_path(is, path) && (is_kind == kind || *is_kind == MediumKind::Any) => {
+        ) if is == path && (is_kind == kind || *is_kind == MediumKind::Any) => {
             let backing = (is_backing != backing).then_some("backing");
             backing.or_else(|| (is_direct != direct).then_some("direct"))
         }
@@ -359,9 +357,4 @@ fn other_key(is: &NamespaceConfig, wanted: &NamespaceConfig) -> Option<&'static 
 /// One of them is at all addresses, the other's included, as far as the kernel gives a port twice: of IPv6 that may be IPv4 as well.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() == other.port() && (one.ip().is_unspecified() || other.ip().is_unspecified())
-}
-
-/// By whatever folder they are named from.
-fn same_path(one: &Path, other: &Path) -> bool {
-    one == other || absolute(one).is_ok_and(|one| absolute(other).is_ok_and(|other| one == other))
 }

@@ -12,13 +12,16 @@ use clap::ValueEnum;
 use frwr_mempool::{DeviceMemory, PagePolicy};
 use frwr_nvmf::{
     controller::{AllowedHosts, DEFAULT_ANA_GROUP},
-    storage::{AnyStorage, Backing, FileMedium, FileOptions, Geometry, MediumKind, NbdMedium, NbdOptions, is_nbd_uri},
+    storage::{
+        AnyStorage, Backing, FileMedium, FileOptions, Geometry, MediumKind, NbdAddress, NbdMedium, NbdOptions,
+        is_nbd_uri,
+    },
     wire::{AnaState, Nqn, SerialNumber},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::{
-    path::{Path, PathBuf},
+    path::{Path, PathBuf, absolute},
     sync::Arc,
 };
 
@@ -234,6 +237,25 @@ impl NamespaceConfig {
 }
 
 impl MediumConfig {
+    /// The same, as a process in another folder says it.
+    pub(super) fn whole(&self) -> Self {
+        let whole = |path: &Path| absolute(path).unwrap_or_else(|_| path.to_owned());
+        match self.clone() {
+            Self::Loaded { path } => Self::Loaded { path: whole(&path) },
+            Self::Stored { path, kind, backing, direct } => Self::Stored { path: whole(&path), kind, backing, direct },
+            Self::Nbd { mut options } => {
+                // A name that begins with a NUL byte lies in no folder.
+                if let NbdAddress::Unix(path) = &mut options.address
+                    && !path.as_os_str().as_encoded_bytes().starts_with(b"\0")
+                {
+                    *path = whole(path);
+                }
+                Self::Nbd { options }
+            }
+            memory @ Self::Memory { .. } => memory,
+        }
+    }
+
     /// What an NBD URI names; `flag` is what it was given by.
     pub(super) fn nbd(flag: &str, uri: &str) -> Result<Self, Error> {
         let options = uri.parse().map_err(|error| Error::usage("nbd", format!("{flag}: {error}")))?;

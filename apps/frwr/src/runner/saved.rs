@@ -169,7 +169,7 @@ mod tests {
                 identifier: 0,
                 nguid,
                 active,
-                bytes,
+                bytes: bytes.filter(|_| !matches!(medium, MediumConfig::Nbd { .. })),
                 config: NamespaceConfig { medium, block_bytes, read_only, ana_group },
             },
         )

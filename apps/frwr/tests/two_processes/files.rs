@@ -1,6 +1,7 @@
 //! The file of a target: saved, served again, applied, and read again at a signal.
 
 use super::program::{Machine, Program, passed, verified};
+use frwr_support::storage_harness::foreign::{Foreign, NBDKIT_FILE};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -114,6 +115,59 @@ fn a_target_that_was_changed_is_saved_and_served_again_as_it_was() {
     here.done(&["resize_namespace", &of, "namespace=3", "bytes=2M"]);
     here.done(&["resize_namespace", &of, "namespace=5"]);
     assert_eq!(state(&here).1[1][3], 256);
+    passed(target.stop());
+}
+
+#[test]
+fn what_is_saved_of_listeners_ana_groups_and_exports_is_served_again_and_is_the_same() {
+    let here = Configured::new();
+    let target = here.serve(&here.write("first.toml", &here.text));
+    let (of, second) = (format!("subsystem={SUBSYSTEM}"), "address=127.0.0.2:4421");
+    for words in [
+        &["add_listener", second][..],
+        &["add_namespace", &of, "namespace=2", "memory=64K", "ana_group=2"],
+        &["set_ana_state", &of, "state=inaccessible"],
+        &["set_ana_state", &of, "group=1", "state=non_optimized"],
+        // One that has no namespaces.
+        &["set_ana_state", &of, "group=9", "state=change"],
+    ] {
+        here.done(words);
+    }
+    let nbdkit = Foreign::nbdkit(NBDKIT_FILE, &[]);
+    if let Some(nbdkit) = &nbdkit {
+        let uri = format!("nbd=nbd+unix:///?socket={}&x-patience=7", nbdkit.socket().display());
+        here.done(&["add_namespace", &of, "namespace=3", &uri, "ana_group=1"]);
+    }
+    let (saved, again) = (here.path("saved.toml"), here.path("again.toml"));
+    here.done(&["save", &saved]);
+    assert_eq!(here.done(&["apply", &saved, "--dry-run"]), "nothing differs\n");
+    let state = |here: &Configured| {
+        let facts = |mut list: Value, key: &str, names: &[&str]| -> Vec<Vec<Value>> {
+            let all = list[key].take();
+            all.as_array().unwrap().iter().map(|one| names.iter().map(|name| one[name].clone()).collect()).collect()
+        };
+        [
+            facts(here.ask("listeners"), "listeners", &["address", "port_id", "state"]),
+            facts(here.ask("subsystems"), "subsystems", &["nqn", "ana_state", "ana_groups"]),
+            facts(here.ask("namespaces"), "namespaces", &["namespace", "medium", "kind", "blocks", "ana_group"]),
+        ]
+    };
+    let before = state(&here);
+    assert_eq!((before[0].len(), before[2].len()), (2, if nbdkit.is_some() { 3 } else { 2 }), "{before:?}");
+    passed(target.stop());
+    let target = here.serve(&saved);
+    assert_eq!(state(&here), before);
+    target.signal("HUP");
+    target.says("the file is read again: nothing differs");
+    target.says("the target is as the file says");
+    here.done(&["save", &again]);
+    assert_eq!(fs::read_to_string(&again).unwrap(), fs::read_to_string(&saved).unwrap());
+    // And back to what it was at first, by the file that it was started with.
+    here.write("saved.toml", &here.text);
+    target.signal("HUP");
+    target.says("the target is as the file says");
+    assert_eq!(here.done(&["apply", &here.path("first.toml"), "--dry-run"]), "nothing differs\n");
+    assert_eq!(here.ask("status")["listen"], json!(["127.0.0.1:4420"]));
     passed(target.stop());
 }
 

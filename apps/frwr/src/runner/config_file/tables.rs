@@ -73,6 +73,10 @@ impl NamespaceTable {
         let nguid = self.nguid.as_deref().map(parse_nguid).transpose()?;
         let bytes = self.bytes.map(|Size(bytes)| bytes);
         Limit::new("--bytes", config.block_bytes.into(), u64::MAX).check_said(bytes)?;
+        if bytes.is_some() && matches!(config.medium, MediumConfig::Nbd { .. }) {
+            let text = "--bytes: an NBD export has one size for ever here; leave it out";
+            return Err(Error::usage("config", text));
+        }
         Ok(ListedNamespace { identifier, nguid, active: self.active.unwrap_or(true), bytes, config })
     }
 

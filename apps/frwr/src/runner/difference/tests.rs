@@ -331,3 +331,18 @@ fn steps_are_calls_of_methods() {
     ];
     assert_eq!(methods, all);
 }
+
+#[test]
+fn a_medium_is_the_same_by_whatever_folder_it_is_named_from() {
+    let here = std::env::current_dir().unwrap().display().to_string();
+    let nbd = |socket: &str| MediumConfig::nbd("nbd", &format!("nbd+unix:///a?socket={socket}")).unwrap();
+    let of =
+        |all: [MediumConfig; 3]| vec![subsystem("a", (1..).zip(all).map(|(nsid, one)| wanted(nsid, one)).collect())];
+    let loaded = |path: &str| MediumConfig::Loaded { path: path.into() };
+    let before = of([nbd("s"), file("f"), loaded("l")]);
+    let after = of([nbd(&format!("{here}/s")), file(&format!("{here}/f")), loaded(&format!("{here}/l"))]);
+    assert_eq!(told(&before, &after).unwrap(), Vec::<String>::new());
+    // A name of the abstract namespace lies in no folder.
+    let after = of([nbd(&format!("%00{here}/s")), file("f"), loaded("l")]);
+    assert!(told(&before, &after).unwrap_err()[0].contains("nbd is "));
+}

@@ -22,11 +22,7 @@ use frwr_nvmf::{
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use std::{
-    fs,
-    os::unix::fs::FileTypeExt as _,
-    path::{Path, PathBuf, absolute},
-};
+use std::{fs, os::unix::fs::FileTypeExt as _, path::PathBuf};
 
 /// What a file is called whose name nobody says.
 const UNNAMED: &str = "config";
@@ -156,10 +152,7 @@ fn as_config(subsystem: &PresentSubsystem) -> SubsystemConfig {
 
 /// The same for a process in another folder; what is a file and what a device was not asked on a command line.
 fn anywhere(config: &NamespaceConfig) -> NamespaceConfig {
-    let whole = |path: &Path| absolute(path).unwrap_or_else(|_| path.to_owned());
-    let medium = match config.medium.clone() {
-        no_path @ (MediumConfig::Memory { .. } | MediumConfig::Nbd { .. }) => no_path,
-        MediumConfig::Loaded { path } => MediumConfig::Loaded { path: whole(&path) },
+    let medium = match config.medium.whole() {
         MediumConfig::Stored { path, kind, backing, direct } => {
             let is_device = || fs::metadata(&path).is_ok_and(|found| found.file_type().is_block_device());
             let kind = match kind {
@@ -167,8 +160,9 @@ fn anywhere(config: &NamespaceConfig) -> NamespaceConfig {
                 MediumKind::Any => MediumKind::File,
                 said => said,
             };
-            MediumConfig::Stored { path: whole(&path), kind, backing, direct }
+            MediumConfig::Stored { path, kind, backing, direct }
         }
+        other => other,
     };
     NamespaceConfig { medium, ..config.clone() }
 }

@@ -157,7 +157,7 @@ const METHODS: &[Method] = &[
     },
     Method {
         name: "add_namespace",
-        about: "adds a namespace, of memory, or in a file or block device",
+        about: "adds a namespace, of memory, in a file or block device, or of an NBD server",
         parameters: &[
             SUBSYSTEM,
             Parameter { name: "namespace", kind: "NSID", required: true, about: "its identifier" },
@@ -165,6 +165,7 @@ const METHODS: &[Method] = &[
             Parameter { name: "load", kind: "PATH", required: false, about: "memory with a file's bytes" },
             Parameter { name: "file", kind: "PATH", required: false, about: "a regular file" },
             Parameter { name: "device", kind: "PATH", required: false, about: "a block device" },
+            Parameter { name: "nbd", kind: "URI", required: false, about: "an export of an NBD server" },
             Parameter { name: "backing", kind: "auto|ring|thread", required: false, about: "of file and device" },
             Parameter { name: "direct", kind: "true|false", required: false, about: "past the page cache" },
             Parameter { name: "read_only", kind: "true|false", required: false, about: "hosts cannot write" },
