@@ -21,7 +21,8 @@ const KEPT: usize = 8;
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long it waits for anything at all.
 const PATIENCE: Duration = Duration::from_secs(10);
-const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+/// Of OpenMetrics, whose end can be told.
+const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: application/openmetrics-text\r\n\r\n";
 
 /// On a thread of its own, until it is stopped.
 #[derive(Debug)]
