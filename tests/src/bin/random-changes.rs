@@ -64,8 +64,9 @@ fn changed() -> Result<String, String> {
     let bytes = std::fs::metadata(folder.join("medium-0")).map_err(|error| error.to_string())?.len();
     let mut ctl = Ctl::open(Path::new(arguments.text("--program")?), socket).map_err(|error| error.to_string())?;
     let hosts = [host, OTHERS[0], OTHERS[1]];
-    let mut model = Model::new(arguments.text("--subsystem")?, bytes, bytes / 2, &hosts, true, 1 + SPARE);
-    let mut linux = LinuxHost::connect(arguments.address("--connect")?, host, &model)?;
+    let (address, subsystem) = (arguments.address("--connect")?, arguments.text("--subsystem")?);
+    let mut model = Model::new(address, subsystem, bytes, bytes / 2, &hosts, true, 1 + SPARE);
+    let mut linux = LinuxHost::connect(address, host, &model)?;
     let reader = HostileReader::start(arguments.address("--metrics")?, socket, seed);
     let plan = Plan { seed, changes, folder, tell: |line| println!("{line}") };
     let done = run(&plan, &mut model, &mut ctl, &mut linux);

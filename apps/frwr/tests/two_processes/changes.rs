@@ -201,7 +201,8 @@ fn a_target_that_is_changed_at_random_loses_nothing() {
     let listening = target.says("listening on");
     let metrics = listening.rsplit_once("http://").unwrap().1.trim_end_matches("/metrics").parse().unwrap();
     let mut ctl = Ctl::open(Path::new(env!("CARGO_BIN_EXE_frwr")), &socket).unwrap();
-    let mut model = Model::new(FIRST, BYTES, BYTES / 2, &HOSTS, false, 1 + SPARE);
+    let listener = "127.0.0.1:4420".parse().unwrap();
+    let mut model = Model::new(listener, FIRST, BYTES, BYTES / 2, &HOSTS, false, 1 + SPARE);
     let steady = Guest::start(&machine, HOSTS[0], (FIRST, 1), BYTES / 2, false);
     let mut hosts = Hosts { machine: &machine, steady, guests: Vec::new(), random: Random::new(seed) };
     goes_on(&mut hosts.steady, &mut ctl).unwrap();

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use std::{
     fs::OpenOptions,
     io,
+    net::SocketAddr,
     path::{Path, PathBuf},
 };
 
@@ -88,6 +89,8 @@ pub enum Change {
     Drain { host: Option<String> },
     Resume { host: Option<String> },
     SetLogLevel { level: &'static str },
+    AddListener { address: SocketAddr },
+    RemoveListener { address: SocketAddr },
 }
 
 impl Change {
@@ -134,6 +137,10 @@ impl Change {
             Self::Resume { host: None } => ("resume", json!({})),
             Self::Resume { host } => ("resume", json!({ "host": host })),
             Self::SetLogLevel { level } => ("set_log_level", json!({ "level": level })),
+            Self::AddListener { address } => ("add_listener", json!({ "address": address.to_string() })),
+            Self::RemoveListener { address } => {
+                ("remove_listener", json!({ "address": address.to_string(), "within_seconds": WITHIN }))
+            }
         }
     }
 

@@ -63,7 +63,15 @@ impl Ctl {
     /// # Errors
     /// It says that it cannot, or nothing.
     pub fn ask(&mut self, method: &str) -> Result<Value, String> {
-        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method });
+        self.ask_with(method, &json!({}))
+    }
+
+    /// The same of a method that takes something.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub fn ask_with(&mut self, method: &str, parameters: &Value) -> Result<Value, String> {
+        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": parameters });
         let mut line = String::new();
         let asked = writeln!(self.stream.get_mut(), "{request}").and_then(|()| self.stream.read_line(&mut line));
         asked.map_err(|error| format!("{method}: {error}"))?;

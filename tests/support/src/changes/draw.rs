@@ -10,6 +10,8 @@ const IDENTIFIERS: u64 = 5;
 /// Of a namespace that comes.
 const FEWEST_BYTES: u64 = 64 << 10;
 const MOST_BYTES: u64 = 1 << 20;
+/// Ports behind that of the listener that stays.
+const LISTENERS: u64 = 3;
 /// Beside the one that stays.
 const OTHERS: [&str; 2] = ["nqn.2026-11.invalid.frwr:other-0", "nqn.2026-11.invalid.frwr:other-1"];
 
@@ -28,6 +30,7 @@ const TABLE: &[(u64, Draw)] = &[
     (7, drain),
     (4, resume),
     (3, set_log_level),
+    (5, listener),
     (5, what_cannot_be),
 ];
 
@@ -150,6 +153,14 @@ fn resume(model: &Model, random: &mut Random) -> Option<Change> {
 
 fn set_log_level(_: &Model, random: &mut Random) -> Option<Change> {
     Some(Change::SetLogLevel { level: random.of(&["info", "debug", "warn", "info"]) })
+}
+
+/// One beside the first, which comes or goes, and now and then is so already.
+fn listener(model: &Model, random: &mut Random) -> Option<Change> {
+    let mut address = *model.listeners.first()?;
+    address.set_port(address.port() + 1 + random.below(LISTENERS) as u16);
+    let comes = !model.listeners.contains(&address) ^ random.one_in(8);
+    Some(if comes { Change::AddListener { address } } else { Change::RemoveListener { address } })
 }
 
 /// A change that the target is to refuse.

@@ -2,7 +2,8 @@
 //!
 //! [`Change`] is what can be changed, [`Model`] what should hold, [`Ctl`] who types it, and [`Users`] the hosts: `frwr load` over the
 //! software NIC (apps/frwr/tests/two_processes/changes.rs), or the Linux kernel (tests/src/kernel_host). Behind each change the target has
-//! to say what the model knows, and hosts have to see it. A seed makes the same choices; when what is done is not.
+//! to say what the model knows, and to be what it is saved as; and hosts have to see it. A seed makes the same choices; when what is done
+//! is not.
 
 mod change;
 mod ctl;
@@ -137,6 +138,7 @@ fn one(
     }
     until(&"the target says what was changed", || model.is_told(ctl))
         .map_err(|error| format!("{error}: {}", model.difference(ctl)))?;
+    Model::is_as_saved(ctl)?;
     if answered.is_ok_and(|answer| answer["complete"] == true) {
         change.behind(&plan.folder, model).map_err(|error| format!("its medium: {error}"))?;
     }

@@ -2,7 +2,7 @@
 
 use super::{Ana, Change, Ctl, Medium};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 /// Changes behind which whoever was kept away may come again.
 const LONGEST_AWAY: u32 = 3;
@@ -45,15 +45,25 @@ pub struct Model {
     pub returns: bool,
     /// Namespaces that there may be.
     pub limit: usize,
+    /// Where it listens; the first address stays.
+    pub listeners: Vec<SocketAddr>,
     drained: Vec<Option<String>>,
     away: u32,
     memories: u32,
 }
 
 impl Model {
-    /// A target of one subsystem with one namespace, in file 0.
+    /// A target at one address, of one subsystem with one namespace, in file 0.
     #[must_use]
-    pub fn new(first: &str, bytes: u64, kept_bytes: u64, hosts: &[&str], returns: bool, limit: usize) -> Self {
+    pub fn new(
+        listener: SocketAddr,
+        first: &str,
+        bytes: u64,
+        kept_bytes: u64,
+        hosts: &[&str],
+        returns: bool,
+        limit: usize,
+    ) -> Self {
         let namespace = Namespace { medium: Medium::File(0), bytes, most: u64::MAX, active: true, read_only: false };
         let namespaces = BTreeMap::from([(1, namespace)]);
         let subsystem = Subsystem { hosts: None, ana: Ana::Optimized, namespaces };
@@ -64,6 +74,7 @@ impl Model {
             hosts: hosts.iter().map(|&host| host.to_owned()).collect(),
             returns,
             limit,
+            listeners: vec![listener],
             drained: Vec::new(),
             away: 0,
             memories: 0,
@@ -170,6 +181,8 @@ impl Model {
             Change::Drain { host } => Some(!self.drained.contains(host)),
             Change::Resume { host } => Some(self.drained.contains(host)),
             Change::SetLogLevel { .. } => Some(true),
+            Change::AddListener { address } => Some(!self.listeners.contains(address)),
+            Change::RemoveListener { address } => self.listeners.contains(address).then_some(true),
         }
     }
 
@@ -215,6 +228,8 @@ impl Model {
             Change::Drain { host } => self.drained.push(host),
             Change::Resume { host } => self.drained.retain(|drained| *drained != host),
             Change::SetLogLevel { .. } => {}
+            Change::AddListener { address } => self.listeners.push(address),
+            Change::RemoveListener { address } => self.listeners.retain(|listener| *listener != address),
         }
         self.away = if self.restoring().is_some() { self.away + 1 } else { 0 };
     }
@@ -231,6 +246,16 @@ impl Model {
     /// It says nothing.
     pub fn is_told(&self, ctl: &mut Ctl) -> Result<bool, String> {
         Ok(told(ctl)? == self.json() && self.unwanted(ctl)?.is_empty())
+    }
+
+    /// What it is as a file is what it is.
+    ///
+    /// # Errors
+    /// What would differ, or there is no such file.
+    pub(super) fn is_as_saved(ctl: &mut Ctl) -> Result<(), String> {
+        let text = ctl.ask("save")?;
+        let shown = ctl.ask_with("apply", &json!({ "config": text, "dry_run": true }))?;
+        if shown["changes"] == json!([]) { Ok(()) } else { Err(format!("as saved {shown} differ: {text}")) }
     }
 
     /// What it says otherwise, for people.
@@ -255,7 +280,8 @@ impl Model {
             json!([subsystem, namespace, found.bytes, found.active, found.read_only])
         };
         let all = self.subsystems.iter().map(subsystem).chain(self.namespaces().map(namespace));
-        all.chain(self.drained.iter().map(|host| json!(host))).collect()
+        let all = all.chain(self.drained.iter().map(|host| json!(host)));
+        all.chain(self.listeners.iter().map(|address| json!(address.to_string()))).collect()
     }
 }
 
@@ -280,5 +306,7 @@ fn told(ctl: &mut Ctl) -> Result<Vec<Value>, String> {
     };
     let drained = ctl.ask("hosts")?["drained"].as_array().cloned().unwrap_or_default();
     let all = subsystems.iter().map(of_subsystem).chain(namespaces.iter().map(of_namespace));
-    Ok(all.chain(drained.iter().map(|one| one["host"].clone())).collect())
+    let listeners = ctl.list("listeners")?;
+    let all = all.chain(drained.iter().map(|one| one["host"].clone()));
+    Ok(all.chain(listeners.iter().map(|one| one["address"].clone())).collect())
 }
