@@ -104,6 +104,9 @@ fn a_scrape_has_what_the_cores_and_namespaces_did() {
     };
     let ends = during.keys().filter(is_bucket);
     assert_eq!(ends.count(), frwr_nvmf::controller::LATENCIES);
+    assert!(during.contains_key(
+        "frwr_reactor_long_iterations_by_length_total{reactor=\"0\",cpu=\"unpinned\",up_to=\"1.31072\"}"
+    ));
     assert_eq!(during.keys().filter(|name| name.starts_with("frwr_controller_ready{")).count(), 1);
     assert!(during.keys().any(|name| name.starts_with("frwr_queue_commands_in_flight{")), "{during:?}");
     for reactor in 0..2 {

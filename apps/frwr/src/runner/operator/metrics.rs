@@ -81,7 +81,9 @@ fn of_reactors(families: &mut Families, findings: &Findings) {
         findings.cores.iter().flat_map(causes).collect(),
     );
     let lengths = |core: &Found| {
-        let name = |end: Option<Duration>| end.map_or_else(|| "+Inf".to_owned(), |end| end.as_secs_f64().to_string());
+        // Rounded once, unlike Duration::as_secs_f64, which would say 1.3107199999999999.
+        let name = |end: Duration| (end.as_nanos() as f64 / 1e9).to_string();
+        let name = |end: Option<Duration>| end.map_or_else(|| "+Inf".to_owned(), name);
         let of_length = |(at, (end, _))| {
             let count = |cause: Cause| core.reactor.long.of(cause).counts().nth(at).map_or(0, |(_, count)| count);
             let labels = [labels(&core.reactor), vec![("up_to", name(end))]].concat();
