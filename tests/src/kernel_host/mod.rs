@@ -156,10 +156,10 @@ fn shown(model: &Model, host: &str) -> Result<Shown, String> {
     let of = |controller: Controller| {
         let name = controller.subsystem.clone();
         let namespaces = if controller.is_live() { controller.namespaces()? } else { BTreeMap::new() };
-        let has_size = model.subsystems.get(&name).is_some_and(|found| found.ana.is_path());
+        let has_size = |identifier| model.subsystems.get(&name).is_some_and(|found| found.ana_of(identifier).is_path());
         let one = |(identifier, path): (u32, sysfs::Path)| {
             let nguid = if is_of_the_start(model, &name, identifier) { String::new() } else { path.nguid };
-            (identifier, (nguid, path.ana, path.bytes.filter(|_| has_size)))
+            (identifier, (nguid, path.ana, path.bytes.filter(|_| has_size(identifier))))
         };
         let live = controller.is_live();
         let namespaces = namespaces.into_iter().map(one).collect();
@@ -178,9 +178,10 @@ fn wanted(model: &Model, host: &str) -> Result<Shown, String> {
         let admits = model.admits(host, name);
         let active = found.namespaces.iter().filter(|(_, one)| admits && one.active);
         let one = |(&identifier, one): (&u32, &Namespace)| {
-            let size = found.ana.is_path().then_some(one.bytes);
+            let ana = found.ana_of(identifier);
+            let size = ana.is_path().then_some(one.bytes);
             let nguid = if is_of_the_start(model, name, identifier) { String::new() } else { one.medium.nguid() };
-            (identifier, (nguid, sysfs::ana_name(found.ana).to_owned(), size))
+            (identifier, (nguid, sysfs::ana_name(ana).to_owned(), size))
         };
         (name.clone(), (admits, active.map(one).collect()))
     };

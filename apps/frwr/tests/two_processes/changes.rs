@@ -60,7 +60,7 @@ impl Guest {
     /// What the next state of the target means for it.
     fn expects(&mut self, after: &Model) {
         let found = after.namespace(&self.subsystem, self.namespace);
-        let is_path = after.subsystems.get(&self.subsystem).is_none_or(|found| found.ana.is_path());
+        let is_path = after.subsystems.get(&self.subsystem).is_none_or(|found| found.ana_of(self.namespace).is_path());
         let causes = [
             (found.is_none(), &GONE[..]),
             (found.is_some_and(|found| !found.active), &INACTIVE),

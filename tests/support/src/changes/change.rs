@@ -47,6 +47,12 @@ impl Ana {
     }
 }
 
+/// The ANA group of a namespace, which follows from its identifier: 1 or 2, so that 3 has none.
+#[must_use]
+pub fn ana_group(namespace: u32) -> u32 {
+    2 - namespace % 2
+}
+
 /// What a namespace lives in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
@@ -85,7 +91,7 @@ pub enum Change {
     AddSubsystem { subsystem: String, hosts: Option<Vec<String>> },
     RemoveSubsystem { subsystem: String },
     SetAllowedHosts { subsystem: String, hosts: Option<Vec<String>> },
-    SetAnaState { subsystem: String, state: Ana },
+    SetAnaState { subsystem: String, group: Option<u32>, state: Ana },
     Drain { host: Option<String> },
     Resume { host: Option<String> },
     SetLogLevel { level: &'static str },
@@ -105,7 +111,7 @@ impl Change {
                 };
                 let all = json!({
                     "subsystem": subsystem, "namespace": namespace, kind: value, "read_only": read_only,
-                    "nguid": medium.nguid(),
+                    "nguid": medium.nguid(), "ana_group": ana_group(*namespace),
                 });
                 ("add_namespace", all)
             }
@@ -129,8 +135,8 @@ impl Change {
             Self::SetAllowedHosts { subsystem, hosts } => {
                 ("set_allowed_hosts", json!({ "subsystem": subsystem, "hosts": hosts, "within_seconds": WITHIN }))
             }
-            Self::SetAnaState { subsystem, state } => {
-                ("set_ana_state", json!({ "subsystem": subsystem, "state": state.name() }))
+            Self::SetAnaState { subsystem, group, state } => {
+                ("set_ana_state", json!({ "subsystem": subsystem, "group": group, "state": state.name() }))
             }
             Self::Drain { host: None } => ("drain", json!({ "within_seconds": WITHIN })),
             Self::Drain { host } => ("drain", json!({ "host": host, "within_seconds": WITHIN })),

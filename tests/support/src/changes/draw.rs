@@ -10,6 +10,8 @@ const IDENTIFIERS: u64 = 5;
 /// Of a namespace that comes.
 const FEWEST_BYTES: u64 = 64 << 10;
 const MOST_BYTES: u64 = 1 << 20;
+/// ANA groups that are given states of their own, one of them without namespaces.
+const ANA_GROUPS: u64 = 3;
 /// Ports behind that of the listener that stays.
 const LISTENERS: u64 = 3;
 /// Beside the one that stays.
@@ -136,7 +138,8 @@ fn set_allowed_hosts(model: &Model, random: &mut Random) -> Option<Change> {
 fn set_ana_state(model: &Model, random: &mut Random) -> Option<Change> {
     let (subsystem, state) = (subsystem(model, random), random.of(&Ana::ALL));
     let is_for_good = state == Ana::PersistentLoss && subsystem == model.first && !model.returns;
-    (!is_for_good).then_some(Change::SetAnaState { subsystem, state })
+    let group = random.one_in(2).then(|| 1 + random.below(ANA_GROUPS) as u32);
+    (!is_for_good).then_some(Change::SetAnaState { subsystem, group, state })
 }
 
 fn whom(model: &Model, random: &mut Random) -> Option<String> {
@@ -171,7 +174,7 @@ fn what_cannot_be(model: &Model, random: &mut Random) -> Option<Change> {
         0 => Change::RemoveNamespace { subsystem: first, namespace: missing },
         1 => Change::ResizeNamespace { subsystem: nowhere, namespace: 1, bytes: BLOCK },
         2 => Change::AddSubsystem { subsystem: first, hosts: None },
-        3 => Change::SetAnaState { subsystem: nowhere, state: Ana::Change },
+        3 => Change::SetAnaState { subsystem: nowhere, group: None, state: Ana::Change },
         // Its file is another one's.
         4 => Change::AddNamespace {
             subsystem: first,

@@ -11,7 +11,7 @@ mod draw;
 mod model;
 mod reader;
 
-pub use change::{Ana, Change, Medium};
+pub use change::{Ana, Change, Medium, ana_group};
 pub use ctl::{Ctl, Refusal};
 pub use draw::draw;
 pub use model::{Model, Namespace, Subsystem};

@@ -1,8 +1,11 @@
 //! What should hold of a target that is changed.
 
-use super::{Ana, Change, Ctl, Medium};
+use super::{Ana, Change, Ctl, Medium, ana_group};
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
 
 /// Changes behind which whoever was kept away may come again.
 const LONGEST_AWAY: u32 = 3;
@@ -27,6 +30,8 @@ pub struct Namespace {
 pub struct Subsystem {
     pub hosts: Option<Vec<String>>,
     pub ana: Ana,
+    /// Of the groups that have another one.
+    pub ana_groups: BTreeMap<u32, Ana>,
     pub namespaces: BTreeMap<u32, Namespace>,
 }
 
@@ -66,7 +71,7 @@ impl Model {
     ) -> Self {
         let namespace = Namespace { medium: Medium::File(0), bytes, most: u64::MAX, active: true, read_only: false };
         let namespaces = BTreeMap::from([(1, namespace)]);
-        let subsystem = Subsystem { hosts: None, ana: Ana::Optimized, namespaces };
+        let subsystem = Subsystem { namespaces, ..Subsystem::new(None) };
         Self {
             subsystems: BTreeMap::from([(first.to_owned(), subsystem)]),
             first: first.to_owned(),
@@ -131,7 +136,7 @@ impl Model {
     #[must_use]
     pub fn reaches(&self, host: &str, subsystem: &str, namespace: u32) -> bool {
         self.admits(host, subsystem)
-            && self.subsystems.get(subsystem).is_some_and(|found| found.ana.is_path())
+            && self.subsystems.get(subsystem).is_some_and(|found| found.ana_of(namespace).is_path())
             && self.namespace(subsystem, namespace).is_some_and(|found| found.active)
     }
 
@@ -142,11 +147,13 @@ impl Model {
             return Some(Change::Resume { host: host.clone() });
         }
         let (host, subsystem) = (&self.hosts[0], self.first.clone());
-        let Subsystem { hosts, ana, .. } = &self.subsystems[&subsystem];
+        let found = &self.subsystems[&subsystem];
+        let hosts = &found.hosts;
         if hosts.as_ref().is_some_and(|hosts| !hosts.contains(host)) {
             return Some(Change::SetAllowedHosts { subsystem, hosts: None });
         }
-        (!ana.is_path()).then_some(Change::SetAnaState { subsystem, state: Ana::Optimized })
+        let optimized = Change::SetAnaState { subsystem, group: None, state: Ana::Optimized };
+        (!found.ana_of(1).is_path()).then_some(optimized)
     }
 
     /// The same, where that was so for long.
@@ -177,7 +184,12 @@ impl Model {
             Change::SetAllowedHosts { subsystem, hosts } => {
                 self.subsystems.get(subsystem).map(|found| found.hosts != *hosts)
             }
-            Change::SetAnaState { subsystem, state } => self.subsystems.get(subsystem).map(|found| found.ana != *state),
+            Change::SetAnaState { subsystem, group, state } => {
+                self.subsystems.get(subsystem).map(|found| match group {
+                    Some(group) => found.ana_of_group(*group) != *state,
+                    None => found.ana != *state || !found.ana_groups.is_empty(),
+                })
+            }
             Change::Drain { host } => Some(!self.drained.contains(host)),
             Change::Resume { host } => Some(self.drained.contains(host)),
             Change::SetLogLevel { .. } => Some(true),
@@ -219,12 +231,13 @@ impl Model {
                 self.subsystem(&subsystem, |of| of.of(namespace, |found| found.active = active));
             }
             Change::AddSubsystem { subsystem, hosts } => {
-                let new = Subsystem { hosts, ana: Ana::Optimized, namespaces: BTreeMap::new() };
-                self.subsystems.insert(subsystem, new);
+                self.subsystems.insert(subsystem, Subsystem::new(hosts));
             }
             Change::RemoveSubsystem { subsystem } => drop(self.subsystems.remove(&subsystem)),
             Change::SetAllowedHosts { subsystem, hosts } => self.subsystem(&subsystem, |of| of.hosts = hosts),
-            Change::SetAnaState { subsystem, state } => self.subsystem(&subsystem, |of| of.ana = state),
+            Change::SetAnaState { subsystem, group, state } => {
+                self.subsystem(&subsystem, |of| of.set_ana(group, state))
+            }
             Change::Drain { host } => self.drained.push(host),
             Change::Resume { host } => self.drained.retain(|drained| *drained != host),
             Change::SetLogLevel { .. } => {}
@@ -275,7 +288,12 @@ impl Model {
     }
 
     fn json(&self) -> Vec<Value> {
-        let subsystem = |(name, found): (&String, &Subsystem)| json!([name, found.hosts, found.ana.name()]);
+        let subsystem = |(name, found): (&String, &Subsystem)| {
+            let common = found.ana_groups.is_empty().then(|| found.ana.name());
+            let groups: BTreeSet<_> = found.namespaces.keys().map(|namespace| ana_group(*namespace)).collect();
+            let group = |group: &u32| json!([group, found.ana_of_group(*group).name()]);
+            json!([name, found.hosts, common, groups.iter().map(group).collect::<Vec<_>>()])
+        };
         let namespace = |(subsystem, namespace, found): (&str, u32, &Namespace)| {
             json!([subsystem, namespace, found.bytes, found.active, found.read_only])
         };
@@ -286,6 +304,29 @@ impl Model {
 }
 
 impl Subsystem {
+    /// Without namespaces.
+    fn new(hosts: Option<Vec<String>>) -> Self {
+        Self { hosts, ana: Ana::Optimized, ana_groups: BTreeMap::new(), namespaces: BTreeMap::new() }
+    }
+
+    /// How well a namespace can be reached.
+    #[must_use]
+    pub fn ana_of(&self, namespace: u32) -> Ana {
+        self.ana_of_group(ana_group(namespace))
+    }
+
+    fn ana_of_group(&self, group: u32) -> Ana {
+        self.ana_groups.get(&group).copied().unwrap_or(self.ana)
+    }
+
+    fn set_ana(&mut self, group: Option<u32>, state: Ana) {
+        match group {
+            Some(group) => drop(self.ana_groups.insert(group, state)),
+            None => (self.ana, self.ana_groups) = (state, BTreeMap::new()),
+        }
+        self.ana_groups.retain(|_, other| *other != self.ana);
+    }
+
     fn of(&mut self, namespace: u32, change: impl FnOnce(&mut Namespace)) {
         if let Some(found) = self.namespaces.get_mut(&namespace) {
             change(found);
@@ -299,7 +340,11 @@ fn told(ctl: &mut Ctl) -> Result<Vec<Value>, String> {
     subsystems.sort_by_key(|one| one["nqn"].to_string());
     let mut namespaces = ctl.list("namespaces")?;
     namespaces.sort_by_key(|one| (one["subsystem"].to_string(), one["namespace"].as_u64()));
-    let of_subsystem = |one: &Value| json!([one["nqn"], one["allowed_hosts"], one["ana_state"]]);
+    let of_subsystem = |one: &Value| {
+        let groups = one["ana_groups"].as_array().into_iter().flatten();
+        let groups: Vec<_> = groups.map(|group| json!([group["group"], group["state"]])).collect();
+        json!([one["nqn"], one["allowed_hosts"], one["ana_state"], groups])
+    };
     let of_namespace = |one: &Value| {
         let bytes = one["blocks"].as_u64().unwrap_or(0) * one["block_bytes"].as_u64().unwrap_or(0);
         json!([one["subsystem"], one["namespace"], bytes, one["active"], one["read_only"]])
