@@ -23,7 +23,7 @@ use std::{
     path::Path,
 };
 use tables::Tables;
-pub(super) use tables::{ANA_GROUP, NamespaceTable, Size};
+pub(super) use tables::{NamespaceTable, Size};
 
 /// What a person writes is far smaller.
 const SIZE: Limit = Limit::new("the size of --config", 1, 1 << 20);

@@ -335,6 +335,7 @@ fn an_ana_group_is_given_a_state_of_its_own() {
     assert_eq!(client.call("set_ana_state", set(json!(null), "non_optimized")), changed(false));
     assert_eq!(client.ask("subsystems")["subsystems"][0]["ana_state"], "non_optimized");
     let refused = client.call("set_ana_state", set(json!(129), "change")).unwrap_err();
-    assert!(refused["code"] == -32602 && refused["message"].as_str().unwrap().contains("1 to 128"), "{refused}");
+    let message = refused["message"].as_str().unwrap();
+    assert!(refused["code"] == -32602 && message.contains("params: group is 129: must be from 1 to 128"), "{refused}");
     target.end();
 }

@@ -19,7 +19,7 @@ use toml::Spanned;
 /// Largest namespace in memory: what no machine has, so that sizes can be added up.
 const MAX_MEMORY_BYTES: u64 = 1 << 44;
 /// As many as the target has for each subsystem.
-pub(in super::super) const ANA_GROUP: Limit = Limit::new("--ana-group", 1, MAX_ANA_GROUPS as u64);
+pub(super) const ANA_GROUP: Limit = Limit::new("--ana-group", 1, MAX_ANA_GROUPS as u64);
 pub(super) const NSID: Limit = Limit::new("--nsid", 1, MAX_NAMESPACES as u64);
 
 /// What is in the file beside the groups of options of the command line.

@@ -1,18 +1,23 @@
 //! Subsystems that come and go, who may use them, and how well they can be reached.
 
 use super::{
-    super::{
-        ana_name::AnaName,
-        change::Change,
-        config_file::{ANA_GROUP, as_key},
-    },
+    super::{ana_name::AnaName, change::Change, config_file::as_key},
     parameters::{nqn, read},
     planned::{Known, Plan, Planned, subsystem, within},
 };
-use crate::control::{Failure, INVALID_PARAMS};
-use frwr_nvmf::{controller::AllowedHosts, wire::SerialNumber};
+use crate::{
+    control::{Failure, INVALID_PARAMS},
+    options::Limit,
+};
+use frwr_nvmf::{
+    controller::{AllowedHosts, MAX_ANA_GROUPS},
+    wire::SerialNumber,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+
+/// As the method calls it.
+const GROUP: Limit = Limit::new("--group", 1, MAX_ANA_GROUPS as u64);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,7 +73,7 @@ pub(super) fn set_ana_state(known: &mut Known<'_>, parameters: Map<String, Value
 }
 
 fn check_group(group: u32) -> Result<(), Failure> {
-    ANA_GROUP.check(group).map_err(|error| Failure::new(INVALID_PARAMS, format!("params: {}", as_key(&error).1)))
+    GROUP.check(group).map_err(|error| Failure::new(INVALID_PARAMS, format!("params: {}", as_key(&error).1)))
 }
 
 #[derive(Deserialize)]
