@@ -7,19 +7,15 @@ use crate::{
     provider::{ElementRange, RemoteRange, ScatterElement},
 };
 
-/// What a transfer does.
+/// What a transfer does, in the order of the events that tell of it: one is found by the other without a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// RDMA READs; ends when the last has completed.
     Fetch,
     /// RDMA WRITEs that nobody is told of; ends when the last has completed.
     Write,
-    /// One RDMA WRITE of no bytes; ends as they do.
-    Probe,
     /// RDMA WRITEs, then a reply; ends when the device is done with the reply.
     Respond {
-        /// Bytes of the reply.
-        length: u32,
         /// The peer's key that its device invalidates.
         invalidate: Option<u32>,
     },
@@ -107,7 +103,7 @@ impl Transfer {
         let cookie = self.cookie;
         match self.kind {
             Kind::Fetch => Event::Fetched { cookie, status },
-            Kind::Write | Kind::Probe => Event::Written { cookie, status },
+            Kind::Write => Event::Written { cookie, status },
             Kind::Respond { .. } => Event::Responded { cookie, status },
         }
     }

@@ -88,8 +88,10 @@ impl Transfers {
     /// What the caller of the one in this slot is told, which is free then.
     #[inline(always)]
     pub(crate) fn tell(&mut self, slot: u32, status: TransferStatus) -> Option<Event> {
-        let transfer = self.slots.handle_at(slot)?;
-        self.slots.remove(transfer).map(|transfer| transfer.event(status))
+        // Read in its place: taken out as an option it would be looked at once more.
+        let event = self.at(slot)?.event(status);
+        self.slots.discard_at(slot);
+        Some(event)
     }
 
     /// Its caller is told of the one in this slot otherwise: it is free.

@@ -108,15 +108,14 @@ impl Replies<'_> {
 
 impl<P: Port> Engine<P> {
     #[inline(never)]
-    pub(super) fn take_receives(&mut self, batch: &CompletionBatch, protocol: &mut impl Protocol) -> u32 {
+    pub(super) fn take_receives(&mut self, batch: &CompletionBatch, protocol: &mut impl Protocol) {
+        // Before they are taken: behind that the loop would keep the number at hand.
+        self.counters.receives_completed(batch.len() as u32);
         if self.shared.is_none() {
             batch.iter().for_each(|completion| self.take_receive::<false>(completion, protocol));
         } else {
             batch.iter().for_each(|completion| self.take_receive::<true>(completion, protocol));
         }
-        let taken = batch.len() as u32;
-        self.counters.receives_completed(taken);
-        taken
     }
 
     /// A completion of a receive queue that a connection has for itself, or `SHARED`: the queue pair that it names tells the connection.
@@ -360,7 +359,8 @@ fn take_invalidated(
     Some(only)
 }
 
-/// The same of a request of several MRs, or of none. A call, so that the usual one keeps what it has at hand.
+/// The same of a request of several MRs, or of none. A call, so that the usual one keeps what it has at hand and goes on behind it.
+#[cold]
 #[inline(never)]
 fn take_one_of_several(
     pool: &mut Pool,

@@ -130,7 +130,7 @@ impl<P: Port> Engine<P> {
     /// # Errors
     /// [`TransferError::NoSlot`], [`TransferError::NotConnected`]; nothing is left behind.
     pub fn probe(&mut self, connection: ConnectionId, cookie: u64) -> Result<(), TransferError> {
-        self.transfer(connection, cookie, Kind::Probe, Data::NONE, &[])
+        self.transfer_nothing(connection, cookie)
     }
 
     /// Writes data to a peer and replies behind it; ends with [`crate::Event::Responded`] when the device is done with both.
@@ -141,12 +141,10 @@ impl<P: Port> Engine<P> {
         if request.message.is_empty() || request.message.len() > self.plan.message_bytes as usize {
             return Err(TransferError::MessageLength);
         }
-        // At most message_bytes, which is 32 bit.
-        let kind = Kind::Respond { length: request.message.len() as u32, invalidate: request.invalidate };
         self.transfer(
             connection,
             request.cookie,
-            kind,
+            Kind::Respond { invalidate: request.invalidate },
             Data { local: request.local, remote: request.remote },
             request.message,
         )

@@ -25,10 +25,6 @@ pub(super) struct Data<'a> {
     pub(super) remote: &'a [RemoteSegment],
 }
 
-impl Data<'_> {
-    pub(super) const NONE: Self = Self { local: &[], remote: &[] };
-}
-
 impl<P: Port> Engine<P> {
     /// Takes a transfer: into the chain at once, or behind those that wait. `reply` is the message of one that responds.
     #[inline(always)]
@@ -44,20 +40,28 @@ impl<P: Port> Engine<P> {
             ([local], [remote]) if local.length == remote.length => {
                 self.begin_transfer(id, cookie, kind, Whole { local, remote }, reply)
             }
-            _ => self.transfer_lists(id, cookie, kind, data, reply),
+            (local, remote) => self.transfer_lists(id, cookie, kind, local, remote, reply),
         }
     }
 
+    /// Both sides by themselves, which are in registers then where there is one piece and one range.
     #[inline(never)]
     fn transfer_lists(
         &mut self,
         id: ConnectionId,
         cookie: u64,
         kind: Kind,
-        data: Data<'_>,
+        local: &[Segment],
+        remote: &[RemoteSegment],
         reply: &[u8],
     ) -> Result<(), TransferError> {
-        self.begin_transfer(id, cookie, kind, data, reply)
+        self.begin_transfer(id, cookie, kind, Data { local, remote }, reply)
+    }
+
+    /// A transfer of no bytes.
+    #[inline(never)]
+    pub(super) fn transfer_nothing(&mut self, id: ConnectionId, cookie: u64) -> Result<(), TransferError> {
+        self.begin_transfer(id, cookie, Kind::Write, Nothing, &[])
     }
 
     #[inline(always)]
@@ -85,15 +89,16 @@ impl<P: Port> Engine<P> {
         };
         let operations = data.cut(connection, kind, &self.plan, &mut room.places)?;
         if !reply.is_empty() {
-            // The slot's buffer has message_bytes bytes.
+            // The slot's buffer has message_bytes bytes, which is 32 bit.
             self.messages.write_reply(vacant.index(), reply);
+            (room.reply.length, room.reply.lkey) = (reply.len() as u32, connection.message_lkey);
         }
         // At most MAX_TRANSFER_OPERATIONS.
         let (handle, transfer) = vacant.insert(|| Transfer::new(cookie, id.index, kind, operations as u8));
         // Mutant: a transfer passes those that wait.
         let first = connection.waiting().transfers() == 0 || mutant!(transfers_pass);
         let asked = Asked { making: &self.making, kind, operations, pressure };
-        if !(first && connection.admit_transfer(handle, transfer, asked, room)) {
+        if !(first && connection.admit_transfer(handle, transfer, asked, &room.places)) {
             return self.have_transfer_wait(index, handle, first);
         }
         self.counters.transfer();
@@ -153,7 +158,7 @@ impl<P: Port> Engine<P> {
         let connection = &mut self.connections[index];
         let (kind, operations) = (transfer.kind(), transfer.operations());
         let asked = Asked { making: &self.making, kind, operations, pressure };
-        if !connection.admit_transfer(handle, transfer, asked, room) {
+        if !connection.admit_transfer(handle, transfer, asked, &room.places) {
             return false;
         }
         self.counters.transfer();
@@ -251,6 +256,18 @@ impl Cut for Whole<'_> {
     }
 }
 
+/// One operation of no bytes.
+#[derive(Clone, Copy, Debug)]
+struct Nothing;
+
+impl Cut for Nothing {
+    #[inline(always)]
+    fn cut(self, _: &Connection, _: Kind, _: &Plan, places: &mut Places<'_>) -> Result<usize, TransferError> {
+        places.operations[0] = RdmaOperation::NOTHING;
+        Ok(1)
+    }
+}
+
 impl Cut for Data<'_> {
     #[inline(always)]
     fn cut(
@@ -261,10 +278,6 @@ impl Cut for Data<'_> {
         places: &mut Places<'_>,
     ) -> Result<usize, TransferError> {
         let most = match (kind, self.local) {
-            (Kind::Probe, _) => {
-                places.operations[0] = RdmaOperation::NOTHING;
-                return Ok(1);
-            }
             (Kind::Fetch | Kind::Write, []) => return Err(TransferError::LengthMismatch),
             (Kind::Fetch, _) => plan.read_elements,
             (Kind::Write | Kind::Respond { .. }, _) => plan.message_elements,
@@ -286,29 +299,34 @@ fn resolve(connection: &Connection, kind: Kind, piece: &Segment) -> Result<Scatt
 impl Connection {
     /// Reserves what a transfer needs, and puts its work requests into the chain. False where it has to wait.
     #[inline(always)]
-    fn admit_transfer(&mut self, handle: Handle, transfer: &mut Transfer, asked: Asked<'_>, room: Room<'_>) -> bool {
+    fn admit_transfer(
+        &mut self,
+        handle: Handle,
+        transfer: &mut Transfer,
+        asked: Asked<'_>,
+        places: &Places<'_>,
+    ) -> bool {
         let Asked { making, kind, operations: count, pressure } = asked;
         let replies = matches!(kind, Kind::Respond { .. });
         // At most MAX_TRANSFER_OPERATIONS.
         let works = count as u32 + u32::from(replies && !mutant!(S4_reply_entry));
         // Without a receive of the peer it is not entries that it waits for, and requests may have those.
         let may_send = !replies || self.credits.has_peer_receive() || mutant!(S4_response);
-        let reserved = may_send && self.sending.reserve(works * making.cost.message);
-        // Mutant: requests pass a transfer that waits for entries, for ever.
-        self.await_entries(may_send && !reserved && !mutant!(transfer_starves));
-        if !reserved {
+        if !(may_send && self.sending.reserve(works * making.cost.message)) {
+            // Mutant: requests pass a transfer that waits for entries, for ever.
+            self.await_entries(may_send && !mutant!(transfer_starves));
             return false;
         }
-        let operations = room.places.operations.get(..count).unwrap_or_default();
+        self.await_entries(false);
+        let operations = places.operations.get(..count).unwrap_or_default();
         let token = Token::of(TokenKind::Transfer, handle.index(), handle.generation());
         let last = match kind {
             Kind::Fetch => self.sending.stage_reads(token, operations),
-            Kind::Write | Kind::Probe => self.sending.stage_writes(token, operations),
-            Kind::Respond { length, invalidate } => {
+            Kind::Write => self.sending.stage_writes(token, operations),
+            Kind::Respond { invalidate } => {
                 self.sending.stage_answer(token, operations);
                 self.credits.take_for_response();
-                (room.reply.length, room.reply.lkey) = (length, self.message_lkey);
-                let local = ElementRange { first: room.places.first + MAX_TRANSFER_ELEMENTS as u32, count: 1 };
+                let local = ElementRange { first: places.first + MAX_TRANSFER_ELEMENTS as u32, count: 1 };
                 let operation = Operation::Send { local, invalidate };
                 let token = Token::of(TokenKind::Reply, handle.index(), handle.generation());
                 self.sending.stage_reply(token, operation, count as u32, pressure)
