@@ -434,6 +434,11 @@ fn a_medium_that_is_written_is_served_once_by_whatever_paths() {
         parsed(&with_namespaces(&[written(one), format!("load = {same:?}")])).unwrap();
     }
     parsed(&with_namespaces(&[written(&file), written(&other)])).unwrap();
+    // The socket of a server is a path, too.
+    let here = std::env::current_dir().unwrap();
+    let exports = ["socket", &format!("{}/socket", here.display())];
+    let exports = exports.map(|socket| format!("nbd = \"nbd+unix:///disk?socket={socket}\""));
+    assert!(parsed(&with_namespaces(&exports)).unwrap_err().to_string().contains("the medium of another namespace"));
     // In another subsystem as well.
     let text = with_namespaces(&[written(&file)]);
     let second = text[TOP.len()..].replace(":disk", ":other").replace(&file, &hard);

@@ -14,11 +14,11 @@ const SERVED_ONCE: &str = "what is written is served once; name another one, or 
 /// place among all, and why that cannot be.
 pub(super) fn served_twice<'a>(namespaces: impl Iterator<Item = &'a NamespaceConfig>) -> Option<(usize, String)> {
     let mut before: Vec<(&Path, Below, bool)> = Vec::new();
-    let mut exports: Vec<(&NbdOptions, bool)> = Vec::new();
+    let mut exports: Vec<(NbdOptions, bool)> = Vec::new();
     for (place, namespace) in namespaces.enumerate() {
-        if let MediumConfig::Nbd { options } = &namespace.medium {
+        if let Some(options) = export(namespace) {
             let read_only = namespace.read_only;
-            let clashes = |(other, both): &(&NbdOptions, bool)| !(read_only && *both) && other.is_same_export(options);
+            let clashes = |(other, both): &(NbdOptions, bool)| !(read_only && *both) && other.is_same_export(&options);
             if exports.iter().any(clashes) {
                 return Some((place, format!("\"{options}\" is the medium of another namespace: {SERVED_ONCE}")));
             }
@@ -40,6 +40,14 @@ pub(super) fn served_twice<'a>(namespaces: impl Iterator<Item = &'a NamespaceCon
     None
 }
 
+/// The export that it lives in, by whatever folder its socket is named from.
+fn export(namespace: &NamespaceConfig) -> Option<NbdOptions> {
+    match namespace.medium.whole() {
+        MediumConfig::Nbd { options } => Some(options),
+        _ => None,
+    }
+}
+
 /// What lies below the paths that were asked for, each looked at once.
 #[derive(Default)]
 pub(super) struct Media(HashMap<PathBuf, Below>);
@@ -52,8 +60,8 @@ impl Media {
         }
         let (first, second) = match (&one.medium, &other.medium) {
             (MediumConfig::Stored { path: first, .. }, MediumConfig::Stored { path: second, .. }) => (first, second),
-            (MediumConfig::Nbd { options: first }, MediumConfig::Nbd { options: second }) => {
-                return first.is_same_export(second);
+            (MediumConfig::Nbd { .. }, MediumConfig::Nbd { .. }) => {
+                return export(one).zip(export(other)).is_some_and(|(first, second)| first.is_same_export(&second));
             }
             _ => return false,
         };
