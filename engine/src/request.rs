@@ -45,10 +45,9 @@ pub(crate) enum Phase {
     Waiting,
     /// Its memory is mapped, its message is written, and neither is in a chain: it was taken out of it.
     Queued,
-    /// Its message is posted, or in the chain that the next flush posts, and no reply was seen.
+    /// Its message is posted, or in the chain that the next flush posts, and no reply was seen. Of one without a message: its
+    /// registration is, whether it is valid yet or not.
     Posted,
-    /// Its registration was made by `register_now` and is valid.
-    Open,
     /// Its end is known; those of its MRs that are left have keys that are not dead yet.
     Fencing,
     /// Its end is about to be reported: the slot keeps what its event says until that is taken.
@@ -254,7 +253,8 @@ impl Request {
         if let Some(at) = self.mrs.iter().position(|held| *held == descriptor) {
             self.mrs.swap_remove(at);
         }
-        self.standing.phase == Phase::Fencing && self.mrs.is_empty()
+        // Another one is left, or this one was never its own.
+        false
     }
 
     /// The key of the one at this place is dead.
@@ -272,11 +272,6 @@ impl Request {
 
 /// The steps of its life.
 impl Request {
-    /// It was made of what waited, and waits again.
-    pub(crate) fn wait_again(&mut self) {
-        self.standing.phase = Phase::Waiting;
-    }
-
     /// It is out of the chain, unposted.
     pub(crate) fn unstage(&mut self) {
         self.standing.phase = Phase::Queued;
@@ -286,11 +281,6 @@ impl Request {
     /// Its message moved up in the chain.
     pub(crate) fn moved_to(&mut self, position: u64) {
         self.message_position = if mutant!(unstaged_message_position) { self.message_position } else { position };
-    }
-
-    /// Its registration, which is all it has, is valid.
-    pub(crate) fn open(&mut self) {
-        self.standing.phase = Phase::Open;
     }
 
     /// This is what is known of its end.

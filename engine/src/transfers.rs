@@ -23,7 +23,7 @@ impl Transfers {
     /// With `held_limit` slots in use a reply asks for its completion.
     pub(crate) fn new_in(region: &mut Region, slots: u32, held_limit: u32) -> Result<Self, CarveError> {
         Ok(Self {
-            slots: Slab::new_in(region, slots.max(1))?,
+            slots: Slab::new_in(region, slots)?,
             operations: Table::new_in(region, slots as usize, |_| [RdmaOperation::NOTHING; _])?,
             held_limit,
         })
@@ -32,14 +32,13 @@ impl Transfers {
     /// Bytes of the region that it takes.
     pub(crate) fn bytes_needed(slots: u32) -> Option<usize> {
         let operations = Table::<RdmaOperations>::bytes_needed(slots as usize)?;
-        Slab::<Transfer>::bytes_needed(slots.max(1))?.checked_add(operations)
+        Slab::<Transfer>::bytes_needed(slots)?.checked_add(operations)
     }
 
     /// The next free slot, and where its operations stand.
     #[inline(always)]
     pub(crate) fn vacant(&mut self) -> Option<(Vacant<'_, Transfer>, &mut RdmaOperations)> {
         let vacant = self.slots.vacant()?;
-        // The slab has a slot also where no transfer is asked for; the table has none then.
         let operations = self.operations.get_mut(vacant.index() as usize)?;
         Some((vacant, operations))
     }
@@ -75,8 +74,8 @@ impl Transfers {
 
     /// What the transfer in a slot is cut into.
     pub(crate) fn operations_at(&self, slot: u32) -> &[RdmaOperation] {
-        let count = self.at(slot).map_or(0, Transfer::operations);
-        self.operations.get(slot as usize).and_then(|operations| operations.get(..count)).unwrap_or_default()
+        let operations = || self.operations.get(slot as usize)?.get(..self.at(slot)?.operations());
+        operations().unwrap_or_default()
     }
 
     /// All of the one in this slot succeeded: it stays until that is told. False where there is none.

@@ -49,6 +49,31 @@ fn s75_a_cancelled_request_without_memory_holds_its_slot_until_its_message_was_r
     }
 }
 
+/// A core whose engine is idle may sleep: not while a reply may come. What only Hold keeps wakes nobody.
+#[test]
+fn s75_an_engine_is_idle_when_none_of_its_requests_is_in_flight() {
+    for profile in PROFILES {
+        let mut test = Scripted::new(profile);
+        assert!(test.host.engine.is_idle(), "{profile}: nothing was asked for");
+        test.submit(1, 1, false);
+        let (name, _) = test.command();
+        test.steps(20);
+        assert!(!test.host.engine.is_idle(), "{profile}: the reply may come");
+        test.reply(name, None);
+        test.until("ended", |pair| pair.host.ended.len() == 1);
+        test.steps(5);
+        assert!(test.host.engine.is_idle(), "{profile}: it came");
+        let second = test.submit(2, 0, false);
+        test.command();
+        test.steps(20);
+        assert!(!test.host.engine.is_idle(), "{profile}: a request without memory is one too");
+        test.host.engine.cancel(second).unwrap();
+        test.until("cancelled", |pair| pair.host.ended.len() == 2);
+        test.steps(5);
+        assert_eq!((slots(&test), test.host.engine.is_idle()), ((1, 1), true), "{profile}");
+    }
+}
+
 /// A completion tells of its own message and of those in front of it: each frees one slot here, in every place of the ring (S67).
 #[test]
 fn s67_each_completion_frees_the_slots_up_to_its_own_and_no_other() {

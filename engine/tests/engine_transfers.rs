@@ -90,6 +90,26 @@ fn s75_writes_behind_cancelled_requests_move_up_in_the_chain_and_are_told() {
     }
 }
 
+/// A core whose engine is idle may sleep: not while a transfer's completion may come.
+#[test]
+fn an_engine_is_idle_when_none_of_its_transfers_is_in_flight() {
+    for profile in PROFILES {
+        let mut test = pair(profile);
+        let grant = opened(&mut test);
+        assert!(test.host.engine.is_idle(), "{profile}: nothing was asked for");
+        test.hold(TokenKind::Transfer);
+        write(&mut test, grant, 0, 1);
+        test.steps(20);
+        assert_eq!(told(&test.host.events, 1, "Done"), 0, "{profile}");
+        assert!(!test.host.engine.is_idle(), "{profile}: its completion may come");
+        test.faults.clear();
+        test.faults.release();
+        test.until("written", |pair| told(&pair.host.events, 1, "Done") == 1);
+        test.steps(5);
+        assert!(test.host.engine.is_idle(), "{profile}: it came");
+    }
+}
+
 /// A responder says of how many transfers it can do without knowing that they are over; without that it is a quarter of all. Those of one
 /// flush end together in any case.
 #[test]

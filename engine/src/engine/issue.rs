@@ -202,13 +202,9 @@ impl<P: Port> Engine<P> {
     #[cold]
     fn undo(&mut self, seat: Seat, handle: Handle) -> Hindrance {
         self.take_back(handle);
-        match seat {
-            Seat::New => self.requests.discard(handle),
-            Seat::Waited(_) => {
-                if let Some(request) = self.requests.get_mut(handle) {
-                    request.wait_again();
-                }
-            }
+        // One that waited is told of: it ends as unannounced.
+        if matches!(seat, Seat::New) {
+            self.requests.discard(handle);
         }
         Hindrance::Refused(SubmitError::Unannounced)
     }

@@ -115,11 +115,10 @@ impl<P: Port> Engine<P> {
 
     /// A registration was confirmed: a standalone one is open now, and its caller learns of its grant.
     pub(super) fn registered_now(&mut self, slot: u32) {
-        let Some((handle, request)) = self.requests.at_mut(slot) else { return };
+        let Some((handle, request)) = self.requests.at(slot) else { return };
         if !request.is_standalone() || request.phase() != Phase::Posted {
             return;
         }
-        request.open();
         let cookie = request.cookie();
         let grant =
             request.mrs().first().and_then(|&descriptor| self.pool.get(descriptor)).and_then(crate::mr::Mr::grant);
@@ -167,11 +166,10 @@ impl<P: Port> Engine<P> {
             // Its completion is on the way.
             Phase::Posted if found.is_one_way() => return Err(CancelError::Ended),
             Phase::Posted if found.is_standalone() => {
-                // The registration is on the way: the invalidation stands behind it in the same queue.
+                // The registration is valid, or on the way: the invalidation stands behind it in the same queue.
             }
             // Its message is on the way, and the peer may reply: that takes a receive, which nobody else is promised.
             Phase::Posted => self.connections[index].credits.abandon_reply(),
-            Phase::Open => {}
             Phase::Waiting => {
                 found.ends_as(RequestStatus::Cancelled);
                 found.fence();
