@@ -122,6 +122,26 @@ fn each_group_is_listed_with_its_namespaces_and_its_state() {
     assert_eq!(of(&mut groups, 3), (7, 64));
 }
 
+/// Hosts ask for all that it may be, in parts (nvme-cli in such of 4096 bytes).
+#[test]
+fn the_page_is_as_long_as_identify_says_that_it_may_be() {
+    let mut groups = Groups::new(1);
+    let controller = IdentifyController::read_from_bytes(&groups.identify(cns::CONTROLLER, 0)).unwrap();
+    let longest = 16 + 32 * controller.ana_groups.get() + 4 * controller.max_namespaces.get();
+    let mut part = |offset: u32| {
+        let (page, retain_event, specific, offset_is_index, namespace) = (log_page::ANA, false, 0, false, u32::MAX);
+        let (offset, length, data) = (offset.into(), 4, keyed(4));
+        let get = GetLogPage { page, specific, retain_event, length, offset, offset_is_index, namespace, data };
+        let status =
+            groups.raw.command(groups.admin, Command::GetLogPage(get), Some((Access::RemoteWrite, 4))).status();
+        let mut bytes = [0xff; 4];
+        groups.raw.data.read(0, &mut bytes).unwrap();
+        status.is_success().then_some(bytes)
+    };
+    assert_eq!([4096, longest - 4].map(&mut part), [Some([0; 4]); 2]);
+    assert_eq!(part(longest + 4), None);
+}
+
 #[test]
 fn a_state_of_one_group_is_no_matter_of_another() {
     for cores in [1, 2] {

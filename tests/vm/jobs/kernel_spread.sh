@@ -67,7 +67,7 @@ error_log_is_clean() {
 
 # Each core's reads and writes are in its entry of the report.
 both_cores_served() {
-    [ "$(grep -o '"reads":[1-9][0-9]*,"region":"[^"]*","requests":[0-9]*,"role":"target","stalls":[0-9]*,"writes":[1-9][0-9]*' \
+    [ "$(grep -o '"reads":[1-9][0-9]*,"region":"[^"]*",[^{}]*"role":"target",[^{}]*"writes":[1-9][0-9]*' \
         "$LOGS/spread.json" | wc -l)" -eq 2 ]
 }
 

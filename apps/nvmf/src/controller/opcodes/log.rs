@@ -4,7 +4,7 @@ use super::super::controllers::{Controller, ERROR_LOG_ENTRIES};
 use super::super::listeners::Listeners;
 use super::super::media::{Buffer, Buffers, Counters};
 use super::super::options::ADMIN_QUEUE_ENTRIES;
-use super::super::subsystem::Subsystems;
+use super::super::subsystem::{MAX_ANA_GROUPS, Subsystems};
 use super::super::work::{Part, Work, refused};
 use super::checks::{Accepted, Arrival, Checks};
 use super::identify::{FIRMWARE, pad};
@@ -120,10 +120,10 @@ fn page_bytes(
         (log_page::CHANGED_NAMESPACES, Some(_)) => CHANGED_BYTES,
         (log_page::EFFECTS, Some(_)) => size_of::<EffectsLog>(),
         (log_page::ANA, Some(subsystem)) => {
-            let namespaces = subsystem.namespaces();
-            let listed = if specific & GROUPS_ONLY != 0 { 0 } else { namespaces.identifiers().count() };
-            let groups = namespaces.groups().count();
-            size_of::<AnaLogHeader>() + groups * size_of::<AnaGroup>() + listed * size_of::<U32>()
+            // As long as Identify Controller says that it may be (NANAGRPID, MNAN), zeros behind what there is: hosts read so much of it,
+            // nvme-cli in parts of 4096 bytes, of which the second would begin behind a shorter page.
+            let listed = if specific & GROUPS_ONLY != 0 { 0 } else { subsystem.namespaces().highest() as usize };
+            size_of::<AnaLogHeader>() + MAX_ANA_GROUPS as usize * size_of::<AnaGroup>() + listed * size_of::<U32>()
         }
         _ => return None,
     };
