@@ -131,6 +131,8 @@ pub(super) struct Media<S> {
     due: bool,
     /// When the last poll began that answered some, in nanoseconds.
     answered_at: u64,
+    /// The places of theirs, each once; a core may have a thousand namespaces.
+    answered: Vec<usize>,
     corruption: Option<Corruption>,
     /// `None` where the core polls on.
     wakeup: Option<Wakeup>,
@@ -149,6 +151,7 @@ impl<S: Storage> Media<S> {
             commits: Commits::default(),
             due: false,
             answered_at: 0,
+            answered: Vec::with_capacity(most),
             wakeup: None,
             corruption: corrupt_reads.map(|every| Corruption { every, left: every.get() }),
             counted: TargetStatistics::default(),
@@ -312,8 +315,10 @@ impl<S: Storage> Media<S> {
     pub(super) fn answered(&mut self, namespace: usize, kind: CommandKind, found: u64, now: u64) {
         let Some(medium) = self.get_mut(namespace) else { return };
         if found == now {
-            medium.tally.succeeded_at_once(kind);
-            (self.due, self.answered_at) = (true, now);
+            if medium.tally.succeeded_at_once(kind) {
+                self.answered.push(namespace);
+                (self.due, self.answered_at) = (true, now);
+            }
         } else {
             medium.tally.succeeded(kind, now.wrapping_sub(found));
         }
@@ -337,8 +342,10 @@ impl<S: Storage> Media<S> {
     #[inline(never)]
     pub(super) fn settle(&mut self, now: u64) {
         let passed = now.wrapping_sub(self.answered_at);
-        for medium in self.media.iter_mut().flatten() {
-            medium.tally.settle(passed);
+        while let Some(place) = self.answered.pop() {
+            if let Some(medium) = self.get_mut(place) {
+                medium.tally.settle(passed);
+            }
         }
         self.due = !self.has_nothing_to_commit();
     }

@@ -110,10 +110,12 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// A command succeeded that this iteration has found. [`Self::settle`] says how long that takes.
+    /// A command succeeded that this iteration has found. [`Self::settle`] says how long that takes. Whether it is the first.
     #[inline(always)]
-    pub(super) fn succeeded_at_once(&mut self, kind: CommandKind) {
+    pub(super) fn succeeded_at_once(&mut self, kind: CommandKind) -> bool {
+        let is_first = self.recent == [0; CommandKind::ALL.len()];
         self.recent[kind as usize] += 1;
+        is_first
     }
 
     /// One succeeded that was found so long ago.
@@ -183,11 +185,12 @@ mod tests {
     #[test]
     fn what_is_answered_at_once_took_as_long_as_its_iteration() {
         let mut tally = Tally::default();
-        (0..2).for_each(|_| tally.succeeded_at_once(CommandKind::Read));
+        assert!(tally.succeeded_at_once(CommandKind::Read) && !tally.succeeded_at_once(CommandKind::Read));
         tally.succeeded(CommandKind::Write, 70_000);
         assert_eq!(tally.latencies().count(), 1);
         tally.settle(30_000);
         tally.settle(1_000_000);
+        assert!(tally.succeeded_at_once(CommandKind::Other), "the first of another iteration");
         let all: Vec<_> = tally.latencies().map(|(kind, taken)| (kind, taken.count(), taken.sum())).collect();
         let sum = Duration::from_micros;
         assert_eq!(all, [(CommandKind::Read, 2, sum(60)), (CommandKind::Write, 1, sum(70))]);
