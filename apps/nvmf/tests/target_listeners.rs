@@ -112,16 +112,7 @@ impl Listening {
     }
 
     fn until_said(&mut self, what: &str, is_it: impl Fn(&ChangeEvent<Gated>) -> bool) -> ChangeEvent<Gated> {
-        for _ in 0..20_000 {
-            for core in self.raw.members.iter_mut().chain([&mut self.raw.target]) {
-                self.said.extend(core::iter::from_fn(|| core.next_change()));
-            }
-            if let Some(at) = self.said.iter().position(&is_it) {
-                return self.said.remove(at);
-            }
-            self.raw.step();
-        }
-        panic!("never {what}: {:?}", self.said);
+        self.raw.until_said(&mut self.said, what, is_it)
     }
 
     fn done(&mut self, id: ChangeId) {

@@ -12,7 +12,7 @@ use frwr_engine::{
     Message, Protocol, RequestHandle, RequestStatus, Submission, WatchedClock,
 };
 use frwr_mempool::DeviceMemory;
-use frwr_nvmf::controller::{Subsystem, Target, TargetListening, TargetOptions, place_queues};
+use frwr_nvmf::controller::{ChangeEvent, Subsystem, Target, TargetListening, TargetOptions, place_queues};
 use frwr_nvmf::storage::{MemoryStorage, Storage};
 use frwr_nvmf::wire::{
     self, Command, CompletionQueueEntry, Connect, ConnectData, DataPointer, KeyedDataBlock, Nqn, QueueKind,
@@ -333,6 +333,25 @@ impl<S: Storage> Raw<S> {
             assert_eq!((statistics.queues, statistics.slots_used, statistics.orphans), (0, 0, 0));
             assert_eq!(statistics.buffers_free, statistics.buffers);
         }
+    }
+
+    /// Steps until a core says what is wanted of a change; what else they say is kept in `said`, which is looked at first.
+    pub fn until_said(
+        &mut self,
+        said: &mut Vec<ChangeEvent<S>>,
+        what: &str,
+        is_it: impl Fn(&ChangeEvent<S>) -> bool,
+    ) -> ChangeEvent<S> {
+        for _ in 0..20_000 {
+            for core in self.members.iter_mut().chain([&mut self.target]) {
+                said.extend(core::iter::from_fn(|| core.next_change()));
+            }
+            if let Some(at) = said.iter().position(&is_it) {
+                return said.remove(at);
+            }
+            self.step();
+        }
+        panic!("never {what}: {said:?}");
     }
 
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
