@@ -43,6 +43,8 @@ pub struct ListenerState {
     pub address: SocketAddr,
     /// PORTID of its entries in the discovery log.
     pub port: u16,
+    /// Hosts are told of it: it neither comes nor goes.
+    pub listed: bool,
     /// Whether it listens, on this core.
     pub listening: TargetListening,
     /// Connect requests that came by it and were accepted, on this core.
@@ -115,12 +117,10 @@ impl Listeners {
         if self.all.is_full() { Err(ChangeError::Listeners) } else { Ok(()) }
     }
 
-    /// One may go from this address: it listens there.
+    /// One may go from this address: hosts are told of it, whether the device listens there or has failed since.
     pub(super) fn check_old(&self, address: SocketAddr) -> Result<(), ChangeError> {
-        let listens = |listener: &&Listener| {
-            listener.standing == Standing::Listed && listener.listening == TargetListening::Listens
-        };
-        self.find(address).filter(listens).map(drop).ok_or(ChangeError::Listener { address })
+        let is_listed = |listener: &&Listener| listener.standing == Standing::Listed;
+        self.find(address).filter(is_listed).map(drop).ok_or(ChangeError::Listener { address })
     }
 
     /// One comes, and the device was asked for it.
@@ -251,9 +251,10 @@ impl Listeners {
 
     /// All of them, for whoever shows them.
     pub(super) fn states(&self) -> impl Iterator<Item = ListenerState> {
-        self.all.iter().map(|&Listener { address, port, listening, accepted, rejected, .. }| ListenerState {
+        self.all.iter().map(|&Listener { address, port, standing, listening, accepted, rejected, .. }| ListenerState {
             address,
             port,
+            listed: standing == Standing::Listed,
             listening,
             accepted,
             rejected,
@@ -263,7 +264,8 @@ impl Listeners {
 
 #[cfg(test)]
 mod tests {
-    use super::Listeners;
+    use super::{Heard, Listeners};
+    use frwr_engine::{Listening, provider::CommandError};
     use std::net::SocketAddr;
 
     fn address(text: &str) -> SocketAddr {
@@ -286,6 +288,21 @@ mod tests {
         }
         assert_eq!(listeners.called(None), None);
         assert_eq!(Listeners::new(&all[..1]).called(None), Some(all[0]));
+    }
+
+    #[test]
+    fn one_that_hosts_are_told_of_may_go_also_where_the_device_has_failed() {
+        let (one, other) = (address("10.0.0.1:4420"), address("10.0.0.1:4421"));
+        let mut listeners = Listeners::new(&[one]);
+        listeners.heard(one, Listening::Failed(CommandError::EXHAUSTED));
+        listeners.check_old(one).unwrap();
+        listeners.add(other);
+        assert!(listeners.check_old(other).is_err(), "it comes");
+        listeners.begin_removal(one, true);
+        assert!(listeners.check_old(one).is_err(), "it goes");
+        assert!(listeners.states().all(|state| !state.listed));
+        assert_eq!(listeners.heard(one, Listening::Stopped), Some(Heard::Taken));
+        assert!(!listeners.has(one));
     }
 
     #[test]

@@ -112,7 +112,7 @@ fn present(known: &mut Known<'_>) -> Result<Present, Failure> {
             namespaces: namespaces.collect::<Result<_, _>>()?,
         });
     }
-    let listeners = home.listeners.iter().map(|listener| listener.address).collect();
+    let listeners = home.listeners.iter().filter(|listener| listener.listed).map(|listener| listener.address).collect();
     Ok(Present { listeners, subsystems, room: known.stock.room() })
 }
 

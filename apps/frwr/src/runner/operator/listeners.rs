@@ -22,6 +22,8 @@ pub(super) struct Listener {
     pub(super) address: SocketAddr,
     /// PORTID.
     pub(super) port: u16,
+    /// It neither comes nor goes.
+    pub(super) listed: bool,
     /// It listens where all cores do.
     pub(super) listening: TargetListening,
     pub(super) accepted: u64,
@@ -39,6 +41,7 @@ pub(super) fn merged(findings: &Findings) -> Vec<Listener> {
     let one = |listener: &ListenerState| Listener {
         address: listener.address,
         port: listener.port,
+        listed: listener.listed,
         listening: at(listener.address).map(|one| one.listening).fold(listener.listening, TargetListening::with),
         accepted: at(listener.address).map(|one| one.accepted).sum(),
         rejected: at(listener.address).map(|one| one.rejected).sum(),
@@ -90,7 +93,7 @@ pub(super) fn add_listener(known: &mut Known<'_>, parameters: Map<String, Value>
     let Added { address } = read(parameters)?;
     let address = listened(&address)?;
     let found = merged(known.findings).into_iter().find(|one| one.address == address);
-    if found.is_some_and(|one| one.listening == TargetListening::Listens) {
+    if found.is_some_and(|one| one.listed && one.listening == TargetListening::Listens) {
         return Ok(None);
     }
     Ok(Planned::at_home(Change::AddListener { address }))
