@@ -31,7 +31,8 @@ pub struct CtlArguments {
     /// What to ask or to do, such as status; --list says what there is.
     #[arg(value_name = "METHOD", required_unless_present = "list", value_parser = MethodName, hide_possible_values = true)]
     pub method: Option<String>,
-    /// What the method takes: NAME=VALUE for each, a value being JSON, or else text; or one JSON object. Behind save and apply a file.
+    /// What the method takes: NAME=VALUE for each, a value being JSON, or else text; or one JSON object. Behind save and apply a file,
+    /// `-` for standard output and input.
     #[arg(value_name = "NAME=VALUE", value_hint = ValueHint::FilePath)]
     pub parameters: Vec<String>,
     /// Of apply: shows what differs, and changes nothing.
@@ -79,6 +80,9 @@ impl CtlArguments {
             return Err(Error::usage("parameters", format!("--dry-run is for apply, not for {method}; leave it out")));
         }
         match (method.as_str(), &self.parameters[..]) {
+            // As without a file, and as everywhere.
+            ("save", [output]) if output == "-" => Ok(Wanted::Call(Call { method, parameters: Map::new() })),
+            ("apply", [input]) if input == "-" => Ok(Wanted::Apply("/dev/stdin".into())),
             ("save", [file]) => Ok(Wanted::Save(file.into())),
             ("apply", [file]) => Ok(Wanted::Apply(file.into())),
             ("apply", _) => Err(Error::usage("parameters", "apply takes one file; name it: `frwr ctl apply FILE`")),

@@ -190,6 +190,7 @@ fn who_saves_where_no_file_can_be_changes_nothing() {
         let (code, _, error) = here.ctl(words);
         assert!(code == Some(2) && error.contains(says), "{words:?}: {error}");
     }
+    assert_eq!(here.done(&["save", "-"]), here.done(&["save"]));
     let (code, _, error) = here.ctl(&["apply", "/nonexistent/a.toml"]);
     assert!(code == Some(1) && error.contains("apply: \"/nonexistent/a.toml\" cannot be read"), "{error}");
     passed(target.stop());
