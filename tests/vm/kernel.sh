@@ -108,7 +108,7 @@ prepare_kernel_locked() {
         return 0
     fi
     if [ -z "$package" ] && may_install; then
-        as_admin apt-get update -q > "$CACHE/download.log" 2>&1
+        apt_get update -q > "$CACHE/download.log" 2>&1
         package=$(kernel_package)
     fi
     if [ -z "$package" ]; then
@@ -130,7 +130,7 @@ make_kernel() { # package
         echo "vm: downloading $package"
         # Old lists name files that the mirror no longer has.
         if ! download_kernel "$package" &&
-            ! { may_install && as_admin apt-get update -q > /dev/null 2>&1 && download_kernel "$package"; }; then
+            ! { may_install && apt_get update -q > /dev/null 2>&1 && download_kernel "$package"; }; then
             why="could not download $package: $(tail -n 1 "$CACHE/download.log")"
             return 1
         fi

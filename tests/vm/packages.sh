@@ -57,12 +57,17 @@ lists_asked_for=""
 ask_for_lists() {
     [ -z "$lists_asked_for" ] || return 0
     lists_asked_for=yes
-    as_admin apt-get update -q
+    apt_get update -q
 }
 
 apt_install() { # package...
     ask_for_lists || return
-    as_admin env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$@"
+    apt_get install -qy --no-install-recommends "$@"
+}
+
+# Only one at a time: what runs side by side would be refused, since apt-get waits for nobody who reads or writes its lists.
+apt_get() { # arguments
+    (flock 9 && as_admin env DEBIAN_FRONTEND=noninteractive apt-get "$@") 9> "${TMPDIR:-/tmp}/frwr-apt-get.$(id -u)"
 }
 
 # Makes the packages present, or says in $why what is missing and returns 1.
