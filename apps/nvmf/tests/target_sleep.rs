@@ -14,7 +14,11 @@ use frwr_support::nvmf_harness::{
     raw::{Raw, keyed},
     target_options,
 };
-use std::rc::Rc;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    rc::Rc,
+};
 
 /// What the test says, and what a storage was told.
 #[derive(Default)]
@@ -31,6 +35,14 @@ struct Told {
 struct Waking {
     inner: MemoryStorage,
     told: Rc<Told>,
+    descriptor: Option<Rc<OwnedFd>>,
+}
+
+impl Waking {
+    fn new(told: &Rc<Told>, descriptor: Option<Rc<OwnedFd>>) -> Self {
+        let inner = MemoryStorage::new(memory(64 << 10), 512, 4).unwrap();
+        Self { inner, told: Rc::clone(told), descriptor }
+    }
 }
 
 impl Storage for Waking {
@@ -58,6 +70,10 @@ impl Storage for Waking {
         self.told.waker.set(true);
     }
 
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.descriptor.as_deref().map(AsFd::as_fd)
+    }
+
     fn arm(&mut self) -> bool {
         self.told.arms.get()
     }
@@ -71,21 +87,20 @@ impl Storage for Waking {
     }
 }
 
-fn write() -> Command {
-    Command::Write(BlockRange { namespace: 1, lba: 0, blocks: 1, data: keyed(512) })
+fn write(namespace: u32) -> Command {
+    Command::Write(BlockRange { namespace, lba: 0, blocks: 1, data: keyed(512) })
 }
 
 /// A target whose storage has a write that it does not complete. `wakes`: it was told how its core is woken.
 fn with_a_write(wakes: bool) -> (Raw<Waking>, Rc<Told>) {
     let told = Rc::<Told>::default();
-    let inner = MemoryStorage::new(memory(64 << 10), 512, 4).unwrap();
-    let mut raw = Raw::with(target_options(), vec![Waking { inner, told: Rc::clone(&told) }]);
+    let mut raw = Raw::with(target_options(), vec![Waking::new(&told, None)]);
     if wakes {
         raw.target.wakes(Waker::noop()).unwrap();
     }
     assert_eq!(told.waker.get(), wakes);
     let (_, io) = raw.io_queue();
-    raw.send(io, write().encode(9).unwrap(), Some((Access::RemoteRead, 512)));
+    raw.send(io, write(1).encode(9).unwrap(), Some((Access::RemoteRead, 512)));
     raw.until("the storage has it", |raw| {
         raw.target.namespaces().all(|namespace| namespace.statistics().submitted == 1)
     });
@@ -121,4 +136,31 @@ fn a_target_that_was_not_told_how_to_wake_polls_on_while_a_storage_works() {
     raw.until("answered", |raw| raw.responses.len() == 1);
     raw.steps(100);
     assert!(raw.target.sleeps_until().is_some());
+}
+
+#[test]
+fn storages_with_one_descriptor_wake_their_core_by_it() {
+    let told = Rc::<Told>::default();
+    let event = Rc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
+    let storages = (0..2).map(|_| Waking::new(&told, Some(Rc::clone(&event)))).collect();
+    let mut raw = Raw::with(target_options(), storages);
+    raw.target.wakes(Waker::noop()).unwrap();
+    told.arms.set(true);
+    let (_, io) = raw.io_queue();
+    for (namespace, id) in [(1, 9), (2, 10)] {
+        raw.send(io, write(namespace).encode(id).unwrap(), Some((Access::RemoteRead, 512)));
+    }
+    raw.until("both storages have one", |raw| {
+        raw.target.namespaces().all(|namespace| namespace.statistics().submitted == 1)
+    });
+    raw.steps(100);
+    assert!(raw.target.arm());
+    let is_woken = |raw: &Raw<Waking>| {
+        let mut descriptors: Vec<_> =
+            raw.target.descriptors().map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)).collect();
+        poll(&mut descriptors, Some(&Timespec::default())).unwrap() > 0
+    };
+    assert!(!is_woken(&raw));
+    rustix::io::write(&*event, &1_u64.to_ne_bytes()).unwrap();
+    assert!(is_woken(&raw));
 }

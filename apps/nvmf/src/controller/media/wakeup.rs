@@ -3,7 +3,7 @@
 use super::Media;
 use crate::storage::Storage;
 use core::task::Waker;
-use rustix::event::epoll;
+use rustix::{event::epoll, io::Errno};
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -22,14 +22,14 @@ impl Wakeup {
         Ok(Self { waker: waker.clone(), epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
-    /// Whether the storage wakes the core from now on, where it says that it does ([`Storage::arm`]). A descriptor that is closed leaves
-    /// by itself.
+    /// Whether the storage wakes the core from now on, where it says that it does ([`Storage::arm`]). A descriptor leaves by itself when
+    /// the last of its storages closes it: one of several is there once.
     pub(super) fn tell<S: Storage>(&self, storage: &mut S) -> bool {
         storage.wakes(&self.waker);
         let Some(descriptor) = storage.descriptor() else { return true };
         // Nobody asks which of them it was.
         let (data, flags) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::ET);
-        epoll::add(&self.epoll, descriptor, data, flags).is_ok()
+        matches!(epoll::add(&self.epoll, descriptor, data, flags), Ok(()) | Err(Errno::EXIST))
     }
 }
 
