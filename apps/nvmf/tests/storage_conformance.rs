@@ -96,18 +96,18 @@ fn a_block_device_keeps_them_by_a_worker_thread() {
 
 #[test]
 fn an_nbd_export_keeps_them() {
-    let not_shown = [&[OFFERED, POLLED, CACHED, FULL][..], &ONE_SIZE].concat();
+    let not_shown = [&[OFFERED, CACHED, FULL][..], &ONE_SIZE].concat();
     keeps_its_promises("NBD", || OnNbd::new(false), &not_shown);
 }
 
 #[test]
 fn an_nbd_export_that_is_written_through_keeps_them() {
-    let not_shown = [&[OFFERED, POLLED, LOST, FULL][..], &ONE_SIZE].concat();
+    let not_shown = [&[OFFERED, LOST, FULL][..], &ONE_SIZE].concat();
     keeps_its_promises("NBD with FUA", || OnNbd::new(true), &not_shown);
 }
 
 #[test]
 fn an_export_of_nbdkit_on_a_disk_that_fails_keeps_them() {
-    let not_shown = [&[OFFERED, POLLED, CACHED, "a_read_only_way_changes_nothing", CUT][..], &ONE_SIZE].concat();
+    let not_shown = [&[OFFERED, CACHED, "a_read_only_way_changes_nothing", CUT][..], &ONE_SIZE].concat();
     keeps_them_where_it_can_be_had("NBD by nbdkit", OnNbdkit::new, &not_shown);
 }

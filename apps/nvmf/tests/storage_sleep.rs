@@ -2,10 +2,7 @@
 
 use core::{task::Waker, time::Duration};
 use frwr_nvmf::storage::{CompletionBatch, Cookie, Operation, Storage};
-use frwr_support::storage_harness::{
-    BLOCK, Bench, Kind,
-    nbd::{Export, NbdBench, Server},
-};
+use frwr_support::storage_harness::{BLOCK, Bench, Kind};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::{
     sync::Arc,
@@ -74,22 +71,6 @@ fn who_has_something_to_start_is_polled_on() {
         bench.completions(1);
         assert!(bench.storage.arm(), "{kind:?}");
     }
-}
-
-#[test]
-fn an_export_is_polled_while_it_has_operations_and_else_keeps_nobody_awake() {
-    let server = Server::new(Export::new(8));
-    let mut bench = NbdBench::open(server.options(), 8).unwrap();
-    bench.storage.wakes(&waker());
-    assert!(bench.storage.arm());
-    bench.submit(0, Operation::Write { lba: 0, blocks: 1, buffer: 0 });
-    assert!(!bench.storage.arm());
-    bench.completions(1);
-    // Out of reach: it ends in the storage itself, and only a poll tells of it.
-    bench.submit(1, Operation::Write { lba: 8, blocks: 1, buffer: 0 });
-    assert!(!bench.storage.arm());
-    bench.completions(1);
-    assert!(bench.storage.arm());
 }
 
 #[test]

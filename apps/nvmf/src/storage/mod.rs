@@ -409,7 +409,8 @@ pub trait Storage {
     }
 
     /// What becomes readable when an operation ends, for storages that have a descriptor and call no waker. It is waited for edge-triggered,
-    /// and nobody reads it. Constant.
+    /// and nobody reads it. Constant
+    /// from [`Storage::wakes`] on.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }

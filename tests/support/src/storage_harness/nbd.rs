@@ -457,10 +457,15 @@ impl NbdBench {
         self.storage.flush();
     }
 
+    /// What its clock says.
+    pub fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
     /// One poll.
     pub fn poll(&mut self) -> Vec<Completion> {
         let mut out = CompletionBatch::new();
-        self.storage.poll(self.began.elapsed(), &mut out);
+        self.storage.poll(self.now(), &mut out);
         thread::yield_now();
         out.into_iter().collect()
     }

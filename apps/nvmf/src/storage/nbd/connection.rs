@@ -6,6 +6,7 @@ use super::{
     replies::{Answer, Replies},
     socket::{End, Place, Socket},
     tasks::{Part, Tasks},
+    wakeup::Wakeup,
     wire::{Command, MAX_REPLY_BYTES, REQUEST_BYTES, Request},
 };
 use frwr_mempool::DeviceMemory;
@@ -49,6 +50,12 @@ pub(super) struct Connection {
     in_flight: usize,
     /// The server wants to go: it gets no more requests.
     leaves: bool,
+    /// The kernel had bytes when it was asked last: there may be more.
+    heard: bool,
+    /// It took bytes when it was asked last: it may take more.
+    took: bool,
+    /// What a core that sleeps is told of the socket: nothing, what comes, or that it takes bytes as well.
+    told: Option<bool>,
 }
 
 impl Connection {
@@ -60,6 +67,9 @@ impl Connection {
             sending: None,
             in_flight: 0,
             leaves: false,
+            heard: false,
+            took: false,
+            told: None,
         }
     }
 
@@ -77,6 +87,7 @@ impl Connection {
         self.received.clear();
         self.to_send.clear();
         (self.sending, self.in_flight, self.leaves) = (None, 0, false);
+        (self.heard, self.took, self.told) = (false, false, None);
     }
 
     /// Says good bye where nothing is under way.
@@ -110,6 +121,7 @@ impl Connection {
         };
         let count = socket.receive(self.received.space()).map_err(over)?;
         self.received.filled_by(count);
+        self.heard = count > 0;
         let found = loop {
             let step = handshake.advance(self.received.filled(), export, to_send);
             let (taken, found) = step.map_err(NoConnection::Refused)?;
@@ -120,6 +132,7 @@ impl Connection {
         };
         if !to_send.is_empty() {
             let count = socket.send(to_send).map_err(over)?;
+            self.took = count > 0;
             to_send.drain(..count);
         }
         if let Some(export) = &found
@@ -133,11 +146,46 @@ impl Connection {
 
     /// Blocks until there is something to negotiate; false where that takes too long.
     pub(super) fn wait(&self, limit: core::time::Duration) -> Result<bool, Errno> {
+        let awaited = self.awaited().filter(|_| !self.is_open());
+        awaited.map_or(Ok(true), |(socket, sends)| socket.wait(limit, sends))
+    }
+
+    /// Its socket, and whether it waits for that to take bytes, beside what comes.
+    fn awaited(&self) -> Option<(&Socket, bool)> {
         match &self.state {
-            State::Down | State::Open { .. } => Ok(true),
-            State::Connecting(socket) => socket.wait(limit, true),
-            State::Negotiating { socket, to_send, .. } => socket.wait(limit, !to_send.is_empty()),
+            State::Down => None,
+            State::Connecting(socket) => Some((socket, true)),
+            State::Negotiating { socket, to_send, .. } => Some((socket, !to_send.is_empty())),
+            State::Open { socket, .. } => Some((socket, self.is_sending())),
         }
+    }
+
+    /// A core that sleeps is told of whatever it waits for.
+    fn is_told(&self) -> bool {
+        self.awaited().is_none_or(|(_, sends)| self.told >= Some(sends))
+    }
+
+    /// Has whoever waits for `wakeup` told of what it waits for; nothing to do where that is so.
+    pub(super) fn tell(&mut self, wakeup: &Wakeup) {
+        if !self.is_told() {
+            self.tell_just(wakeup);
+        }
+    }
+
+    /// The same, and of nothing else. Where the kernel does not, it does not rest.
+    pub(super) fn tell_just(&mut self, wakeup: &Wakeup) {
+        let Some((socket, sends)) = self.awaited().filter(|(_, sends)| self.told != Some(*sends)) else { return };
+        let told = if self.told.is_none() { wakeup.add(socket, sends) } else { wakeup.change(socket, sends) };
+        if told.is_ok() {
+            self.told = Some(sends);
+        }
+    }
+
+    /// Nothing of it is left for another poll before a core that sleeps is told of its socket.
+    pub(super) fn rests(&self) -> bool {
+        let may_hear = self.heard && (self.in_flight > 0 || !self.is_open());
+        let may_send = self.took && self.awaited().is_some_and(|(_, sends)| sends);
+        self.is_told() && !may_hear && !may_send
     }
 
     pub(super) const fn is_open(&self) -> bool {
@@ -206,6 +254,7 @@ impl Connection {
     pub(super) fn send(&mut self, buffers: &DeviceMemory) -> Result<bool, End> {
         let State::Open { socket, .. } = &self.state else { return Ok(false) };
         let count = socket.send(self.to_send.filled())?;
+        self.took = count > 0;
         self.to_send.consume(count);
         self.fill(buffers);
         Ok(count > 0)
@@ -219,6 +268,7 @@ impl Connection {
         }
         let count = socket.receive(self.received.space())?;
         self.received.filled_by(count);
+        self.heard = count > 0;
         Ok(count)
     }
 

@@ -51,6 +51,12 @@ impl Link {
         is_time
     }
 
+    /// Behind a poll: nothing is left for another one before a core that sleeps is told of its socket, or has slept long.
+    pub(super) fn rests(&self, now: Duration) -> bool {
+        let is_due = self.connection.is_down() && now >= self.next_attempt;
+        !is_due && self.connection.rests()
+    }
+
     /// Its server does what it is asked for.
     pub(super) const fn has_answered(&mut self) {
         self.pause = Duration::ZERO;

@@ -14,6 +14,7 @@ mod socket;
 mod storage;
 mod tasks;
 mod uri;
+mod wakeup;
 mod wire;
 
 pub use handshake::NbdRefusal;

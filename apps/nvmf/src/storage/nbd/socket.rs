@@ -14,7 +14,7 @@ use std::{
     io,
     net::{SocketAddr, ToSocketAddrs as _},
     os::{
-        fd::{AsFd as _, OwnedFd},
+        fd::{AsFd as _, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt as _,
     },
 };
@@ -102,6 +102,10 @@ impl Socket {
             return Ok(false);
         }
         sockopt::socket_error(&self.0)?.map(|()| true)
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 
     /// Blocks until there is something to do, for so long at most; false where that is over.

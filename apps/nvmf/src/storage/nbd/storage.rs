@@ -12,11 +12,12 @@ use super::{
     shared::{Done, Shared},
     socket::End,
     tasks::{Sent, Tasks},
+    wakeup::Wakeup,
     wire::{Command, MAX_PART_BYTES, Request, command_flag, error},
 };
-use core::time::Duration;
+use core::{task::Waker, time::Duration};
 use frwr_mempool::DeviceMemory;
-use std::collections::VecDeque;
+use std::{collections::VecDeque, os::fd::BorrowedFd};
 
 /// An export of an NBD server, by one connection or several: operations become requests that [`Storage::flush`] hands to the kernel by
 /// one system call for each connection, answers are asked for by one for each poll and connection that has requests in flight.
@@ -49,6 +50,8 @@ pub struct NbdStorage {
     /// Changes that were answered in this poll: the least age at which one was sent.
     oldest_answered: Option<u32>,
     now: Duration,
+    /// Where its core may sleep.
+    wakeup: Option<Wakeup>,
     statistics: StorageStatistics,
 }
 
@@ -71,6 +74,7 @@ impl NbdStorage {
             told_away: false,
             oldest_answered: None,
             now: Duration::ZERO,
+            wakeup: None,
             statistics: StorageStatistics::default(),
         }
     }
@@ -169,15 +173,28 @@ impl NbdStorage {
         self.fill();
         for at in 0..self.links.len() {
             let connection = &mut self.links[at].connection;
-            let Some(buffers) = self.buffers.as_ref().filter(|_| connection.is_open() && connection.is_sending())
-            else {
-                continue;
-            };
-            self.statistics.system_calls += 1;
-            if let Err(end) = connection.send(buffers) {
-                self.lost(at, end);
+            if let Some(buffers) = self.buffers.as_ref().filter(|_| connection.is_open() && connection.is_sending()) {
+                self.statistics.system_calls += 1;
+                if let Err(end) = connection.send(buffers) {
+                    self.lost(at, end);
+                }
+            }
+            if let Some(wakeup) = &self.wakeup {
+                self.links[at].connection.tell(wakeup);
             }
         }
+    }
+
+    /// It has no operation.
+    fn has_nothing(&self) -> bool {
+        self.tasks.held() == 0 && self.ended.is_empty()
+    }
+
+    /// What it has waits for sockets or for time alone: not for another poll, nor for what other cores' servers answer.
+    fn waits(&self) -> bool {
+        let takes = || self.links.iter().any(|link| link.connection.takes().is_some());
+        let is_sent = self.queue.is_empty() || self.queue.len() == self.flushed && !takes();
+        is_sent && self.ended.is_empty() && self.doubted.is_empty() && self.shared().refuses().is_none()
     }
 
     /// Takes what a connection has received.
@@ -496,9 +513,30 @@ impl Storage for NbdStorage {
         out.len() - before
     }
 
-    /// No answer of a server wakes anybody: what it has is polled for. With nothing it keeps nobody awake for other storages.
+    /// Without descriptors it is polled while it has operations.
+    fn wakes(&mut self, _: &Waker) {
+        self.wakeup = Wakeup::new().ok();
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.wakeup.as_ref().map(Wakeup::descriptor)
+    }
+
+    /// With nothing it keeps nobody awake for other storages.
     fn arm(&mut self) -> bool {
-        self.tasks.held() == 0 && self.ended.is_empty()
+        if self.has_nothing() {
+            return true;
+        }
+        if !self.waits() {
+            return false;
+        }
+        let Some(wakeup) = &self.wakeup else { return false };
+        self.links.iter_mut().for_each(|link| link.connection.tell_just(wakeup));
+        wakeup.begin().is_ok()
+    }
+
+    fn rests(&self) -> bool {
+        self.has_nothing() || self.waits() && self.links.iter().all(|link| link.rests(self.now))
     }
 
     fn statistics(&self) -> StorageStatistics {
