@@ -4,7 +4,7 @@
 
 # To build the programs with the verbs provider (ibverbs-sys runs cmake and bindgen).
 # shellcheck disable=SC2034  # read by tests/run
-BUILD_PACKAGES=(cmake:cmake make:make pkg-config:pkg-config libclang-dev libnl-3-dev libnl-route-3-dev libibverbs-dev
+BUILD_PACKAGES=(cmake:cmake make:make python3:python3 pkg-config:pkg-config libclang-dev libnl-3-dev libnl-route-3-dev libibverbs-dev
     librdmacm-dev)
 # Disks that tests of storages make, fill and take away, as root.
 # shellcheck disable=SC2034  # as above
