@@ -197,7 +197,7 @@ impl Scenario {
     fn share_receives(&mut self, random: &mut Random) {
         // Where a queue pair cannot be moved to the error state nobody knows what it took: its receives stay withdrawn, and
         // there is an end to how often that can happen.
-        let refuses = FAULTS.iter().position(|fault| fault.name == "refused command");
+        let refuses = FAULTS.iter().position(|fault| fault.name() == "refused command");
         if refuses.is_some_and(|at| self.fault_weights[at] > 0) {
             return;
         }
@@ -250,7 +250,7 @@ fn host(
 ) -> Result<HostOptions, String> {
     let name = |text: &str| Nqn::new(text).map_err(|error| error.to_string());
     let address = SocketAddr::from(([127, 0, 0, 1], PORT));
-    let refuses = FAULTS.iter().position(|fault| fault.name == "refused command");
+    let refuses = FAULTS.iter().position(|fault| fault.name() == "refused command");
     let refuses = refuses.is_some_and(|at| fault_weights[at] > 0);
     // Without Keep Alive a target never learns of a connection whose end could not be told.
     let keeps_alive = refuses || !random.one_in(8);

@@ -256,9 +256,9 @@ impl<'a> World<'a> {
         }
         let Some(chosen) = self.faults.weighted(&self.scenario.fault_weights) else { return Ok(()) };
         let (fault, mut random) = (&faults::FAULTS[chosen], self.faults.part());
-        if self.run.strikes(fault.name) {
+        if self.run.strikes(fault.name()) {
             self.fault_starts += 1;
-            let effects = (fault.strike)(self, &mut random);
+            let effects = fault.strike(self, &mut random);
             self.explained |= effects;
         }
         Ok(())

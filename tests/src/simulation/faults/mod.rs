@@ -1,4 +1,5 @@
-//! What goes wrong while a simulation is in its first phase. One file is one kind of fault; this one lists them.
+//! What goes wrong while a simulation is in its first phase. One file is one kind of fault; this one lists them. What goes
+//! wrong inside a NIC is [`frwr_support::nic`]'s.
 
 mod behind;
 mod clock_jump;
@@ -33,7 +34,10 @@ use frwr_engine::{
     Engine,
     provider::{PortId, QueuePairId},
 };
-use frwr_support::Random;
+use frwr_support::{
+    Random,
+    nic::{NIC_FAULTS, NicFault},
+};
 
 /// A kind of fault.
 #[derive(Clone, Copy)]
@@ -44,15 +48,48 @@ pub(super) struct Fault {
     pub(super) strike: fn(&mut World<'_>, &mut Random) -> Effects,
 }
 
-/// All of them.
-pub(super) const FAULTS: [Fault; 28] = [
-    nic::of::<0>(),
-    nic::of::<1>(),
-    nic::of::<2>(),
-    nic::of::<3>(),
-    nic::of::<4>(),
-    nic::of::<5>(),
-    nic::of::<6>(),
+/// A kind of fault, wherever it strikes.
+#[derive(Clone, Copy)]
+pub(super) enum Drawn {
+    /// Inside a NIC.
+    Inside(NicFault),
+    /// Anywhere else.
+    Outside(Fault),
+}
+
+impl Drawn {
+    /// For tables and totals.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Inside(fault) => fault.name,
+            Self::Outside(fault) => fault.name,
+        }
+    }
+
+    /// Makes it happen; what may follow from it that never happens by itself.
+    pub(super) fn strike(&self, world: &mut World<'_>, random: &mut Random) -> Effects {
+        match self {
+            Self::Inside(fault) => nic::strike(fault, world, random),
+            Self::Outside(fault) => (fault.strike)(world, random),
+        }
+    }
+}
+
+/// All of them: those inside a NIC come first.
+pub(super) const FAULTS: [Drawn; NIC_FAULTS.len() + OUTSIDE.len()] = {
+    let mut all = [Drawn::Outside(OUTSIDE[0]); NIC_FAULTS.len() + OUTSIDE.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = match at.checked_sub(NIC_FAULTS.len()) {
+            None => Drawn::Inside(NIC_FAULTS[at]),
+            Some(outside) => Drawn::Outside(OUTSIDE[outside]),
+        };
+        at += 1;
+    }
+    all
+};
+
+const OUTSIDE: &[Fault] = &[
     behind::FAULT,
     clock_jump::FAULT,
     cut_port::FAULT,

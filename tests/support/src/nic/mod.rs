@@ -63,7 +63,7 @@ pub struct NicFault {
 }
 
 /// All of them.
-pub const NIC_FAULTS: [NicFault; 7] = [
+pub const NIC_FAULTS: &[NicFault] = &[
     cut_wire::FAULT,
     failed_work::FAULT,
     hidden_receives::FAULT,
