@@ -224,8 +224,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// It reads blocks of which a volatile cache may hold what is not on the medium. With FUA that is committed first (NVM 3.2.4),
     /// whichever host has written it.
     fn reads_cached(&self, work: &Work) -> bool {
-        let (Work::Read { namespace, .. } | Work::Compare { namespace, .. }) = *work else { return false };
-        self.media.is_cached(namespace)
+        work.reads().is_some_and(|namespace| self.media.is_cached(namespace))
     }
 
     /// Where a command's data lies, checked against what the peer sent.

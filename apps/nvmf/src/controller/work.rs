@@ -151,6 +151,14 @@ impl Work {
         }
     }
 
+    /// The namespace that it reads blocks of.
+    pub(super) fn reads(&self) -> Option<usize> {
+        match self {
+            Self::Read { namespace, .. } | Self::Compare { namespace, .. } => Some(*namespace),
+            _ => None,
+        }
+    }
+
     /// One of a namespace may reach beyond so many blocks.
     pub(super) fn may_reach_beyond(&self, end: u64) -> bool {
         match self {

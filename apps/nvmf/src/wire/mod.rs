@@ -26,11 +26,8 @@ pub use capsule::{
     COMMAND_CAPSULE_BYTES, CapsuleError, CompletionQueueEntry, RESPONSE_CAPSULE_BYTES, SubmissionQueueEntry,
     parse_command, parse_response,
 };
-pub use command::{
-    Abort, BlockRange, Command, Connect, DatasetManagement, GetFeatures, GetLogPage, Identify, PropertyGet,
-    PropertySet, PropertySize, QueueKind, Select, SetFeatures, WriteZeroes, check_flags, cns, decode, fabrics, feature,
-    opcode,
-};
+// All of it, so that a new command has its place there alone.
+pub use command::*;
 pub use connect::{
     CONNECT_DATA_BYTES, ConnectData, ConnectDataError, DYNAMIC_CONTROLLER, InvalidParameter, Nqn, NqnError,
     parse_connect_data,

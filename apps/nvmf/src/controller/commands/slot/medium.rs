@@ -216,11 +216,9 @@ fn storage_status(error: StorageError, work: &Work) -> Status {
         (StorageError::Broken, _) => Status::INTERNAL_ERROR.do_not_retry(),
         (StorageError::Unreachable, _) => Status::INTERNAL_ERROR,
         // For good.
-        (StorageError::Shrunk, Work::Read { .. } | Work::Compare { .. }) => {
-            Status::UNRECOVERED_READ_ERROR.do_not_retry()
-        }
+        (StorageError::Shrunk, work) if work.reads().is_some() => Status::UNRECOVERED_READ_ERROR.do_not_retry(),
         (StorageError::Shrunk, _) => Status::WRITE_FAULT.do_not_retry(),
-        (StorageError::Medium, Work::Read { .. } | Work::Compare { .. }) => Status::UNRECOVERED_READ_ERROR,
+        (StorageError::Medium, work) if work.reads().is_some() => Status::UNRECOVERED_READ_ERROR,
         // A second Flush says nothing of what the first one could not keep: who tries again hears that all is well. A write that
         // is tried again brings its data once more.
         (StorageError::Medium, Work::Flush { .. }) => Status::WRITE_FAULT.do_not_retry(),
