@@ -483,21 +483,26 @@ impl ClientArguments {
             return Err(combination("--invalidate local", why));
         }
         if self.peer == PeerDoes::Read && !op.asks_for_rdma() {
-            let why = format!("goes with --op request; leave it out, or measure --op {} alone", op.name());
+            let others = Operation::names(Operation::asks_for_rdma);
+            let why = format!("goes with --op {others}; leave it out, or measure --op {} alone", op.name());
             return Err(combination("--peer read", why));
         }
         if self.segments > 1 && op.max_segments() == 1 {
-            return Err(combination(
-                "--segments",
-                "goes with all but --op send and pingpong: what goes to and fro is one piece; leave it out",
-            ));
+            let others = Operation::names(|op| op.max_segments() == 1);
+            let why = format!("goes with all but --op {others}: what goes to and fro is one piece; leave it out");
+            return Err(combination("--segments", why));
         }
         if self.ranges > 1 && op.max_ranges() == 1 {
-            let why = "goes with --op write and read: only these name the server's memory themselves; --segments is for pieces of our own";
+            let others = Operation::names(|op| op.max_ranges() > 1);
+            let why = format!(
+                "goes with --op {others}: only these name the server's memory themselves; --segments is for pieces of our own"
+            );
             return Err(combination("--ranges", why));
         }
         if *batch > 1 && !op.makes_keys_alone() {
-            return Err(combination("--batch", "goes with --op register only; --depth is for requests in flight"));
+            let others = Operation::names(Operation::makes_keys_alone);
+            let why = format!("goes with --op {others} only; --depth is for requests in flight");
+            return Err(combination("--batch", why));
         }
         if *batch > 1 && self.rate.is_some() {
             return Err(combination("--rate", "counts keys one by one; leave --batch out, or --rate"));

@@ -28,7 +28,7 @@ pub enum Operation {
 
 /// What passes between both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Traffic {
+enum Traffic {
     /// RDMA of the client's, which the server's device serves by itself.
     Transfers,
     /// RDMA of either side's, each seen in memory.
@@ -123,6 +123,16 @@ impl Operation {
         self.facts().name
     }
 
+    /// The names of all that are so, for people.
+    pub(super) fn names(is_so: impl Fn(Self) -> bool) -> String {
+        let all: Vec<_> = Self::value_variants().iter().filter(|one| is_so(**one)).map(|one| one.name()).collect();
+        match all.split_last() {
+            Some((last, [])) => (*last).to_owned(),
+            Some((last, others)) => format!("{} and {last}", others.join(", ")),
+            None => String::new(),
+        }
+    }
+
     pub(super) fn number(self) -> u8 {
         self.facts().number
     }
@@ -131,7 +141,7 @@ impl Operation {
         Self::value_variants().iter().copied().find(|operation| operation.number() == number)
     }
 
-    pub(super) fn traffic(self) -> Traffic {
+    fn traffic(self) -> Traffic {
         self.facts().traffic
     }
 
@@ -323,5 +333,13 @@ mod tests {
             assert_eq!(Operation::of(operation.number()), Some(operation));
         }
         assert_eq!((Operation::of(0), Operation::of(7)), (None, None));
+    }
+
+    #[test]
+    fn those_that_are_so_are_listed_as_people_do() {
+        assert_eq!(Operation::names(Operation::asks_for_rdma), "request");
+        assert_eq!(Operation::names(Operation::sends_messages), "send and request");
+        assert_eq!(Operation::names(Operation::is_transfer), "write, read and pingpong");
+        assert_eq!(Operation::names(|_| false), "");
     }
 }

@@ -412,6 +412,7 @@ mod tests {
         ConnectData, DecodeError, Excess, Invalidation, KeyKind, MAX_BUFFER_BYTES, MAX_SIZE, Operation, Parameters,
         PeerDoes, Quantity, Refusal,
     };
+    use clap::ValueEnum as _;
     use proptest::prelude::*;
 
     pub(super) const PLAIN: Parameters = Parameters {
@@ -439,7 +440,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_arrives() {
-        for operation in [1, 2, 3, 4, 5].map(|number| Operation::of(number).unwrap()) {
+        for &operation in Operation::value_variants() {
             let parameters =
                 Parameters { operation, depth: 77, segments: 3, ranges: 5, batch: 9, connections: 12, ..PLAIN };
             let data = ConnectData { parameters, client: u64::MAX };

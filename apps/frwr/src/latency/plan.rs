@@ -3,7 +3,6 @@
 use super::{
     layout::Layout,
     message::{MAX_COMMAND_BYTES, command_bytes},
-    operation::Traffic,
     parameters::{KeyKind, Parameters},
 };
 use crate::runner::Depth;
@@ -48,31 +47,43 @@ fn wishes(parameters: &Parameters, capabilities: &Capabilities) -> Wishes {
     wishes.payload_bytes(payload_bytes)
 }
 
+/// Requests of a connection of the client at a time.
+fn client_requests(parameters: &Parameters) -> u32 {
+    let Parameters { operation, depth, batch, .. } = *parameters;
+    if operation.makes_keys_alone() {
+        return if parameters.registers_by_call() { 1 } else { depth * u32::from(batch) };
+    }
+    if !operation.sends_messages() {
+        return 1;
+    }
+    // One more for the key for the run.
+    depth + u32::from(operation.asks_for_rdma() && !parameters.has_key_per_request())
+}
+
+/// Keys of them.
+fn client_registrations(parameters: &Parameters, capabilities: &Capabilities) -> u32 {
+    if !parameters.has_key_per_request() {
+        return if parameters.operation.makes_keys_alone() { client_requests(parameters) } else { 1 };
+    }
+    // A window covers one piece; of lists pages decide, and pieces are in pages of their own.
+    let of_a_request =
+        if matches!(capabilities.contiguity, Contiguity::Gaps { .. }) { 1 } else { u32::from(parameters.segments) };
+    parameters.depth * of_a_request
+}
+
 /// The client's engine, with so many connections.
 pub(super) fn client(parameters: &Parameters, connections: u16, capabilities: &Capabilities) -> EngineOptions {
-    let Parameters { operation, depth, batch, segments, .. } = *parameters;
-    // A window covers one piece; of lists pages decide, and pieces are in pages of their own.
-    let keys_of_request =
-        if matches!(capabilities.contiguity, Contiguity::Gaps { .. }) { 1 } else { u32::from(segments) };
-    let (requests, registrations) = match operation.traffic() {
-        Traffic::Keys if parameters.registers_by_call() => (1, 1),
-        Traffic::Keys => (depth * u32::from(batch), depth * u32::from(batch)),
-        Traffic::Messages if parameters.has_key_per_request() => (depth, depth * keys_of_request),
-        Traffic::Messages if operation.is_message_alone() => (depth, 1),
-        // One more request for the key itself.
-        Traffic::Messages => (depth + 1, 1),
-        Traffic::Transfers | Traffic::Rallies => (1, 1),
-    };
+    let Parameters { operation, depth, segments, .. } = *parameters;
     EngineOptions::default()
         .connections(connections)
-        .queue_depth(requests)
+        .queue_depth(client_requests(parameters))
         .transfer_depth(if operation.is_transfer() { depth } else { 1 })
         .transfer_operations(if operation.is_transfer() { parameters.elements() } else { 1 })
         .receive_depth(receives(parameters))
         .message_bytes(message_bytes(parameters))
         .max_segments(u32::from(segments))
         .opens_keys(parameters.client_opens_keys())
-        .registrations(registrations)
+        .registrations(client_registrations(parameters, capabilities))
         .wishes(wishes(parameters, capabilities))
         .drain_timeout(DRAIN_TIMEOUT)
 }
@@ -81,15 +92,26 @@ pub(super) fn client(parameters: &Parameters, connections: u16, capabilities: &C
 pub(super) fn depth(parameters: &Parameters, connections: u16, capabilities: &Capabilities) -> Depth {
     let Parameters { operation, depth, batch, .. } = *parameters;
     let options = client(parameters, connections, capabilities);
-    let most = |sizes: &EngineSizes| match operation.traffic() {
-        Traffic::Keys if parameters.registers_by_call() => depth,
-        Traffic::Keys => sizes.registrations / u32::from(batch),
+    let most = |sizes: &EngineSizes| match () {
+        () if parameters.registers_by_call() => depth,
+        () if operation.makes_keys_alone() => sizes.registrations / u32::from(batch),
         // Each has as many keys as it was given registrations.
-        Traffic::Messages if parameters.has_key_per_request() => sizes.registrations / (options.registrations / depth),
-        Traffic::Messages => depth,
-        Traffic::Transfers | Traffic::Rallies => sizes.usable_entries / options.transfer_operations,
+        () if parameters.has_key_per_request() => sizes.registrations / (options.registrations / depth),
+        () if operation.is_transfer() => sizes.usable_entries / options.transfer_operations,
+        () => depth,
     };
     Depth::of(depth, &options, capabilities, most)
+}
+
+/// What the server does for a connection at a time, its replies included.
+fn server_transfers(parameters: &Parameters) -> u32 {
+    let Parameters { operation, depth, .. } = *parameters;
+    match () {
+        () if operation.sends_messages() => depth,
+        // And one for its messages.
+        () if operation.rallies() => depth + 1,
+        () => 1,
+    }
 }
 
 /// The server's engine, with so many connections.
@@ -98,12 +120,7 @@ pub(super) fn server(parameters: &Parameters, connections: u16, capabilities: &C
         .connections(connections)
         // The key that it opens.
         .queue_depth(1)
-        .transfer_depth(match parameters.operation.traffic() {
-            Traffic::Messages => parameters.depth,
-            // And one for its messages.
-            Traffic::Rallies => parameters.depth + 1,
-            Traffic::Transfers | Traffic::Keys => 1,
-        })
+        .transfer_depth(server_transfers(parameters))
         .receive_depth(receives(parameters))
         .message_bytes(message_bytes(parameters))
         .max_segments(1)

@@ -11,6 +11,7 @@ use crate::latency::{
     serve::crowded,
     server::{ServerPlan, ServerSide},
 };
+use clap::ValueEnum as _;
 use core::time::Duration;
 use frwr_engine::{
     CoreLink, Engine, EngineOptions,
@@ -157,19 +158,15 @@ impl Halves {
 /// A run of any length that sends its server no message, or few, is not cut short, and what keeps it alive is in no figure.
 #[test]
 fn a_long_run_without_messages_is_served_to_its_end() {
-    use Operation::{Pingpong, Read, Register, Request, Send, Write};
-    for operation in [Write, Read, Register, Send, Request, Pingpong] {
+    for &operation in Operation::value_variants() {
         for cores in [1, 20] {
             let (measured, news) = Halves::new(operation, cores).measure();
             let requests = RUNTIME.as_secs() / cores as u64;
             assert_eq!(measured.histogram.len(), requests, "{operation:?}");
             assert!(matches!(&news[..], [News::Came { .. }, News::Left { .. }]), "{operation:?}: {news:?}");
             let counters = measured.counters;
-            let (posted, answers) = match operation {
-                Write | Read | Pingpong => (requests, 0),
-                Register => (2 * requests, 0),
-                Send | Request => (requests, requests),
-            };
+            let posted = if operation.makes_keys_alone() { 2 * requests } else { requests };
+            let answers = if operation.sends_messages() { requests } else { 0 };
             let counted = (counters.work_requests, counters.doorbells, counters.receive_completions);
             assert_eq!(counted, (posted, posted, answers), "{operation:?}, one of {cores} cores");
             assert_eq!(counters.receive_doorbells, answers, "{operation:?}, one of {cores} cores");
