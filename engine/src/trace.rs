@@ -102,6 +102,16 @@ impl Tracer {
         Self { sender, live: vec![Vec::new(); descriptors].into() }
     }
 
+    /// The sending end.
+    pub(crate) fn into_sender(self) -> lane::Sender<TraceRecord> {
+        self.sender
+    }
+
+    /// Nobody takes records any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
     /// False where there is no room for it.
     pub(crate) fn push(&mut self, record: TraceRecord) -> bool {
         self.sender.push(record).is_ok()

@@ -298,3 +298,102 @@ fn a_marker_that_is_refused_is_counted_with_its_reason() {
     assert_eq!(test.host.engine.statistics().post_error, Some(error));
     assert!(points(&take(&mut receiver)).contains(&TracePoint::PostSendRefused(error)));
 }
+
+/// Ends of keys in the records, each with what it opened.
+fn ends(records: &[TraceRecord]) -> Vec<&TraceRecord> {
+    let is_end = |record: &&TraceRecord| {
+        use TracePoint::{KeyDestroyed, LocalInvalidateDone, MrRemoteInvalidate};
+        matches!(record.point, LocalInvalidateDone | MrRemoteInvalidate | KeyDestroyed)
+    };
+    records.iter().filter(is_end).collect()
+}
+
+/// Begins a trace of an engine that works.
+fn begin(test: &mut Scripted) -> Receiver<TraceRecord> {
+    let (sender, receiver) = frwr_mempool::lane::bounded(1 << 10);
+    test.host.engine.trace_to(sender);
+    receiver
+}
+
+#[test]
+fn a_trace_begins_and_ends_while_keys_live_and_tells_the_end_of_each_with_what_it_opened() {
+    for profile in PROFILES {
+        for write_pad in [false, true] {
+            let mut test = Scripted::of(Setup::new(profile).host(|host| host.write_pad = write_pad));
+            test.connect();
+            test.submit(0, 2, false);
+            let (first, _) = test.command();
+            let alive = test.host.engine.statistics().keys_live();
+            assert_eq!(alive, 2 + u64::from(write_pad), "{profile}: told to the peer");
+            // Not flushed yet, so that its key's life is one of the trace.
+            test.submit(1, 1, true);
+            let mut receiver = begin(&mut test);
+            let (second, grants) = test.command();
+            test.reply(first, None);
+            test.reply(second, Some(grants[0].key));
+            test.until("ended", |pair| pair.host.ended.len() == 2);
+            let records = take(&mut receiver);
+            let begun = points(&records).iter().filter(|point| **point == TracePoint::MrRegister).count();
+            let found = ends(&records);
+            assert_eq!((begun, found.len()), (1, 3), "{profile} {write_pad}: {records:#?}");
+            assert!(found.iter().all(|end| end.length == 512 && end.access == Some(Access::RemoteWrite)), "{found:#?}");
+
+            assert!(test.host.engine.end_trace().is_some() && test.host.engine.end_trace().is_none());
+            test.submit(2, 2, false);
+            let (name, _) = test.command();
+            assert_eq!((take(&mut receiver).len(), receiver.is_closed()), (0, true), "nothing is told any more");
+            let mut receiver = begin(&mut test);
+            test.reply(name, None);
+            test.until("ended", |pair| pair.host.ended.len() == 3);
+            let connection = test.host.connection.unwrap();
+            test.host.engine.disconnect(connection);
+            test.until_gone();
+            let records = take(&mut receiver);
+            assert_eq!(ends(&records).len(), 2 + usize::from(write_pad), "{profile} {write_pad}: {records:#?}");
+            let statistics = test.host.engine.statistics();
+            assert_eq!((statistics.keys_live(), statistics.trace_records_dropped), (0, 0));
+        }
+    }
+}
+
+/// Under the early return two keys of one MR may live: both end, and the second with what it opened.
+#[test]
+fn a_trace_that_begins_while_an_mr_has_two_keys_tells_both_ends() {
+    let setup = Setup::new("reg_mr").host(|host| {
+        (host.return_policy, host.registrations) = (ReturnPolicy::OnInvalidatePosted, 1);
+    });
+    let mut test = Scripted::of(setup);
+    test.connect();
+    test.hold(TokenKind::Invalidate);
+    test.submit(0, 1, false);
+    let (name, first) = test.command();
+    test.reply(name, None);
+    test.steps(5);
+    test.submit(1, 1, false);
+    let (_, second) = test.command();
+    assert_eq!(test.host.engine.statistics().keys_live(), 2);
+    let mut receiver = begin(&mut test);
+    let connection = test.host.connection.unwrap();
+    test.host.engine.disconnect(connection);
+    test.until_gone();
+    let records = take(&mut receiver);
+    let told: Vec<_> = ends(&records).iter().map(|end| (end.handle, end.length)).collect();
+    assert_eq!(told, [(first[0].key, 0), (second[0].key, 512)], "{records:#?}");
+}
+
+#[test]
+fn a_trace_whose_receiver_is_gone_ends_by_itself() {
+    let mut test = Scripted::of(Setup::new("reg_mr"));
+    test.connect();
+    let (sender, receiver) = frwr_mempool::lane::bounded(4);
+    test.host.engine.trace_to(sender);
+    drop(receiver);
+    for cookie in 0..4 {
+        test.submit(cookie, 1, false);
+        let (name, _) = test.command();
+        test.reply(name, None);
+        test.until("ended", |pair| pair.host.ended.len() as u64 == cookie + 1);
+    }
+    assert!(test.host.engine.end_trace().is_none());
+    assert_eq!(test.host.engine.statistics().trace_records_dropped, 0, "nobody missed them");
+}

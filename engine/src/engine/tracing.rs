@@ -1,6 +1,6 @@
 //! Trace records, for who asked for them. Without a trace each of these is one comparison, or is not called.
 
-use super::Engine;
+use super::{Engine, life::keys_at_stake};
 use crate::{
     mr::Mr,
     provider::{ElementRange, Operation, Port, PostError, TokenKind},
@@ -21,12 +21,47 @@ impl<P: Port> Engine<P> {
         Some(receiver)
     }
 
-    /// Takes trace records from now on; an engine that was made has none. The receiving end may be on another thread; what it does not
-    /// take in time is lost, and counted ([`Statistics::trace_records_dropped`]). While it traces, an engine allocates.
+    /// Takes trace records from now on, in place of a trace that there is; an engine that was made has none. Keys that live already are told
+    /// of from their next step on. The receiving end may be on another thread; what it does not take in time is lost, and counted
+    /// ([`Statistics::trace_records_dropped`]). While it traces, an engine allocates. A receiving end that is gone ends the trace, at the
+    /// latest when its lane is full.
     ///
     /// [`Statistics::trace_records_dropped`]: crate::Statistics::trace_records_dropped
     pub fn trace_to(&mut self, records: lane::Sender<TraceRecord>) {
-        self.trace = Some(Box::new(Tracer::new(records, self.pool.len())));
+        let mut trace = Tracer::new(records, self.pool.len());
+        for descriptor in 0..self.pool.len() as u32 {
+            self.living_keys(descriptor).into_iter().flatten().for_each(|life| trace.begin(life));
+        }
+        self.forget_staged(&mut trace);
+        self.trace = Some(Box::new(trace));
+    }
+
+    /// Ends the trace: what was recorded is in the lane, whose sending end this returns; `None` where there is no trace. Nothing
+    /// is left of it that costs an instruction.
+    pub fn end_trace(&mut self) -> Option<lane::Sender<TraceRecord>> {
+        self.trace.take().map(|trace| trace.into_sender())
+    }
+
+    /// Keys of a descriptor that live, in the order of their registrations: where an MR was taken again early (D2), of the first one no
+    /// more is known than its number.
+    fn living_keys(&self, descriptor: u32) -> [Option<TraceRecord>; 2] {
+        let Some(mr) = self.pool.get(descriptor) else { return [None; 2] };
+        let now = self.describe(TracePoint::MrRegister, self.pool.connection_of(descriptor), Some(descriptor), 0);
+        let (owner, length, offset, access) = (u32::MAX, 0, 0, None);
+        match keys_at_stake(mr) {
+            0 => [None; 2],
+            1 => [Some(TraceRecord { handle: mr.device_key(), ..now }), None],
+            _ => [Some(TraceRecord { handle: mr.former_key(), owner, length, offset, access, ..now }), Some(now)],
+        }
+    }
+
+    /// What waits for the next flush does not live yet.
+    fn forget_staged(&self, trace: &mut Tracer) {
+        for request in self.connections.iter().flat_map(|connection| connection.sending.chain()) {
+            if let Operation::Register(fields) = request.operation {
+                trace.end(request.token.index(), Some(fields.key));
+            }
+        }
     }
 
     #[inline]
@@ -64,6 +99,16 @@ impl<P: Port> Engine<P> {
         if let Some(trace) = &mut self.trace
             && !trace.push(record)
         {
+            self.record_lost();
+        }
+    }
+
+    /// A record found no room.
+    #[cold]
+    fn record_lost(&mut self) {
+        if self.trace.as_ref().is_some_and(|trace| trace.is_closed()) {
+            self.trace = None;
+        } else {
             self.counters.trace_record_dropped();
         }
     }
@@ -92,7 +137,8 @@ impl<P: Port> Engine<P> {
         self.record_life(point, descriptor, life);
     }
 
-    /// With what the record of its beginning says; of one that began before the trace, what is known now.
+    /// With what the record of its beginning says; of one that the trace does not know, what is known now.
+    #[inline(always)]
     fn record_life(&mut self, point: TracePoint, descriptor: u32, life: Option<TraceRecord>) {
         let time_ns = self.now_ns();
         let record = life.map_or_else(

@@ -190,6 +190,16 @@ impl Mr {
         self.fields.key
     }
 
+    /// The key that the device has, or had last: not one that was burnt.
+    pub(crate) const fn device_key(&self) -> u32 {
+        self.fields.key & !0xFF | self.device_tag as u32
+    }
+
+    /// The one in front of the current registration.
+    pub(crate) const fn former_key(&self) -> u32 {
+        self.fields.old_key
+    }
+
     /// Index of the first of its places in the chain's table of elements.
     #[must_use]
     #[inline(always)]
