@@ -111,7 +111,20 @@ pub struct ResultStream {
     is_new: bool,
 }
 
+/// What a file may be that was made for somebody who is not asked by his umask: its owner's.
+const OWNERS_MODE: u32 = 0o600;
+
 impl ResultStream {
+    /// A file that was not there, for its owner alone. Where anything has the name, a link included, it is an error, so that nothing is
+    /// overwritten and nobody waits for what a device or a pipe has to say.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn make(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(OWNERS_MODE).open(path)?;
+        Ok(Self { out: BufWriter::new(file), path: path.to_owned(), is_new: true })
+    }
+
     /// Writes some, at once or later.
     ///
     /// # Errors

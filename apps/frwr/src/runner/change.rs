@@ -1,7 +1,8 @@
 //! What is changed of a target while it serves, as its cores are told it.
 
 use core::time::Duration;
-use frwr_engine::provider::Port;
+use frwr_engine::{TraceRecord, provider::Port};
+use frwr_mempool::lane;
 use frwr_nvmf::{
     controller::{AllowedHosts, ChangeError, ChangeId, NewNamespace, Refused, Target},
     storage::AnyStorage,
@@ -42,6 +43,10 @@ pub(super) enum Change {
     Drain { host: Option<Nqn>, within: Duration },
     /// It may come again.
     Resume { host: Option<Nqn> },
+    /// What a core does with keys it tells there from now on.
+    TraceKeys { records: lane::Sender<TraceRecord> },
+    /// It tells that no longer.
+    EndKeyTrace,
 }
 
 /// What came of a change on one core.
@@ -49,15 +54,33 @@ pub(super) enum Change {
 pub(super) struct Applied {
     /// What takes its time has a number, and the target says what becomes of it.
     pub(super) result: Result<Option<ChangeId>, ChangeError>,
-    /// A storage that the target has no longer, or did not take. A core that polls does not close it.
-    pub(super) storage: Option<Box<AnyStorage>>,
+    pub(super) returned: Option<Returned>,
+}
+
+/// What a core has no longer, or did not take. It goes to the main thread: a core that polls closes and frees nothing.
+#[derive(Debug)]
+pub(super) enum Returned {
+    /// A way to a medium.
+    Storage(Box<AnyStorage>),
+    /// Where it told of keys.
+    KeyTrace {
+        records: lane::Sender<TraceRecord>,
+        /// Records that have found no room, of this trace and of former ones.
+        lost: u64,
+    },
+}
+
+impl From<AnyStorage> for Returned {
+    fn from(storage: AnyStorage) -> Self {
+        Self::Storage(Box::new(storage))
+    }
 }
 
 impl From<Result<Option<ChangeId>, Refused<AnyStorage>>> for Applied {
     fn from(result: Result<Option<ChangeId>, Refused<AnyStorage>>) -> Self {
         match result {
-            Ok(id) => Self { result: Ok(id), storage: None },
-            Err(Refused { error, storage }) => Self { result: Err(error), storage: Some(Box::new(storage)) },
+            Ok(id) => Self { result: Ok(id), returned: None },
+            Err(Refused { error, storage }) => Self { result: Err(error), returned: Some(storage.into()) },
         }
     }
 }
@@ -70,8 +93,8 @@ impl Change {
                 return target.supply_namespace(&subsystem, identifier, *storage).map(|()| None).into();
             }
             Self::WithdrawNamespace { subsystem, identifier } => {
-                let storage = target.withdraw_namespace(&subsystem, identifier).map(Box::new);
-                return Applied { result: Ok(None), storage };
+                let returned = target.withdraw_namespace(&subsystem, identifier).map(Returned::from);
+                return Applied { result: Ok(None), returned };
             }
             Self::AddNamespace { subsystem, namespace } => {
                 return target.add_namespace(&subsystem, *namespace).map(Some).into();
@@ -101,7 +124,17 @@ impl Change {
                 target.resume(host);
                 Ok(None)
             }
+            Self::TraceKeys { records } => {
+                target.engine_mut().trace_to(records);
+                Ok(None)
+            }
+            Self::EndKeyTrace => {
+                let engine = target.engine_mut();
+                let (ended, lost) = (engine.end_trace(), engine.statistics().trace_records_dropped);
+                let returned = ended.map(|records| Returned::KeyTrace { records, lost });
+                return Applied { result: Ok(None), returned };
+            }
         };
-        Applied { result, storage: None }
+        Applied { result, returned: None }
     }
 }

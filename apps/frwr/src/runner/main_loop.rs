@@ -205,6 +205,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             self.tell_incidents(&mut log, elapsed, say);
             if trouble.is_none() {
                 trouble = self.controls.iter().find_map(|control| control.trouble());
+                trouble = trouble.or_else(|| self.operator.as_mut()?.trouble());
             }
             if let Some(service) = &mut self.service {
                 service.look(elapsed, self.threads.pulses());
@@ -289,7 +290,8 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                     Some(operator) => operator.wait(pause),
                     None => sleep(pause),
                 };
-                idle.pause_beside(&mut self.controls, !self.traces.is_empty(), longest, &rest);
+                let is_traced = self.operator.as_ref().is_some_and(|operator| operator.is_traced());
+                idle.pause_beside(&mut self.controls, is_traced || !self.traces.is_empty(), longest, &rest);
             } else {
                 idle = Idle::new();
             }

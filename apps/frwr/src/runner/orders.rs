@@ -2,7 +2,11 @@
 //! are orders the cores see by the word that they look at in each poll anyway ([`Progress::asks`]), so that orders cost nothing while
 //! there are none.
 
-use super::{change::Change, present::TargetSnapshot, progress::Progress};
+use super::{
+    change::{Change, Returned},
+    present::TargetSnapshot,
+    progress::Progress,
+};
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use frwr_mempool::lane;
 use frwr_nvmf::{
@@ -47,7 +51,7 @@ pub(super) enum Answer {
         number: u64,
         result: Result<Option<ChangeId>, String>,
         /// What the core has no longer, for the main thread to close.
-        storage: Option<Box<AnyStorage>>,
+        returned: Option<Returned>,
     },
     /// A change that was taken back before, with what it would have brought.
     Withdrawn(Box<Change>),
@@ -158,7 +162,7 @@ mod tests {
     fn however_much_became_of_changes_each_order_has_its_answer() {
         let mut orders = Orders::new(&Progress::new(1));
         let mut desk = orders.add();
-        let answer = |number| Answer::Changed { number, result: Ok(None), storage: None };
+        let answer = |number| Answer::Changed { number, result: Ok(None), returned: None };
         let mut outcomes = 0;
         while desk.has_room() {
             desk.answer(answer(0));

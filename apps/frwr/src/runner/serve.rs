@@ -7,7 +7,7 @@ use super::{
     main_loop::{MainLoop, ended, leave},
     media_watch::MediaWatch,
     namespaces::{NamespaceReport, SubsystemConfig, SubsystemPlan, Users},
-    operator::{Doors, Facts, Operator},
+    operator::{Doors, Facts, KeyTrace, Operator},
     orders::Orders,
     outcome::Outcome,
     plan,
@@ -19,7 +19,7 @@ use super::{
     start::{Beginning, Sides, for_target, launch, open, reactors},
     stock::Stock,
     target_side::TargetSide,
-    trace::{self, OF_KEYS, Trace, check_path},
+    trace::{self, OF_KEYS, TARGET, Trace, check_path},
 };
 use crate::{
     Error,
@@ -103,7 +103,7 @@ where
         plan.desk = Some(orders.add());
         let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
         progress.part(core).publish(IoCounters::default(), Doing::OpeningListener);
-        let keys = keys.as_mut().map(|keys| keys.follow("target", core));
+        let keys = keys.as_mut().map(|keys| keys.follow(TARGET, core));
         targets.push(Beginning { port, link, plan, keys });
     }
     let doors = doors(&config.arguments.control, say)?;
@@ -121,8 +121,7 @@ where
         Err(error) => return Err(leave(error, control)),
     };
     lookout.placed(threads.cpus(), say);
-    let mut traces: Vec<_> = keys.into_iter().collect();
-    traces.iter_mut().for_each(|trace| trace.started(&threads.cpus().collect::<Vec<_>>()));
+    keys.iter_mut().for_each(|trace| trace.started(&threads.cpus().collect::<Vec<_>>()));
     reports.iter().for_each(|report| say(&report.line()));
     let all = reports.iter().map(NamespaceReport::size).collect::<Vec<_>>().join("; ");
     let listen = target.listen.clone();
@@ -135,7 +134,7 @@ where
         identities: config.subsystems.iter().flat_map(SubsystemConfig::identities).collect(),
         shared_receives: target.shared_receives.0,
     };
-    let facts = Facts::new(served, config.clone(), progress.clone());
+    let facts = Facts::new(served, config.clone(), progress.clone(), KeyTrace::of_option(keys));
     let (size, asked_at) = (buffers_of(buffers, target.max_transfer), where_asked(&doors));
     let mut operator = Operator::new(facts, stock, orders, doors, output.json);
     let main = MainLoop {
@@ -148,20 +147,20 @@ where
         media,
         lookout: &mut lookout,
         stalls: StallWatch::new(core.stall_threshold()),
-        traces: &mut traces,
+        traces: &mut [],
         listening: Some(format!("listening on {}, {all}; {size}{asked_at}", addresses_text(&listen))),
         stop_at: target.runtime.map(Duration::from_secs),
         service: Some(Service::of_environment()),
         gives_up: false,
     };
     let driven = main.drive(asked, say);
-    let served = operator.end();
+    let (served, mut keys) = operator.end();
     let outcome = match ended(threads, driven) {
         Ok(ended) => Outcome::<D::Port, D::Port>::collect(ended)?,
         Err(error) => return Err(leave(error, control)),
     };
-    traces.iter_mut().try_for_each(|trace| trace.ended(outcome.records_lost()))?;
-    trace::finish(traces, say)?;
+    keys.iter_mut().try_for_each(|trace| trace.ended(outcome.records_lost()))?;
+    trace::finish(keys, say)?;
     let Outcome { targets, cores, undrained, .. } = outcome;
     if progress.doing() == Doing::CannotListen {
         let failed = targets.iter().flat_map(TargetSide::listeners).find_map(|listener| match listener.listening {

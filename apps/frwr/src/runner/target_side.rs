@@ -209,8 +209,8 @@ impl<P: Port> TargetSide<P> {
                 }
                 Order::Change { number, change, ticket } => {
                     desk.answer(if ticket.take() {
-                        let Applied { result, storage } = change.apply(&mut self.target);
-                        Answer::Changed { number, result: result.map_err(|reason| reason.to_string()), storage }
+                        let Applied { result, returned } = change.apply(&mut self.target);
+                        Answer::Changed { number, result: result.map_err(|reason| reason.to_string()), returned }
                     } else {
                         Answer::Withdrawn(change)
                     });

@@ -6,7 +6,7 @@ use crate::{
     Error,
     result_file::{ResultFile, ResultStream, lead_to_one},
 };
-use core::time::Duration;
+use core::{mem, time::Duration};
 use frwr_engine::{
     TraceRecord,
     provider::{
@@ -31,25 +31,34 @@ const RECORDS_PER_DRAIN: usize = 8192;
 pub(super) const OF_PORT: &str = "--trace";
 /// The option of a trace of keys.
 pub(crate) const OF_KEYS: &str = "--trace-keys";
+/// The method that begins one while a target serves.
+pub(super) const BY_METHOD: &str = "set_key_trace";
+/// What the cores of a target are called in each line.
+pub(super) const TARGET: &str = "target";
 
 /// A trace being written.
+#[derive(Debug)]
 pub(crate) struct Trace {
     file: Lines,
     source: Source,
     /// Records that found no room, by the count of engines that have ended.
     lost: u64,
+    /// What engines had counted before, of former traces.
+    lost_before: u64,
     clock: Clock,
     /// When the first reactors were started.
     began: Option<Duration>,
 }
 
 /// Where records come from.
+#[derive(Debug)]
 enum Source {
     Port(Tap),
     Keys(Vec<Core>),
 }
 
 /// A core whose keys are followed, and what it is called in each line.
+#[derive(Debug)]
 pub(super) struct Core {
     records: lane::Receiver<TraceRecord>,
     pub(super) side: &'static str,
@@ -58,6 +67,13 @@ pub(super) struct Core {
     pub(super) cpu: Option<usize>,
     /// What its times begin at, in nanoseconds: when its reactor was started, since the first reactors of the trace were.
     pub(super) base_ns: u64,
+}
+
+/// A core that is followed, by the number of its reactor, from when the first ones were started; what comes with it is for its engine
+/// (`Engine::trace_to`).
+pub(super) fn follow(side: &'static str, reactor: usize, cpu: Option<CpuId>) -> (lane::Sender<TraceRecord>, Core) {
+    let (sender, records) = lane::bounded(RING_RECORDS);
+    (sender, Core { records, side, reactor, cpu: cpu.map(CpuId::get), base_ns: 0 })
 }
 
 /// Refuses a trace that would overwrite what a run reads or writes besides: files with what they are.
@@ -84,6 +100,7 @@ impl Trace {
             file,
             source: Source::Port(tap),
             lost: 0,
+            lost_before: 0,
             clock: Clock::system(),
             began: None,
         }))
@@ -91,22 +108,53 @@ impl Trace {
 
     /// Of the keys of cores, which [`Trace::follow`] adds: looks at the file.
     pub(crate) fn of_keys(path: &Path) -> Result<Self, Error> {
-        Ok(Self {
-            file: Lines::new(OF_KEYS, path)?,
-            source: Source::Keys(Vec::new()),
-            lost: 0,
-            clock: Clock::system(),
-            began: None,
-        })
+        Ok(Self::of_lines(Lines::new(OF_KEYS, path)?, 0))
+    }
+
+    /// The same while a target serves, whose engines have counted so many lost records of former traces: makes the file, which must not
+    /// be there.
+    pub(super) fn made(path: &Path, lost_before: u64) -> io::Result<Self> {
+        Ok(Self::of_lines(Lines::made(BY_METHOD, path)?, lost_before))
+    }
+
+    fn of_lines(file: Lines, lost_before: u64) -> Self {
+        let source = Source::Keys(Vec::new());
+        Self { file, source, lost: 0, lost_before, clock: Clock::system(), began: None }
     }
 
     /// One more core, by the number of its reactor; what it returns is for its engine (`Engine::trace_to`).
     pub(crate) fn follow(&mut self, side: &'static str, reactor: usize) -> lane::Sender<TraceRecord> {
-        let (sender, records) = lane::bounded(RING_RECORDS);
-        if let Source::Keys(cores) = &mut self.source {
-            cores.push(Core { records, side, reactor, cpu: None, base_ns: 0 });
-        }
+        let (sender, core) = follow(side, reactor, None);
+        self.take_from([core]);
         sender
+    }
+
+    /// Takes records from these cores as well; from those that are ended and empty no more.
+    pub(super) fn take_from(&mut self, more: impl IntoIterator<Item = Core>) {
+        if let Source::Keys(cores) = &mut self.source {
+            cores.retain(|core| !(core.records.is_closed() && core.records.is_empty()));
+            cores.extend(more);
+        }
+    }
+
+    /// Where it is written.
+    pub(super) fn path(&self) -> &Path {
+        &self.file.path
+    }
+
+    /// What was written by now.
+    pub(super) fn bytes(&self) -> u64 {
+        self.file.bytes
+    }
+
+    /// Records of it that found no room, where engines have counted so many in all.
+    pub(super) fn lost_of(&self, counted: u64) -> u64 {
+        counted.saturating_sub(self.lost_before)
+    }
+
+    /// A person asked for it on the command line, and a run without it is none.
+    pub(super) fn is_of_option(&self) -> bool {
+        self.file.flag != BY_METHOD
     }
 
     /// The reactors were started, on these cores, in their order.
@@ -159,15 +207,20 @@ impl Trace {
         match &mut self.source {
             Source::Port(tap) => self.lost = tap.counters().dropped_records,
             Source::Keys(cores) => {
-                self.lost += lost;
+                self.lost += lost.saturating_sub(mem::take(&mut self.lost_before));
                 cores.clear();
             }
         }
         Ok(())
     }
 
-    /// Says in the file how many records found no room.
-    fn finish(mut self) -> Result<(), Error> {
+    /// Nothing came of it: no part of its file stays.
+    pub(super) fn give_up(mut self) {
+        self.file.abandon();
+    }
+
+    /// Says in the file how many records found no room. Returns its length.
+    pub(super) fn finish(mut self) -> Result<u64, Error> {
         let (lost, is_keys) = (self.lost, matches!(self.source, Source::Keys(_)));
         self.file.write(|out| {
             if is_keys {
@@ -176,18 +229,19 @@ impl Trace {
                 writeln!(out, "# {lost} records dropped")
             }
         })?;
-        self.file.finish()
+        let bytes = self.file.bytes;
+        self.file.finish().map(|()| bytes)
     }
 }
 
 /// Ends the files of traces whose cores have all ended ([`Trace::ended`]); `say` is told of keys' records that were lost.
 pub(crate) fn finish(traces: impl IntoIterator<Item = Trace>, say: &mut dyn FnMut(&str)) -> Result<(), Error> {
     for trace in traces {
-        let (is_keys, lost) = (matches!(trace.source, Source::Keys(_)), trace.lost);
+        let (is_keys, lost, flag) = (matches!(trace.source, Source::Keys(_)), trace.lost, trace.file.flag);
         trace.finish()?;
         if is_keys && lost > 0 {
             say(&format!(
-                "{OF_KEYS}: {lost} record(s) are missing, since the main thread did not get to take them in time, and with them steps of \
+                "{flag}: {lost} record(s) are missing, since the main thread did not get to take them in time, and with them steps of \
                  lives; ask for less load, or leave it a core of its own"
             ));
         }
@@ -206,10 +260,13 @@ fn port_line(out: &mut Vec<u8>, record: &Record) -> io::Result<()> {
     }
 }
 
-/// The file of a trace, which is made with its first line: a run that does not come so far leaves none.
+/// The file of a trace, which is made with its first line, so that a run that does not come so far leaves none; or was made already.
+#[derive(Debug)]
 struct Lines {
+    /// Who asked for it.
     flag: &'static str,
     path: PathBuf,
+    bytes: u64,
     waiting: Option<ResultFile>,
     out: Option<ResultStream>,
     /// The line that is being written.
@@ -219,7 +276,12 @@ struct Lines {
 impl Lines {
     fn new(flag: &'static str, path: &Path) -> Result<Self, Error> {
         let file = ResultFile::open(path).map_err(|source| unwritable(flag, path, &source))?;
-        Ok(Self { flag, path: path.to_owned(), waiting: Some(file), out: None, line: Vec::new() })
+        Ok(Self { flag, path: path.to_owned(), bytes: 0, waiting: Some(file), out: None, line: Vec::new() })
+    }
+
+    fn made(flag: &'static str, path: &Path) -> io::Result<Self> {
+        let out = Some(ResultStream::make(path)?);
+        Ok(Self { flag, path: path.to_owned(), bytes: 0, waiting: None, out, line: Vec::new() })
     }
 
     fn write(&mut self, line: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> Result<(), Error> {
@@ -227,7 +289,9 @@ impl Lines {
         let written = self.begun().and_then(|()| {
             line(&mut self.line)?;
             // Nobody asks again after an error.
-            self.out.as_mut().ok_or(ErrorKind::BrokenPipe)?.write(&self.line)
+            self.out.as_mut().ok_or(ErrorKind::BrokenPipe)?.write(&self.line)?;
+            self.bytes += self.line.len() as u64;
+            Ok(())
         });
         written.map_err(|source| self.give_up(source))
     }
@@ -248,10 +312,14 @@ impl Lines {
     }
 
     /// What was written stays nowhere.
-    fn give_up(&mut self, source: io::Error) -> Error {
+    fn abandon(&mut self) {
         if let Some(out) = self.out.take() {
             out.give_up();
         }
+    }
+
+    fn give_up(&mut self, source: io::Error) -> Error {
+        self.abandon();
         unwritable(self.flag, &self.path, &source)
     }
 }

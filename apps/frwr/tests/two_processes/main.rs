@@ -4,6 +4,7 @@
 mod changes;
 mod deaths;
 mod files;
+mod key_traces;
 mod latency;
 mod moves;
 mod nbd;

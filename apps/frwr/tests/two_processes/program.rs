@@ -60,11 +60,19 @@ impl Machine {
     /// With these variables as well.
     pub(crate) fn start_in(&self, words: &[&str], environment: &[(&str, &str)]) -> Program {
         let mut command = Command::new(env!("CARGO_BIN_EXE_frwr"));
-        command
-            .args(words)
-            .envs(environment.iter().copied())
-            .env("XDG_RUNTIME_DIR", self.0.path())
-            .env_remove("RUST_LOG");
+        command.args(words).envs(environment.iter().copied());
+        self.begin(command)
+    }
+
+    /// By a shell that does this first, to which the program is `$0` and the words are `$@`.
+    pub(crate) fn start_by(&self, script: &str, words: &[&str]) -> Program {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_frwr")]).args(words);
+        self.begin(command)
+    }
+
+    fn begin(&self, mut command: Command) -> Program {
+        command.env("XDG_RUNTIME_DIR", self.0.path()).env_remove("RUST_LOG");
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = mpsc::channel();
         let errors = BufReader::new(child.stderr.take().unwrap());

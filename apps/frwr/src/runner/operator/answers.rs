@@ -3,6 +3,7 @@
 use super::{
     super::{ana_name::ana_name, live_line::name as doing_name, medium::fault_text, survey::Findings},
     Facts,
+    key_trace::file as key_trace_file,
     listeners::addresses,
     methods::{self as table, MethodDescription},
     namespace_figures::NamespaceFigures,
@@ -135,6 +136,7 @@ pub(super) fn status(facts: &Facts, findings: &Findings, parameters: Parameters)
         "controllers": controllers,
         "queues": target.queues,
         "keys_alive": engine.keys_live(),
+        "key_trace": key_trace_file(facts),
         "waiting": waiting_json(waiting(findings)),
         "faults": faults(findings),
         "cores": cores,

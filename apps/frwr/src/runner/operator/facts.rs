@@ -2,6 +2,7 @@
 
 use super::{
     super::{media_watch::Identity, progress::Progress, serve_command::ServeConfig, serve_report::ServedTarget},
+    key_trace::KeyTrace,
     recent::Recent,
 };
 use crate::{About, report::value};
@@ -18,15 +19,21 @@ pub(in super::super) struct Facts {
     /// What was asked for by command line or file.
     pub(super) config: ServeConfig,
     pub(super) recent: Recent,
+    pub(super) key_trace: KeyTrace,
     pub(super) progress: Progress,
     /// Since the main thread began.
     pub(super) now: Duration,
 }
 
 impl Facts {
-    pub(in super::super) fn new(served: ServedTarget, config: ServeConfig, progress: Progress) -> Self {
+    pub(in super::super) fn new(
+        served: ServedTarget,
+        config: ServeConfig,
+        progress: Progress,
+        key_trace: KeyTrace,
+    ) -> Self {
         let (about, started) = (value(About::this()), served.namespaces.len());
-        Self { served, started, about, config, recent: Recent::default(), progress, now: Duration::ZERO }
+        Self { served, started, about, config, recent: Recent::default(), key_trace, progress, now: Duration::ZERO }
     }
 
     /// A namespace is gone. What it was started with is told all the same.

@@ -4,7 +4,7 @@ use super::{
     super::survey::Findings,
     Facts, answers,
     application::Applied,
-    files, host_changes, listeners, namespace_changes,
+    files, host_changes, key_trace, listeners, namespace_changes,
     parameters::Parameter,
     planned::{Known, Plan},
     subsystem_changes,
@@ -110,6 +110,12 @@ const METHODS: &[Method] = &[
         does: Does::Ask(answers::queue_pairs),
     },
     Method { name: "keys", about: "keys to memory", parameters: &[], does: Does::Ask(answers::keys) },
+    Method {
+        name: "key_trace",
+        about: "the trace of what becomes of each key, and what became of the last one",
+        parameters: &[],
+        does: Does::Ask(key_trace::key_trace),
+    },
     Method { name: "waits", about: "what waits, and for what", parameters: &[], does: Does::Ask(answers::waits) },
     Method {
         name: "incidents",
@@ -273,6 +279,17 @@ const METHODS: &[Method] = &[
         about: "lets a host come again, or all",
         parameters: &[Parameter { name: "host", kind: "NQN", required: false, about: "which; all where left out" }],
         does: Does::Change(host_changes::resume),
+    },
+    Method {
+        name: "set_key_trace",
+        about: "writes what becomes of each key into a file, from now on or no longer",
+        parameters: &[Parameter {
+            name: "file",
+            kind: "PATH|null",
+            required: true,
+            about: "a file that is not there yet, for its owner alone; null: no longer",
+        }],
+        does: Does::Change(key_trace::set_key_trace),
     },
     Method {
         name: "set_log_level",

@@ -8,6 +8,7 @@ mod facts;
 mod families;
 mod files;
 mod host_changes;
+mod key_trace;
 mod listeners;
 mod methods;
 mod metrics;
@@ -20,17 +21,21 @@ mod reload;
 mod subsystem_changes;
 
 pub(super) use facts::Facts;
+pub(super) use key_trace::KeyTrace;
 pub use methods::{MethodDescription, methods};
 pub use parameters::Parameter;
 
 use super::{
+    change::Returned,
     media_watch::{Identity, MediaWatch},
     orders::{Answer, Orders},
     present::present,
     serve_report::ServedTarget,
     stock::Stock,
     survey::{Findings, Survey},
+    trace::Trace,
 };
+use crate::Error;
 use crate::control::{Call, Failure, NOT_DONE, Server, Visitor, Web, wait};
 use application::{Application, Applied};
 use changes::Changes;
@@ -119,9 +124,19 @@ impl Operator {
         }
     }
 
-    /// Nobody is answered any more. What is served by now.
-    pub(super) fn end(self) -> ServedTarget {
-        self.facts.served
+    /// Nobody is answered any more. What is served by now, and the trace of keys that is under way.
+    pub(super) fn end(self) -> (ServedTarget, Option<Trace>) {
+        (self.facts.served, self.facts.key_trace.end())
+    }
+
+    /// What the run cannot go on with, once.
+    pub(super) fn trouble(&mut self) -> Option<Error> {
+        self.facts.key_trace.trouble()
+    }
+
+    /// Cores tell what must not wait for long.
+    pub(super) fn is_traced(&self) -> bool {
+        self.facts.key_trace.is_on()
     }
 
     /// Somebody asked for the report by a signal.
@@ -159,14 +174,12 @@ impl Operator {
         self.facts.now = surroundings.now;
         let Doors { server, web } = &mut self.doors;
         let mut work = server.as_mut().map_or(0, Server::turn) + web.as_mut().map_or(0, Web::turn);
+        work += self.facts.key_trace.drain(say);
         work += self.take_calls();
         work += self.read_again();
         self.take_answers();
         while let Some(namespace) = self.changes.next_gone(self.orders.cores()) {
             self.forget(namespace, surroundings.media);
-        }
-        while let Some((behind, is_so)) = self.changes.next_ended() {
-            self.ended(behind, is_so, surroundings.media);
         }
         self.survey.begin(surroundings.now, &mut self.orders);
         if let Some((round, findings)) = self.survey.end(surroundings.now, surroundings.reactors, surroundings.control)
@@ -174,7 +187,12 @@ impl Operator {
             self.told(round, &findings, surroundings.media, say);
             work += 1;
         }
-        while let Some((asker, result)) = self.changes.turn(surroundings.now, &mut self.orders) {
+        while let Some((asker, mut result)) = self.changes.turn(surroundings.now, &mut self.orders) {
+            while let Some((behind, is_so)) = self.changes.next_ended() {
+                if let Err(failure) = self.ended(behind, is_so, surroundings.media) {
+                    result = Err(failure);
+                }
+            }
             self.answer(asker, result);
             work += 1;
         }
@@ -246,9 +264,16 @@ impl Operator {
         while let Some((core, answer)) = self.orders.next_answer() {
             match answer {
                 Answer::Report { round, snapshot } => self.survey.answered(core, round, *snapshot),
-                // A storage that came back is closed here.
-                Answer::Changed { number, result, storage } => {
-                    drop(storage);
+                Answer::Changed { number, result, returned } => {
+                    match returned {
+                        // Closed, and freed, here.
+                        Some(Returned::Storage(storage)) => drop(storage),
+                        Some(Returned::KeyTrace { records, lost }) => {
+                            drop(records);
+                            self.facts.key_trace.ended_on(core, lost);
+                        }
+                        None => {}
+                    }
                     self.changes.answered(core, number, result);
                 }
                 Answer::Withdrawn(change) => drop(change),
@@ -339,14 +364,20 @@ impl Operator {
         }
     }
 
-    /// What the main thread does behind a change.
-    fn ended(&mut self, behind: Behind, is_so: bool, media: &mut MediaWatch) {
+    /// What the main thread does behind a change. Where it fails the change was made, and its caller is told all the same.
+    fn ended(&mut self, behind: Behind, is_so: bool, media: &mut MediaWatch) -> Result<(), Failure> {
+        let now = self.facts.now;
         match behind {
             Behind::Resized(namespace, blocks) if is_so => media.resized(namespace, blocks),
             Behind::Added(namespace, report) if is_so => self.facts.served.add(namespace, report),
             Behind::Added(namespace, _) => self.forget(namespace, media),
             Behind::Resized(..) => {}
+            Behind::KeyTraceBegun(trace) if is_so => self.facts.key_trace.begin(*trace, now),
+            Behind::KeyTraceBegun(trace) => trace.give_up(),
+            Behind::KeyTraceEnded(_) if is_so => return self.facts.key_trace.finish(),
+            Behind::KeyTraceEnded(cores) => self.facts.key_trace.resume(cores),
         }
+        Ok(())
     }
 
     /// A namespace is gone, or never came.

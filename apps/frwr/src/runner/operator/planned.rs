@@ -7,6 +7,7 @@ use super::{
         namespaces::NamespaceReport,
         stock::Stock,
         survey::Findings,
+        trace::{Core, Trace},
     },
     Facts,
     parameters::nqn,
@@ -70,6 +71,10 @@ pub(super) enum Behind {
     Resized(Identity, u64),
     /// There is this namespace.
     Added(Identity, NamespaceReport),
+    /// The cores tell this trace of keys.
+    KeyTraceBegun(Box<Trace>),
+    /// They do so no longer; where they do all the same, by these.
+    KeyTraceEnded(Vec<Core>),
 }
 
 impl Behind {
@@ -77,7 +82,7 @@ impl Behind {
     pub(super) fn resized(&self) -> Option<Identity> {
         match self {
             Self::Resized(namespace, _) => Some(*namespace),
-            Self::Added(..) => None,
+            Self::Added(..) | Self::KeyTraceBegun(_) | Self::KeyTraceEnded(_) => None,
         }
     }
 }

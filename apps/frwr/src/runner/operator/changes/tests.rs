@@ -67,7 +67,7 @@ impl Three {
             match order {
                 Order::Change { number, change, ticket } if ticket.take() => {
                     did.push(text(&change));
-                    desk.answer(Answer::Changed { number, result: answer.clone(), storage: None });
+                    desk.answer(Answer::Changed { number, result: answer.clone(), returned: None });
                 }
                 Order::Change { .. } | Order::Outcome => {}
                 Order::Report { .. } => panic!("nobody asked for a report"),

@@ -1,0 +1,203 @@
+//! The trace of keys of a target that serves: begun and ended by who asks, and written meanwhile.
+
+use super::{
+    super::{
+        change::Change,
+        survey::Findings,
+        trace::{Core, TARGET, Trace, follow},
+    },
+    Facts,
+    answers::engine,
+    parameters::{none, read},
+    planned::{Behind, Known, Plan, Planned, Step, stands_still},
+};
+use crate::{
+    Error,
+    control::{Failure, INVALID_PARAMS, NOT_DONE},
+};
+use core::time::Duration;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+
+/// The trace, where there is one.
+#[derive(Debug, Default)]
+pub(in super::super) struct KeyTrace {
+    trace: Option<Trace>,
+    /// Since the main thread began.
+    began: Duration,
+    /// Lost records that each core had counted when it told no longer, of this trace and of former ones.
+    lost: Vec<u64>,
+    /// What became of the last one.
+    last: Option<Value>,
+    /// Why the run cannot go on.
+    trouble: Option<Error>,
+}
+
+impl KeyTrace {
+    /// The one that was asked for on the command line.
+    pub(in super::super) fn of_option(trace: Option<Trace>) -> Self {
+        Self { trace, ..Self::default() }
+    }
+
+    /// Somebody has to take records soon.
+    pub(super) fn is_on(&self) -> bool {
+        self.trace.is_some()
+    }
+
+    /// Where it is written.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.trace.as_ref().map(Trace::path)
+    }
+
+    /// What the run cannot go on with: that a file was asked for on the command line and cannot be written.
+    pub(super) fn trouble(&mut self) -> Option<Error> {
+        self.trouble.take()
+    }
+
+    /// The cores end: what is under way.
+    pub(super) fn end(self) -> Option<Trace> {
+        self.trace
+    }
+
+    /// Writes what has come since. A file that takes no more ends it: the cores find that nobody takes what they tell.
+    pub(super) fn drain(&mut self, say: &mut dyn FnMut(&str)) -> u32 {
+        let Some(trace) = &mut self.trace else { return 0 };
+        let error = match trace.drain() {
+            Ok(work) => return work,
+            Err(error) => error,
+        };
+        let (path, bytes, is_of_option) = (text(trace.path()), trace.bytes(), trace.is_of_option());
+        self.trace = None;
+        if is_of_option {
+            self.trouble = Some(error);
+        } else {
+            self.last =
+                Some(json!({ "file": path, "bytes": bytes, "records_lost": null, "failed": error.to_string() }));
+            say(&format!("keys are traced no longer: {error}; what was written is deleted, and the target goes on"));
+        }
+        1
+    }
+
+    /// A core tells no longer, and has counted so many lost records.
+    pub(super) fn ended_on(&mut self, core: usize, lost: u64) {
+        self.lost.resize(self.lost.len().max(core + 1), 0);
+        self.lost[core] = lost;
+    }
+
+    /// All cores tell.
+    pub(super) fn begin(&mut self, trace: Trace, now: Duration) {
+        (self.trace, self.began) = (Some(trace), now);
+    }
+
+    /// They were to tell no longer, and do so all the same.
+    pub(super) fn resume(&mut self, cores: Vec<Core>) {
+        self.trace.iter_mut().zip([cores]).for_each(|(trace, cores)| trace.take_from(cores));
+    }
+
+    /// No core tells any more: the file has all of it.
+    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+        let Some(mut trace) = self.trace.take() else {
+            let text = self.last.as_ref().and_then(|last| last["failed"].as_str()).unwrap_or("it has ended by itself");
+            return Err(Failure::new(
+                NOT_DONE,
+                format!("keys are traced no longer, and the file is not there: {text}"),
+            ));
+        };
+        let counted = self.lost.iter().sum();
+        let (path, lost) = (text(trace.path()), trace.lost_of(counted));
+        let written = trace.ended(counted).and_then(|()| trace.finish());
+        let failed = written.as_ref().err().map(Error::to_string);
+        self.last =
+            Some(json!({ "file": path, "bytes": written.as_ref().ok(), "records_lost": lost, "failed": failed }));
+        written.map(drop).map_err(|error| {
+            Failure::new(NOT_DONE, format!("{error}; keys are traced no longer, and what was written is deleted"))
+        })
+    }
+}
+
+/// A path as JSON has it.
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The name of the file, of `status`.
+pub(super) fn file(facts: &Facts) -> Option<String> {
+    facts.key_trace.path().map(text)
+}
+
+pub(super) fn key_trace(facts: &Facts, findings: &Findings, parameters: Map<String, Value>) -> Result<Value, Failure> {
+    none(&parameters)?;
+    let KeyTrace { trace, began, last, .. } = &facts.key_trace;
+    let trace = trace.as_ref();
+    Ok(json!({
+        "file": file(facts),
+        "bytes": trace.map(Trace::bytes),
+        "records_lost": trace.map(|trace| trace.lost_of(engine(findings).trace_records_dropped)),
+        "age_seconds": trace.map(|_| findings.at.saturating_sub(*began).as_secs_f64()),
+        "last": last,
+        "silent_reactors": findings.silent(),
+    }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    #[serde(deserialize_with = "Option::deserialize")]
+    file: Option<PathBuf>,
+}
+
+pub(super) fn set_key_trace(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+    let Wanted { file } = read(parameters)?;
+    if let Some(silent) = known.findings.silent().first() {
+        return Err(stands_still(usize::from(*silent)));
+    }
+    match (file, known.facts.key_trace.path()) {
+        (None, None) => Ok(None),
+        (None, Some(_)) => Ok(Some(Box::new(ending(known.findings)))),
+        (Some(file), None) => beginning(known.findings, &file).map(|planned| Some(Box::new(planned))),
+        (Some(file), Some(now)) if file == now => Ok(None),
+        (Some(_), Some(now)) => {
+            let text = format!(
+                "keys are traced into {now:?} already, and into one file at a time; end that first (`set_key_trace file=null`); \
+                 nothing was changed"
+            );
+            Err(Failure::new(NOT_DONE, text))
+        }
+    }
+}
+
+/// Each core, with where it tells and what takes it.
+fn lanes(findings: &Findings) -> impl Iterator<Item = (usize, Change, Core)> {
+    findings.cores.iter().enumerate().map(|(at, found)| {
+        let (records, core) = follow(TARGET, at, found.reactor.cpu);
+        (at, Change::TraceKeys { records }, core)
+    })
+}
+
+fn beginning(findings: &Findings, path: &Path) -> Result<Planned, Failure> {
+    if !path.is_absolute() {
+        let text =
+            format!("params: file is {path:?}: must begin with /, since the target works in a folder of its own");
+        return Err(Failure::new(INVALID_PARAMS, text));
+    }
+    let made = Trace::made(path, engine(findings).trace_records_dropped);
+    let mut trace = made.map_err(|error| {
+        let remedy = "name one that is not there yet, in a folder that the target may write to";
+        Failure::new(NOT_DONE, format!("file: {path:?} cannot be made ({error}); {remedy}; nothing was changed"))
+    })?;
+    let step = |(core, change, of_core)| {
+        trace.take_from([of_core]);
+        Step { core, change, undo: Some(Change::EndKeyTrace) }
+    };
+    let steps = lanes(findings).map(step).collect();
+    Ok(Planned { steps, parts: 0, behind: Some(Behind::KeyTraceBegun(Box::new(trace))) })
+}
+
+/// Where a core stands still the others go on to tell, over lanes of their own.
+fn ending(findings: &Findings) -> Planned {
+    let (steps, spare) = lanes(findings)
+        .map(|(core, undo, of_core)| (Step { core, change: Change::EndKeyTrace, undo: Some(undo) }, of_core))
+        .unzip();
+    Planned { steps, parts: 0, behind: Some(Behind::KeyTraceEnded(spare)) }
+}
