@@ -45,7 +45,7 @@ frwr_mempool::options! {
     pub struct Options {
         /// Messages per lane, 2 to 65536; rounded up to a power of two.
         pub lane_capacity: usize,
-        /// What to do while nothing is to do.
+        /// What to do while nothing is to do; a reactor may be kept from sleeping ([`Seat::awake`]).
         pub idle: Idle,
         /// Charge time to each poller: two clock reads around each poll. Off by default.
         pub time_pollers: bool,
@@ -250,6 +250,13 @@ impl<M> Seat<M> {
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker::from(Arc::new(Sleeper { group: Arc::clone(&self.group), core: self.core.index() }))
+    }
+
+    /// Its reactor polls on while nothing is to do, whatever [`Options::idle`] says of all: some of several may sleep, and others not.
+    #[must_use]
+    pub fn awake(mut self) -> Self {
+        self.options.idle = Idle::Spin;
+        self
     }
 
     /// Shuts all reactors down; for a context that knows when the work is done.

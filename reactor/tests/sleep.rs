@@ -209,3 +209,21 @@ fn a_reactor_that_waits_for_descriptors_wakes_in_time() {
     end(running);
     drop(writer);
 }
+
+#[test]
+fn a_reactor_that_is_to_stay_awake_never_sleeps_beside_one_that_does() {
+    let init = |core: CoreIndex| {
+        move |seat: Seat<()>, _: Outbox<()>| {
+            let seat = if core.index() == 1 { seat.awake() } else { seat };
+            Ok::<_, Infallible>(seat.reactor(Nothing))
+        }
+    };
+    let options = Options::default().idle(Idle::SleepAfter(Duration::ZERO));
+    let running = Reactors::new(Placement::Unpinned { reactors: 2 }).options(options).launch(init).unwrap();
+    until(|| running.pulses().next().is_some_and(|pulse| pulse.turn == Turn::Asleep));
+    until(|| running.statistics()[1].iterations > 1000);
+    let ended = running.shutdown(Duration::from_secs(60)).into_iter();
+    let [asleep, awake] = ended.map(|ended| ended.unwrap().report.statistics).collect::<Vec<_>>().try_into().unwrap();
+    assert!(asleep.sleeps > 0 && asleep.asleep > Duration::ZERO, "{asleep:?}");
+    assert_eq!((awake.sleeps, awake.asleep), (0, Duration::ZERO));
+}

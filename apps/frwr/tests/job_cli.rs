@@ -281,6 +281,9 @@ fn wrong_arguments_name_limit_value_and_remedy() {
         (&[f, "--cores", "0,0"], 2, "core_list", &["core 0", "twice", "remove"]),
         (&[f, "--cores", "999"], 2, "core_offline", &["core 999", "online cores"]),
         (&[f, "--cores", "0-2"], 2, "core_count", &["3 cores", "1 or 2", "name two"]),
+        (&[f, "--idle", "sleep@a"], 2, "usage", &["--idle", "behind @", "\"a\""]),
+        (&[f, "--idle", "sleep@0"], 2, "idle_cores", &["--idle sleep@0", "--cores does not", "leave @"]),
+        (&[f, "--idle", "sleep@0-1", "--cores", "0"], 2, "idle_cores", &["sleep@0-1", "core 1", "--cores 0;"]),
     ];
     refusals.iter().for_each(|refusal| refused(*refusal));
 }

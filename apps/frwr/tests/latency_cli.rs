@@ -424,6 +424,7 @@ fn wrong_arguments_are_one_line_with_a_remedy() {
         (&["--cores", "unpinned:3"], 2, "combination", &["--cores", "even"]),
         (&["--cores", "0,0"], 2, "core_list", &["core 0"]),
         (&["--cores", "9999"], 2, "core_list", &["9999"]),
+        (&["--idle", "sleep@1", "--cores", "unpinned:2"], 2, "idle_cores", &["--idle sleep@1", "--cores does not"]),
         (&["--listen", "nowhere"], 2, "usage", &["--listen", "IP address"]),
         (&["--size", "64,5x"], 2, "usage", &["--size", "\"5x\"", "64K"]),
         (&["--size", "8,8G"], 2, "usage", &["--size", "\"8G\"", "67108864"]),

@@ -99,7 +99,8 @@ pub struct Arguments {
     #[arg(long, short = 'p', value_name = "PORT", value_parser = PORT.parser::<u16>())]
     pub port: Option<u16>,
     /// What this side's cores do that have nothing to do: `spin` polls on; `sleep` polls on for 50 microseconds and then sleeps until
-    /// something arrives, `sleep:MICROSECONDS` for so long. What that costs a request is the difference.
+    /// something arrives, `sleep:MICROSECONDS` for so long, and with `@CORES` behind it only these of --cores. What that costs a request
+    /// is the difference.
     #[arg(long, value_name = "HOW", default_value_t = IdleArgument::Spin, value_parser = IdleArgument::from_str)]
     pub idle: IdleArgument,
     /// What perftest wants to be told, and is so here: connections are made by rdma_cm (-R, -z), any governor will do (-F), no peak
@@ -395,8 +396,10 @@ impl LatencyConfig {
             }
             None => Extent::Time(client.runtime.0),
         };
+        let placement = placement(&arguments.device, &role)?;
+        arguments.idle.check_cores(placement.as_ref())?;
         Ok(Self {
-            placement: placement(&arguments.device, &role)?,
+            placement,
             role,
             device,
             parameters,

@@ -13,7 +13,7 @@ use crate::{
     options::IdleArgument,
     runner::{
         GIVEN_UP, GRACE, Idle, Refusals, Served, Trace, Verdict, Watchdog, launch_watched, left_standing, open,
-        own_descriptors, wake_by,
+        own_descriptors, wake_by, waker,
     },
     signals::Asked,
     watch::Patrol,
@@ -110,22 +110,23 @@ impl<P: Port + Send + 'static> Sides<P> {
             let server = servers.next();
             let client = if core.index() < first_client { None } else { clients.next() };
             let (board, desk) = (board.clone(), desk.clone());
-            move |seat: Seat<Infallible>, _: Outbox<Infallible>| build(seat, server, client, board, desk, idle.sleeps())
+            move |seat: Seat<Infallible>, _: Outbox<Infallible>| build(seat, server, client, board, desk, idle)
         };
         launch_watched(reactors, prepare, asked, say)
     }
 }
 
-/// Builds one core, on that core. `sleeps`: it may, and what arrives wakes it.
+/// Builds one core, on that core. Where it may sleep, what arrives wakes it.
 fn build<P: Port>(
     seat: Seat<Infallible>,
     server: Option<Beginning<P, ServerPlan>>,
     client: Option<Beginning<P, ClientPlan>>,
     board: Board,
     desk: Desk,
-    sleeps: bool,
+    idle: IdleArgument,
 ) -> Result<Reactor<LatencyCore<P>>, Error> {
-    let (node, clock, waker) = (seat.node(), seat.clock().clone(), sleeps.then(|| seat.waker()));
+    let (seat, waker) = waker(seat, idle);
+    let (node, clock) = (seat.node(), seat.clock().clone());
     let driven = server.as_ref().is_some_and(|server| server.plan.moves_data_in_polls);
     let passive = client.as_ref().is_some_and(|client| {
         let operation = client.plan.parameters.operation;
@@ -149,7 +150,7 @@ fn build<P: Port>(
     let (server, client) = (server.transpose()?, client.transpose()?);
     let (has_server, has_client) = (server.is_some(), client.is_some());
     let mut reactor = seat.reactor(LatencyCore { server, client });
-    if sleeps {
+    if waker.is_some() {
         let LatencyCore { server, client } = reactor.context();
         let of_server = server.as_ref().and_then(ServerSide::descriptor);
         let own = own_descriptors(of_server.into_iter().chain(client.as_ref().and_then(ClientSide::descriptor)));

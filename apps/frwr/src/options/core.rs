@@ -4,7 +4,7 @@ use super::Limit;
 use crate::Error;
 use clap::Args;
 use core::{fmt, str::FromStr, time::Duration};
-use frwr_reactor::{Idle, Options, STALL_THRESHOLD};
+use frwr_reactor::{CoreList, CpuId, CpuSet, Idle, Options, Placement, STALL_THRESHOLD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// Beyond a second a core is told of anyway.
@@ -23,7 +23,7 @@ pub struct CoreArguments {
     pub stall_threshold: u16,
     /// What a core does that has nothing to do: `spin` polls on; `sleep` polls on for 50 microseconds and then sleeps until something
     /// arrives, so that the first request after that is some microseconds later and the core is free meanwhile; `sleep:MICROSECONDS`
-    /// polls for so long.
+    /// polls for so long; and with `@CORES` behind it (`sleep@3`, `sleep:100@2-3`) only these of --cores sleep.
     #[arg(long, value_name = "HOW", default_value_t = IdleArgument::Spin, value_parser = IdleArgument::from_str)]
     pub idle: IdleArgument,
 }
@@ -36,6 +36,8 @@ pub enum IdleArgument {
     Spin,
     /// It sleeps when nothing was to do for so many microseconds.
     Sleep(u32),
+    /// The same on these cores; others poll on.
+    SleepOn(u32, CpuSet),
 }
 
 /// Polling in microseconds before a core sleeps: about what it takes to wake it, so that a wake-up costs twice of what is waited for
@@ -49,21 +51,41 @@ impl IdleArgument {
     pub(crate) fn check(self) -> Result<(), Error> {
         match self {
             Self::Spin => Ok(()),
-            Self::Sleep(time) => SPINS.check(time),
+            Self::Sleep(time) | Self::SleepOn(time, _) => SPINS.check(time),
         }
     }
 
-    /// What reactors are told.
+    /// Checks that cores that are to sleep are among those that it runs on.
+    pub(crate) fn check_cores(self, placement: Option<&Placement>) -> Result<(), Error> {
+        let Self::SleepOn(_, sleeping) = self else { return Ok(()) };
+        let wrong = |why: String| Error::usage("idle_cores", format!("--idle sleep@{sleeping} {why}"));
+        let Some(Placement::Cores(cores)) = placement else {
+            return Err(wrong("names cores, and --cores does not: name all of them there, or leave @ out".to_owned()));
+        };
+        match sleeping.iter().find(|core| !cores.contains(core)) {
+            None => Ok(()),
+            Some(stranger) => {
+                let all = cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+                Err(wrong(format!("names core {stranger}, which is none of --cores {all}; name some of these")))
+            }
+        }
+    }
+
+    /// What reactors are told, those too that do not sleep on their core ([`Self::sleeps_on`]).
     pub(crate) fn of_reactors(self) -> Idle {
         match self {
             Self::Spin => Idle::Spin,
-            Self::Sleep(time) => Idle::SleepAfter(Duration::from_micros(time.into())),
+            Self::Sleep(time) | Self::SleepOn(time, _) => Idle::SleepAfter(Duration::from_micros(time.into())),
         }
     }
 
-    /// Cores may sleep: their devices have to wake them.
-    pub(crate) fn sleeps(self) -> bool {
-        self != Self::Spin
+    /// The core may sleep; `None` is one that is not pinned.
+    pub(crate) fn sleeps_on(self, core: Option<CpuId>) -> bool {
+        match self {
+            Self::Spin => false,
+            Self::Sleep(_) => true,
+            Self::SleepOn(_, sleeping) => core.is_some_and(|core| sleeping.contains(core)),
+        }
     }
 }
 
@@ -73,16 +95,25 @@ impl FromStr for IdleArgument {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "must be spin, sleep, or sleep:MICROSECONDS with a whole number from 0 to {}, such as sleep:50",
+                "must be spin, sleep, or sleep:MICROSECONDS with a whole number from 0 to {}, such as sleep:50; and \
+                 @CORES behind sleep where not all do, such as sleep@2-3",
                 SPINS.most()
             )
         };
-        match text.split_once(':') {
-            None if text == "spin" => Ok(Self::Spin),
-            None if text == "sleep" => Ok(Self::Sleep(SPIN)),
-            Some(("sleep", time)) => time.parse().map(Self::Sleep).map_err(|_| wrong()),
-            _ => Err(wrong()),
+        let (how, cores) = text.split_once('@').map_or((text, None), |(how, cores)| (how, Some(cores)));
+        let time = match how.split_once(':') {
+            None if text == "spin" => return Ok(Self::Spin),
+            None if how == "sleep" => SPIN,
+            Some(("sleep", time)) => time.parse().map_err(|_| wrong())?,
+            _ => return Err(wrong()),
+        };
+        let Some(cores) = cores else { return Ok(Self::Sleep(time)) };
+        let cores = cores.parse::<CoreList>().map_err(|error| format!("the cores behind @: {error}"))?;
+        let mut sleeping = CpuSet::new();
+        for core in cores.cores() {
+            sleeping.insert(*core);
         }
+        Ok(Self::SleepOn(time, sleeping))
     }
 }
 
@@ -92,6 +123,7 @@ impl fmt::Display for IdleArgument {
             Self::Spin => f.write_str("spin"),
             Self::Sleep(SPIN) => f.write_str("sleep"),
             Self::Sleep(time) => write!(f, "sleep:{time}"),
+            Self::SleepOn(time, cores) => write!(f, "{}@{cores}", Self::Sleep(*time)),
         }
     }
 }
@@ -138,7 +170,7 @@ impl CoreArguments {
 
 #[cfg(test)]
 mod tests {
-    use super::{CoreArguments, IdleArgument, SPIN, SPINS};
+    use super::{CoreArguments, CoreList, IdleArgument, Placement, SPIN, SPINS};
 
     #[test]
     fn ways_to_be_idle_are_said_as_they_are_read() {
@@ -151,12 +183,47 @@ mod tests {
             assert_eq!(text.parse(), Ok(idle));
             assert_eq!(idle.to_string(), text);
         }
-        for text in ["", "Sleep", "sleep:", "sleep:-1", "sleep:1us", "sleep:4294967296", "spin:5", "park"] {
+        for text in
+            ["", "Sleep", "sleep:", "sleep:-1", "sleep:1us", "sleep:4294967296", "spin:5", "park", "spin@1", "@1"]
+        {
             let wrong = text.parse::<IdleArgument>().unwrap_err();
             assert!(wrong.contains("sleep:MICROSECONDS") && wrong.contains("1000000"), "{text:?}: {wrong}");
+        }
+        let on = |cores: &str| cores.parse::<CoreList>().unwrap().cores().to_vec();
+        for (text, said, sleeping, awake) in
+            [("sleep@3", "sleep@3", "3", "0-2,4"), ("sleep:7@2,3,5", "sleep:7@2-3,5", "2-3,5", "1,4,6")]
+        {
+            let idle: IdleArgument = text.parse().unwrap();
+            assert_eq!(idle.to_string(), said);
+            assert!(on(sleeping).iter().all(|core| idle.sleeps_on(Some(*core))) && !idle.sleeps_on(None));
+            assert!(!on(awake).iter().any(|core| idle.sleeps_on(Some(*core))));
+        }
+        for text in ["sleep@", "sleep@3-2", "sleep@a", "sleep@1,1", "sleep@9999", "sleep@1@2"] {
+            let wrong = text.parse::<IdleArgument>().unwrap_err();
+            assert!(wrong.starts_with("the cores behind @: "), "{text:?}: {wrong}");
         }
         let too_long = CoreArguments { idle: IdleArgument::Sleep(1_000_001), ..CoreArguments::default() };
         let error = too_long.check().unwrap_err().to_string();
         assert!(error.contains("1000001") && error.contains(&SPINS.most().to_string()), "{error}");
+    }
+
+    #[test]
+    fn cores_that_sleep_are_some_of_those_that_are_named() {
+        let cores = |list: &str| Placement::Cores(list.parse::<CoreList>().unwrap().cores().to_vec());
+        let check = |idle: &str, placement: Option<Placement>| {
+            let checked = idle.parse::<IdleArgument>().unwrap().check_cores(placement.as_ref());
+            checked.map_err(|error| error.to_string())
+        };
+        assert_eq!(check("sleep@3", Some(cores("2-3"))), Ok(()));
+        assert_eq!(check("sleep@2-3", Some(cores("2-3"))), Ok(()));
+        for idle in ["spin", "sleep"] {
+            assert_eq!(check(idle, Some(Placement::Unpinned { reactors: 2 })), Ok(()));
+        }
+        let error = check("sleep:9@1-3", Some(cores("2-3"))).unwrap_err();
+        assert!(["--idle sleep@1-3", "core 1", "--cores 2,3"].iter().all(|part| error.contains(part)), "{error}");
+        for placement in [None, Some(Placement::Unpinned { reactors: 2 })] {
+            let error = check("sleep@3", placement).unwrap_err();
+            assert!(error.contains("--cores does not"), "{error}");
+        }
     }
 }

@@ -95,6 +95,7 @@ impl Config {
             })?,
         };
         let placement = cores.as_deref().map(placement).transpose()?;
+        job.core.idle.check_cores(placement.as_ref())?;
         Ok(Self { file, profile: profile(&device)?, placement, job, inject })
     }
 }

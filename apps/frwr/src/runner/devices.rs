@@ -95,7 +95,8 @@ mod with_verbs {
                             measure it by `frwr latency --op send`, or with `--key memory`";
 
     pub(crate) fn open(device: &DeviceArguments, role: DeviceRole, idle: IdleArgument) -> Result<VerbsDevice, Error> {
-        let mut options = device.verbs().completion_channels(idle.sleeps());
+        // Those of cores that poll on have one too, and never ask for anything.
+        let mut options = device.verbs().completion_channels(idle != IdleArgument::Spin);
         options.role = match role {
             DeviceRole::Requester => Role::Requester,
             DeviceRole::Responder => Role::Responder,

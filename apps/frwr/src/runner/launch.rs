@@ -101,8 +101,7 @@ impl Move<'_> {
         let progress = Progress::new(1);
         let sides = Sides { targets: vec![target], hosts: vec![vec![host]] };
         let mut lookout = Lookout::begin(&topology);
-        let threads = match launch(topology, placement, config.job.core.reactor_options(), sides, &progress, asked, say)
-        {
+        let threads = match launch(topology, placement, &config.job.core, sides, &progress, asked, say) {
             Ok(threads) => threads,
             Err(error) => return Err(leave(error, (target_control, host_control))),
         };

@@ -117,7 +117,7 @@ where
     let progress = Progress::new(cores * nsid.len());
     let sides = Sides::<D::Port, _> { targets: Vec::new(), hosts };
     let mut lookout = Lookout::begin(&topology);
-    let threads = match launch(topology, placement, job.core.reactor_options(), sides, &progress, asked, say) {
+    let threads = match launch(topology, placement, &job.core, sides, &progress, asked, say) {
         Ok(threads) => threads,
         Err(error) => return Err(leave(error, control)),
     };

@@ -115,6 +115,7 @@ impl LoadConfig {
         let LoadArguments { device, job, .. } = &arguments;
         job.check(MAX_REQUEST_BYTES)?;
         let placement = device.placement(MAX_CORES)?;
+        job.core.idle.check_cores(placement.as_ref())?;
         let cores = placement.as_ref().map_or(1, reactors);
         let traces = [("--trace", job.trace.is_some()), ("--trace-keys", job.output.trace_keys.is_some())];
         let of_keys_or_port = traces.into_iter().find_map(|(option, said)| said.then_some(option));

@@ -75,7 +75,7 @@ pub use report::{Compared, CoreReport, Injected, MemoryReport, RunReport, Subjec
 pub use serve::serve;
 pub use serve_command::{ServeArguments, ServeConfig, SharedReceives, SubsystemArguments, TargetArguments};
 pub use serve_report::{ServeReport, ServedTarget};
-pub(crate) use start::{for_both, for_host, for_target, open, own_descriptors, reactors, wake_by};
+pub(crate) use start::{for_both, for_host, for_target, open, own_descriptors, reactors, wake_by, waker};
 pub(crate) use start_watch::launch_watched;
 pub use steady_state::SteadyCriterion;
 pub(crate) use target_side::map;

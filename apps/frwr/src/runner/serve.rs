@@ -111,7 +111,7 @@ where
     let threads = match launch(
         topology,
         placement,
-        core.reactor_options(),
+        core,
         Sides::<_, D::Port> { targets, hosts: Vec::new() },
         &progress,
         asked,

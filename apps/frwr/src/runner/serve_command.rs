@@ -430,6 +430,7 @@ impl ServeConfig {
         target.check()?;
         core.check()?;
         let placement = device.placement(MAX_CORES.into())?;
+        core.idle.check_cores(placement.as_ref())?;
         target.check_shared_receives(placement.as_ref())?;
         device.check()?;
         arguments.control.check()?;

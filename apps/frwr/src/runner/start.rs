@@ -9,7 +9,12 @@ use super::{
     start_watch::launch_watched,
     target_side::{TargetPlan, TargetSide},
 };
-use crate::{Error, signals::Asked};
+use crate::{
+    Error,
+    options::{CoreArguments, IdleArgument},
+    signals::Asked,
+};
+use core::task::Waker;
 use frwr_engine::{
     CoreLink, Engine, EngineOptions, TraceRecord,
     control::Control,
@@ -18,8 +23,7 @@ use frwr_engine::{
 use frwr_mempool::lane;
 use frwr_nvmf::controller::TargetPoller;
 use frwr_reactor::{
-    Context, CoreIndex, CpuId, Idle, Options, Outbox, Placement, PollerError, Reactor, Reactors, Schedule, Seat,
-    Topology,
+    Context, CoreIndex, CpuId, Outbox, Placement, PollerError, Reactor, Reactors, Schedule, Seat, Topology,
 };
 use std::{
     io,
@@ -59,7 +63,7 @@ pub(crate) fn open<D: Device>(
 pub(super) fn launch<T, H>(
     topology: Topology,
     placement: Placement,
-    options: Options,
+    cores: &CoreArguments,
     sides: Sides<T, H>,
     progress: &Progress,
     asked: &dyn Asked,
@@ -69,9 +73,9 @@ where
     T: Port + Send + 'static,
     H: Port + Send + 'static,
 {
-    let cores = reactors(&placement);
-    debug_assert!(sides.targets.len().max(sides.hosts.len()) <= cores, "each side has a core");
-    let first_host = cores.saturating_sub(sides.hosts.len());
+    let count = reactors(&placement);
+    debug_assert!(sides.targets.len().max(sides.hosts.len()) <= count, "each side has a core");
+    let first_host = count.saturating_sub(sides.hosts.len());
     // Reactors and hosts are counted in 16 bit.
     let (first_core, members) = (first_host as u16, sides.hosts.len() as u16);
     let mut targets = numbered(sides.targets, progress);
@@ -83,14 +87,12 @@ where
         });
         of_core.collect::<Vec<_>>()
     });
-    let sleeps = options.idle != Idle::Spin;
+    let (idle, options) = (cores.idle, cores.reactor_options());
     let reactors = Reactors::<Message>::new(placement).topology(topology).options(options).allow_siblings(false);
     let prepare = move |core: CoreIndex| {
         let target = targets.next();
         let hosts = if core.index() < first_host { None } else { hosts.next() };
-        move |seat: Seat<Message>, outbox: Outbox<Message>| {
-            build(seat, outbox, sleeps, target, hosts.unwrap_or_default())
-        }
+        move |seat: Seat<Message>, outbox: Outbox<Message>| build(seat, outbox, idle, target, hosts.unwrap_or_default())
     };
     launch_watched(reactors, prepare, asked, say)
 }
@@ -141,15 +143,26 @@ pub(crate) fn for_host(topology: &Topology) -> Placement {
     }
 }
 
-/// Builds one core, on that core. `sleeps`: it may, and what arrives wakes it.
+/// What wakes a core that may sleep; its seat where it may not.
+pub(crate) fn waker<M>(seat: Seat<M>, idle: IdleArgument) -> (Seat<M>, Option<Waker>) {
+    if idle.sleeps_on(seat.cpu()) {
+        let waker = seat.waker();
+        (seat, Some(waker))
+    } else {
+        (seat.awake(), None)
+    }
+}
+
+/// Builds one core, on that core. Where it may sleep, what arrives wakes it.
 fn build<T: Port, H: Port>(
     seat: Seat<Message>,
     outbox: Outbox<Message>,
-    sleeps: bool,
+    idle: IdleArgument,
     target: Option<(Beginning<T, TargetPlan>, Progress)>,
     hosts: Vec<(Beginning<H, HostPlan>, Progress, Team)>,
 ) -> Result<Reactor<Core<T, H>>, Error> {
-    let (node, waker) = (seat.node(), sleeps.then(|| seat.waker()));
+    let (seat, waker) = waker(seat, idle);
+    let node = seat.node();
     let target = target.map(|(Beginning { port, link, plan, keys }, progress)| {
         let mut side = TargetSide::new(port, link, plan, node, progress, waker.as_ref())?;
         if let Some(records) = keys {
@@ -167,7 +180,7 @@ fn build<T: Port, H: Port>(
     let (target, hosts) = (target.transpose()?, hosts.collect::<Result<Vec<_>, _>>()?);
     let (has_target, has_host) = (target.is_some(), !hosts.is_empty());
     let mut reactor = seat.reactor(Core { target, hosts, outbox });
-    if sleeps {
+    if waker.is_some() {
         wake_by_ports(&mut reactor)?;
     }
     let failed = |error: PollerError| Error::setup(format!("no poller: {error}"));

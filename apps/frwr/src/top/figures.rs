@@ -33,6 +33,8 @@ pub(super) struct Core {
     pub(super) cpu: Option<u64>,
     /// Of the interval, 0 to 1; none of a core that stood still all the while.
     pub(super) busy_share: Option<f64>,
+    /// None of a core that may not sleep.
+    pub(super) sleeps_per_second: Option<f64>,
     pub(super) iops: f64,
     pub(super) mib_per_second: f64,
     /// Since it was started.
@@ -140,10 +142,11 @@ impl Figures {
 
     fn write(&self, out: &mut String) -> core::fmt::Result {
         writeln!(out, "{}", self.head())?;
-        writeln!(out, "\ncore     busy         IOPS      MiB/s  stalls")?;
+        writeln!(out, "\ncore     busy  sleeps/s         IOPS      MiB/s  stalls")?;
         for core in &self.cores {
-            let (name, busy, stalls) = (core.name(), core.busy(), core.stalls());
-            writeln!(out, "{name:<6} {busy:>6} {:>12.0} {:>10.1} {stalls:>7}", core.iops, core.mib_per_second)?;
+            let Core { iops, mib_per_second, .. } = core;
+            let (name, busy, sleeps, stalls) = (core.name(), core.busy(), core.sleeps(), core.stalls());
+            writeln!(out, "{name:<6} {busy:>6} {sleeps:>9} {iops:>12.0} {mib_per_second:>10.1} {stalls:>7}")?;
         }
         writeln!(out, "\nnamespace      IOPS      MiB/s   p50<=   p99<=  errors/s  state")?;
         for one in &self.namespaces {
@@ -190,6 +193,7 @@ impl Core {
             reactor: count(core, "reactor"),
             cpu: core["cpu"].as_u64(),
             busy_share: former.and_then(|former| busy_share(former, core)),
+            sleeps_per_second: (core["may_sleep"] == true).then(|| rate.of(former, core, "sleeps")),
             iops: rate.of(former, core, "io_commands"),
             mib_per_second: rate.of(former, core, "io_bytes") / MEBIBYTE,
             stalls: count(core, "stalls"),
@@ -212,6 +216,11 @@ impl Core {
             Some(cpu) => format!("{}@{cpu}", self.reactor),
             None => self.reactor.to_string(),
         }
+    }
+
+    /// In a second.
+    pub(super) fn sleeps(&self) -> String {
+        self.sleeps_per_second.map_or_else(|| "-".to_owned(), |sleeps| format!("{sleeps:.0}"))
     }
 
     pub(super) fn busy(&self) -> String {
@@ -294,7 +303,7 @@ pub(super) mod tests {
         let core = |reactor: u64, busy: f64, all: f64| {
             json!({
                 "reactor": reactor, "cpu": reactor + 2, "busy_seconds": busy, "idle_seconds": all - busy,
-                "asleep_seconds": 0.0, "io_commands": 1000 * seconds, "io_bytes": (1 << 20) * seconds, "stalls": seconds,
+                "asleep_seconds": 0.0, "may_sleep": reactor == 0, "sleeps": 20 * seconds, "io_commands": 1000 * seconds, "io_bytes": (1 << 20) * seconds, "stalls": seconds,
             })
         };
         let namespace = json!({
@@ -327,6 +336,8 @@ pub(super) mod tests {
         let told = Figures::between(&reading(1), &reading(5)).json();
         assert_eq!(told["cores"][0]["busy_share"], 0.25, "{told}");
         assert_eq!(told["cores"][1]["busy_share"], Value::Null, "it stood still: {told}");
+        assert_eq!(told["cores"][0]["sleeps_per_second"], 20.0, "{told}");
+        assert_eq!(told["cores"][1]["sleeps_per_second"], Value::Null, "it may not: {told}");
         assert_eq!((&told["cores"][0]["iops"], &told["cores"][0]["mib_per_second"]), (&json!(1000.0), &json!(1.0)));
         assert_eq!((&told["namespaces"][0]["iops"], &told["hosts"][0]["iops"]), (&json!(500.0), &json!(2000.0)));
         let namespace = &told["namespaces"][0];

@@ -49,13 +49,19 @@ fn of_cores(figures: &Figures) -> Table<'_> {
             core.name(),
             core.busy(),
             bar(core),
+            core.sleeps(),
             format!("{:.0}", core.iops),
             format!("{:.1}", core.mib_per_second),
             core.stalls(),
         ])
     };
-    let widths = [8, 5, BAR as u16, 10, 9, 10].map(Constraint::Length).into();
-    table("cores", vec!["core", "busy", "", "IOPS", "MiB/s", "stalls"], figures.cores.iter().map(row).collect(), widths)
+    let widths = [8, 5, BAR as u16, 8, 10, 9, 10].map(Constraint::Length).into();
+    table(
+        "cores",
+        vec!["core", "busy", "", "sleeps/s", "IOPS", "MiB/s", "stalls"],
+        figures.cores.iter().map(row).collect(),
+        widths,
+    )
 }
 
 fn of_namespaces(figures: &Figures) -> Table<'_> {

@@ -134,6 +134,7 @@ fn top_tells_the_last_interval_to_who_has_no_terminal() {
     assert_eq!(cores.len(), 2, "{told}");
     let share = |core: &Value| core["busy_share"].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share));
     assert!(cores.iter().all(share), "{told}");
+    assert!(cores.iter().all(|core| core["sleeps_per_second"].is_null()), "they poll on: {told}");
     assert!(cores.iter().any(|core| core["iops"].as_f64() > Some(0.0)), "{told}");
     assert!(namespace["iops"].as_f64() > Some(0.0) && namespace["mib_per_second"].as_f64() > Some(0.0), "{told}");
     let percentiles = ["p50_seconds", "p99_seconds"].map(|name| namespace[name].as_f64());

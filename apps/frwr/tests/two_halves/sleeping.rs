@@ -3,6 +3,8 @@
 use super::{Target, Temporary, network::Network, verified};
 use core::time::Duration;
 use frwr::runner::ServeReport;
+use frwr_reactor::{Placement, Topology};
+use frwr_support::storage_harness::disks::skipped;
 use std::fs;
 
 /// How long cores polled in vain before they slept says nothing here: they sleep at once.
@@ -54,4 +56,22 @@ fn cores_that_share_hosts_wake_each_other() {
     let arguments = [&["--file", file.text(), "--queues", "2"][..], &cores, &SLEEPS].concat();
     verified(target.load(&arguments));
     slept(&target.end());
+}
+
+/// A target on two physical cores, of which one sleeps.
+#[test]
+fn some_cores_sleep_and_others_poll_on() {
+    let machine = Topology::of_machine();
+    let Ok(seats) = (Placement::Spread { reactors: 2 }).resolve(&machine, false) else {
+        return skipped("two cores of their own: this machine has one physical core");
+    };
+    let cpus: Vec<_> = seats.cores().iter().flatten().map(ToString::to_string).collect();
+    let file = Temporary::data("asleep-one", 1);
+    let (cores, idle) = (cpus.join(","), format!("sleep:0@{}", cpus[1]));
+    let target = Target::start("reg_mr", &["--namespace", file.text(), "--cores", &cores, "--idle", &idle]);
+    verified(target.load(&["--file", file.text(), "--queues", "2", "--cores", "unpinned:2"]));
+    let report = target.end();
+    let [awake, asleep] = report.cores.as_slice() else { panic!("{:?}", report.cores) };
+    assert_eq!((awake.reactor.sleeps, awake.reactor.asleep), (0, Duration::ZERO));
+    assert!(asleep.reactor.sleeps > 0 && asleep.reactor.asleep > Duration::ZERO, "{asleep:?}");
 }

@@ -78,6 +78,7 @@ fn a_core_sleeps_while_a_server_holds_a_request_and_the_host_has_its_answer() {
     while held.try_recv().is_err() {
         assert!(host.runs(), "{:?}", host.last_words());
     }
+    assert_eq!(ctl.list("cores").unwrap()[0]["may_sleep"], true);
     let mut sleeps = || ctl.list("cores").unwrap()[0]["sleeps"].as_u64().unwrap();
     let before = sleeps();
     while sleeps() < before + 10 {}

@@ -169,7 +169,7 @@ fn core_figures(reactor: &ReactorStatistics) -> Value {
     })
 }
 
-pub(super) fn cores(_: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
+pub(super) fn cores(facts: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
     none(&parameters)?;
     let one = |found: &super::super::survey::Found| {
         let reactor = &found.reactor;
@@ -180,6 +180,7 @@ pub(super) fn cores(_: &Facts, findings: &Findings, parameters: Parameters) -> A
         );
         let computed = json!({
             "at_seconds": reactor.at.as_secs_f64(),
+            "may_sleep": facts.config.arguments.core.idle.sleeps_on(reactor.cpu),
             "longest_iteration": longest(reactor.longest_iteration),
             "long_iterations_by_cause": reactor.long,
             "pollers": reactor.pollers.iter().map(poller).collect::<Vec<_>>(),
