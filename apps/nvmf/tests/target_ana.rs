@@ -191,7 +191,7 @@ fn a_namespace_that_comes_has_the_state_of_its_group() {
         for member in &mut groups.raw.members {
             member.supply_namespace(&subsystem(), 4, way()).unwrap();
         }
-        let new = |ana_group| NewNamespace { identifier: 4, nguid: None, ana_group, storage: way() };
+        let new = |ana_group| NewNamespace { identifier: 4, nguid: None, ana_group, active: true, storage: way() };
         let refused = groups.raw.target.add_namespace(&subsystem(), new(MAX_ANA_GROUPS + 1)).unwrap_err();
         assert_eq!(refused.error, ChangeError::AnaGroup { group: MAX_ANA_GROUPS + 1 });
         let id = groups.raw.target.add_namespace(&subsystem(), new(9)).unwrap();

@@ -76,7 +76,7 @@ impl Changed {
     }
 
     fn new_namespace(identifier: u32, medium: &Medium) -> NewNamespace<Gated> {
-        NewNamespace { identifier, nguid: None, ana_group: 1, storage: medium.way() }
+        NewNamespace { identifier, nguid: None, ana_group: 1, active: true, storage: medium.way() }
     }
 
     fn add(&mut self, identifier: u32, medium: &Medium) -> ChangeId {
@@ -249,6 +249,26 @@ fn is_removed(event: &ChangeEvent<Gated>, id: ChangeId) -> bool {
     matches!(event, ChangeEvent::Removed { id: removed, .. } if *removed == id)
 }
 
+/// It is listed when somebody makes it active, and not for a moment before.
+#[test]
+fn a_namespace_comes_that_is_not_active() {
+    for cores in [1, 2] {
+        let (mut changed, second) = (Changed::new(cores), Medium::new());
+        changed.event_request(900);
+        changed.supply(2, &second);
+        let new = NewNamespace { active: false, ..Changed::new_namespace(2, &second) };
+        let id = changed.raw.target.add_namespace(&subsystem(), new).unwrap();
+        changed.done(id);
+        changed.quiet();
+        changed.keep_events();
+        assert_eq!((changed.events.len(), changed.active()), (0, vec![1]), "{cores}: nobody is told");
+        assert_eq!(changed.status(2, 0).without_flags(), Status::INVALID_FIELD);
+        changed.raw.target.set_namespace_active(&subsystem(), 2, true).unwrap();
+        assert_eq!((changed.told(900), changed.active()), (vec![2], vec![1, 2]), "{cores}");
+        changed.serves(2, 0);
+    }
+}
+
 #[test]
 fn a_namespace_is_added_under_a_host_that_hears_of_it() {
     for cores in [1, 2] {
@@ -338,7 +358,7 @@ fn a_change_that_cannot_be_is_refused_with_the_limit_and_the_remedy() {
     let mut changed = Changed::new(2);
     let medium = Medium::new();
     let refused = |changed: &mut Changed, identifier, nguid, storage| {
-        let namespace = NewNamespace { identifier, nguid, ana_group: 1, storage };
+        let namespace = NewNamespace { identifier, nguid, ana_group: 1, active: true, storage };
         changed.raw.target.add_namespace(&subsystem(), namespace).unwrap_err().error
     };
     let large = || {
@@ -607,7 +627,7 @@ fn a_storage_of_one_size_is_not_resized() {
     let mut raw =
         Raw::with(target_options().namespaces(2), vec![Box::new(storage()) as Box<dyn frwr_nvmf::storage::Storage>]);
     let lacking: Box<dyn frwr_nvmf::storage::Storage> = Box::new(Fixed(storage()));
-    let namespace = NewNamespace { identifier: 2, nguid: None, ana_group: 1, storage: lacking };
+    let namespace = NewNamespace { identifier: 2, nguid: None, ana_group: 1, active: true, storage: lacking };
     let refused = raw.target.add_namespace(&subsystem(), namespace).unwrap_err();
     assert_eq!(refused.error, ChangeError::Features("Write Zeroes"));
 }

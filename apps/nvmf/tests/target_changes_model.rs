@@ -345,7 +345,8 @@ impl World {
                 return;
             }
         }
-        let namespace = NewNamespace { identifier: 2, nguid: None, ana_group: 1, storage: self.media[1].way(blocks) };
+        let namespace =
+            NewNamespace { identifier: 2, nguid: None, ana_group: 1, active: true, storage: self.media[1].way(blocks) };
         let added = self.cores[0].add_namespace(&subsystem(), namespace).map_err(|refused| refused.error);
         if self.note(added) {
             self.second = Some(blocks);

@@ -287,7 +287,7 @@ fn a_subsystem_comes_with_its_namespaces_and_goes_with_its_hosts() {
             for (member, storage) in hosts.raw.members.iter_mut().zip(ways) {
                 member.supply_namespace(&other, identifier, storage).unwrap();
             }
-            let namespace = NewNamespace { identifier, nguid: None, ana_group: 1, storage: home };
+            let namespace = NewNamespace { identifier, nguid: None, ana_group: 1, active: true, storage: home };
             let id = hosts.raw.target.add_namespace(&other, namespace).unwrap();
             hosts.done(id);
         }

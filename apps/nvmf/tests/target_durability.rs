@@ -77,7 +77,7 @@ fn a_shutdown_does_not_wait_for_a_namespace_that_was_added_behind_it() {
     write(&mut raw, io, 1);
     cache.held.set(true);
     configure(&mut raw, admin, NORMAL);
-    let new = NewNamespace { identifier: 2, nguid: None, ana_group: 1, storage: second };
+    let new = NewNamespace { identifier: 2, nguid: None, ana_group: 1, active: true, storage: second };
     raw.target.add_namespace(&subsystem(), new).unwrap();
     raw.steps(100);
     assert_eq!(status(&mut raw, admin).shutdown(), ShutdownStatus::Occurring);

@@ -8,7 +8,13 @@ use frwr_nvmf::wire::Nqn;
 use frwr_support::nvmf_harness::{Pair, engine_of, host_options, memory, subsystem, target_options};
 
 fn namespace(identifier: u32, nguid: Option<[u8; 16]>) -> NewNamespace<MemoryStorage> {
-    NewNamespace { identifier, nguid, ana_group: 1, storage: MemoryStorage::new(memory(64 << 10), 512, 64).unwrap() }
+    NewNamespace {
+        identifier,
+        nguid,
+        ana_group: 1,
+        active: true,
+        storage: MemoryStorage::new(memory(64 << 10), 512, 64).unwrap(),
+    }
 }
 
 fn with(namespaces: Vec<NewNamespace<MemoryStorage>>) -> Subsystem<MemoryStorage> {

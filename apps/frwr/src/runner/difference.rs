@@ -186,9 +186,6 @@ impl Found {
 
     fn namespace_comes(&mut self, nqn: &Nqn, namespace: &ListedNamespace) {
         self.steps.push(Step::AddNamespace { nqn: *nqn, namespace: namespace.clone() });
-        if !namespace.active {
-            self.steps.push(Step::Active { nqn: *nqn, identifier: namespace.identifier, active: false });
-        }
     }
 
     fn namespace_goes(&mut self, nqn: Nqn, gone: &PresentNamespace) {

@@ -22,11 +22,10 @@ use frwr_mempool::{
 };
 use frwr_nvmf::{
     controller::{
-        ChangeError, HOME_CORE, Incident, ListenerState, NewNamespace, Subsystem, Target, TargetContext,
-        TargetListening, TargetMessage, TargetOptions, TargetStatistics,
+        Incident, ListenerState, NewNamespace, Subsystem, Target, TargetContext, TargetListening, TargetMessage,
+        TargetOptions, TargetStatistics,
     },
     storage::{AnyStorage, Geometry, MemoryStorage, Storage as _},
-    wire::Nqn,
 };
 use frwr_reactor::{CoreIndex, Now, Outbox, SendError};
 use std::os::fd::BorrowedFd;
@@ -56,23 +55,6 @@ pub(super) struct TargetPlan {
 impl TargetPlan {
     fn namespaces(&self) -> impl Iterator<Item = &NamespacePlan> {
         self.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces).map(|namespace| &namespace.medium)
-    }
-}
-
-/// Namespaces of a subsystem that are not active at the start: the home core says so before it listens, and the others follow.
-struct Inactive {
-    of: Nqn,
-    identifiers: Vec<u32>,
-}
-
-impl Inactive {
-    fn of(plan: &SubsystemPlan) -> Self {
-        let inactive = plan.namespaces.iter().filter(|namespace| !namespace.active);
-        Self { of: plan.name, identifiers: inactive.map(|namespace| namespace.identifier).collect() }
-    }
-
-    fn set<P: Port>(&self, target: &mut Target<P, AnyStorage>) -> Result<(), ChangeError> {
-        self.identifiers.iter().try_for_each(|identifier| target.set_namespace_active(&self.of, *identifier, false))
     }
 }
 
@@ -112,19 +94,14 @@ impl<P: Port> TargetSide<P> {
         let buffers = region.carve(buffer_bytes, alignment)?.into_device_memory();
         let depth = usize::from(plan.options.queue_entries);
         let mut subsystems = Vec::with_capacity(plan.subsystems.len());
-        let inactive: Vec<_> = plan.subsystems.iter().map(Inactive::of).collect();
         for SubsystemPlan { name, hosts, serial, ana_states, namespaces } in plan.subsystems {
             let namespaces = namespaces.into_iter().map(|namespace| new_namespace(namespace, depth, &mut region));
             let namespaces = namespaces.collect::<Result<_, _>>()?;
             subsystems.push(Subsystem { name, hosts, serial, namespaces, ana_states });
         }
-        let is_home = plan.options.core == HOME_CORE;
         let mut target = Target::with_subsystems(engine, subsystems, buffers, plan.options)?;
         if let Some(waker) = waker {
             target.wakes(waker).map_err(no_descriptor)?;
-        }
-        if is_home {
-            inactive.iter().try_for_each(|inactive| inactive.set(&mut target)).map_err(Error::setup)?;
         }
         // Control's lane is empty: it takes the first messages.
         target.listen().map_err(Error::setup)?;
@@ -322,10 +299,10 @@ fn new_namespace(
     depth: usize,
     region: &mut Region,
 ) -> Result<NewNamespace<AnyStorage>, Error> {
-    let PlannedNamespace { identifier, nguid, ana_group, blocks, medium, .. } = namespace;
+    let PlannedNamespace { identifier, nguid, ana_group, active, blocks, medium } = namespace;
     let mut storage = storage(medium, depth, region)?;
     cut(&mut storage, blocks)?;
-    Ok(NewNamespace { identifier, nguid, ana_group, storage })
+    Ok(NewNamespace { identifier, nguid, ana_group, active, storage })
 }
 
 /// A namespace has so many blocks of what it lives in. Some storages have one size for ever.

@@ -10,6 +10,26 @@ fn changed(changed: bool) -> Result<Value, Value> {
     Ok(json!({ "changed": changed, "complete": true }))
 }
 
+/// A file says it so, and hosts do not see it for a moment.
+#[test]
+fn a_namespace_is_added_that_is_not_active() {
+    let target = Target::start(2);
+    let mut client = target.client();
+    let new = json!({ "subsystem": SUBSYSTEM, "namespace": 2, "memory": 65536, "active": false });
+    assert_eq!(client.call("add_namespace", new).unwrap()["changed"], true);
+    assert_eq!(client.ask("namespaces")["namespaces"][1]["active"], false);
+    let config = client.ask("save");
+    assert!(config.as_str().unwrap().contains("active = false"), "{config}");
+    let config = config.as_str().unwrap().replace("active = false", "").replace("nsid = 2", "nsid = 3\nactive = false");
+    let told = client.call("apply", json!({ "config": config })).unwrap();
+    let changes = [
+        "+ namespace 3 of nqn.2026-11.invalid.frwr:file: memory, inactive",
+        "- namespace 2 of nqn.2026-11.invalid.frwr:file: memory",
+    ];
+    assert_eq!(told["changes"], json!(changes), "{told}");
+    target.end();
+}
+
 #[test]
 fn who_is_not_on_the_list_is_turned_away_until_he_is() {
     let target = Target::start(2);

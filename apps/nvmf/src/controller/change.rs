@@ -171,6 +171,10 @@ pub struct NewNamespace<S> {
     ///
     /// [`DEFAULT_ANA_GROUP`]: super::DEFAULT_ANA_GROUP
     pub ana_group: u32,
+    /// Hosts may use it: one that is not active is listed nowhere and takes no commands, until [`Target::set_namespace_active`].
+    ///
+    /// [`Target::set_namespace_active`]: super::Target::set_namespace_active
+    pub active: bool,
     /// The home core's way to its medium.
     pub storage: S,
 }

@@ -37,17 +37,18 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// Adds a namespace, of which every other core has its storage already ([`Target::supply_namespace`]): it is listed when all cores
-    /// have taken it ([`ChangeEvent::Done`]), and hosts that asked for it are told by an asynchronous event. For the home core.
+    /// have taken it ([`ChangeEvent::Done`]), and hosts that asked for it are told by an asynchronous event; one that is not active they
+    /// do not see. For the home core.
     ///
     /// # Errors
     /// [`Refused`], with the storage.
     pub fn add_namespace(&mut self, subsystem: &Nqn, namespace: NewNamespace<S>) -> Result<ChangeId, Refused<S>> {
-        let NewNamespace { identifier, nguid, ana_group: group, storage } = namespace;
+        let NewNamespace { identifier, nguid, ana_group: group, active, storage } = namespace;
         if let Err(error) = self.may_change().and_then(|()| Subsystems::check_group(group)) {
             return Err(Refused { error, storage });
         }
         self.supply(subsystem, identifier, nguid, storage)?;
-        Ok(self.begin(Order::AddNamespace { subsystem: *subsystem, identifier, group }))
+        Ok(self.begin(Order::AddNamespace { subsystem: *subsystem, identifier, group, active }))
     }
 
     /// Removes a namespace: new commands of it get Invalid Namespace, those that there are end as they would have, and then each core
@@ -300,12 +301,15 @@ impl<P: Port, S: Storage> Target<P, S> {
                 self.subsystems.list(at);
                 self.tell_discovery(at);
             }
-            Order::AddNamespace { subsystem, identifier, .. } => {
+            Order::AddNamespace { subsystem, identifier, active, .. } => {
                 let Some(at) = self.subsystems.find_any(&subsystem).filter(|_| self.obeys(open.order)) else {
                     return false;
                 };
                 self.subsystems.ana_group_changed(at, identifier);
-                self.tell_changed(at, identifier);
+                // Of one that is not active hosts hear when it becomes so.
+                if active {
+                    self.tell_changed(at, identifier);
+                }
             }
             Order::ResizeNamespace { subsystem, identifier, .. } => {
                 let Some(at) = self.subsystems.find_any(&subsystem).filter(|_| self.obeys(open.order)) else {
@@ -363,9 +367,10 @@ impl<P: Port, S: Storage> Target<P, S> {
                 }
                 true
             }
-            Order::AddNamespace { subsystem, identifier, group } => {
+            Order::AddNamespace { subsystem, identifier, group, active } => {
                 let at = self.subsystems.find_any(&subsystem);
-                at.and_then(|at| self.subsystems.namespaces_mut(at)).is_some_and(|all| all.list(identifier, group))
+                at.and_then(|at| self.subsystems.namespaces_mut(at))
+                    .is_some_and(|all| all.list(identifier, group, active))
             }
             Order::RemoveNamespace { subsystem, identifier, id, within } => {
                 if let Some(at) = self.subsystems.find_any(&subsystem) {

@@ -289,7 +289,7 @@ fn serve<S: Storage>(
         let wrong = |source| TargetError::Subsystem { subsystem: number, source };
         for new in namespaces {
             let nguid = served.check_at_start(at, &new).map_err(wrong)?;
-            let NewNamespace { identifier, ana_group, storage, .. } = new;
+            let NewNamespace { identifier, ana_group, active, storage, .. } = new;
             let (namespace, block_bytes) = (identifier as usize, storage.geometry().block_bytes());
             if block_bytes > buffer_bytes {
                 return Err(TargetError::BlockBytes { namespace, block_bytes, buffer_bytes });
@@ -298,7 +298,7 @@ fn serve<S: Storage>(
                 ChangeError::Attach(source) => TargetError::Attach { namespace, source },
                 source => wrong(source),
             })?;
-            served.list_at_start(at, identifier, nguid, (place, ana_group));
+            served.list_at_start(at, identifier, nguid, (place, ana_group, active));
         }
         for (group, state) in ana_states {
             served.set_ana(at, Some(group), state, 0).map_err(wrong)?;

@@ -64,8 +64,8 @@ pub(in super::super) struct NamespaceTable {
 }
 
 impl NamespaceTable {
-    /// Keys that are of a file alone: the control socket has parameters and methods for what they say.
-    pub(in super::super) const OF_FILES: [&str; 2] = ["nsid", "active"];
+    /// The key that is of a file alone: the control socket has a parameter for what it says.
+    pub(in super::super) const OF_FILES: &str = "nsid";
 
     /// What it says of a namespace that has this identifier where it says no other. Errors name keys as options: `--block-size`.
     pub(in super::super) fn listed(&self, identifier: u32) -> Result<ListedNamespace, Error> {

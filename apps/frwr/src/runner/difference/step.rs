@@ -70,8 +70,9 @@ impl Step {
             }
             Self::Hosts { nqn, from, to } => return hosts(nqn, from, to),
             Self::AddNamespace { nqn, namespace } => {
-                let ListedNamespace { identifier, config, .. } = namespace;
-                format!("+ namespace {identifier} of {}: {}", name(nqn), lives_in(config))
+                let ListedNamespace { identifier, config, active, .. } = namespace;
+                let inactive = if *active { "" } else { ", inactive" };
+                format!("+ namespace {identifier} of {}: {}{inactive}", name(nqn), lives_in(config))
             }
             Self::Resize { nqn, identifier, from, to } => {
                 format!("~ size of namespace {identifier} of {}: {from} -> {to} bytes", name(nqn))
@@ -167,5 +168,6 @@ fn new_namespace(of: &Nqn, namespace: &ListedNamespace) -> Value {
     parameters["namespace"] = namespace.identifier.into();
     parameters["nguid"] = namespace.nguid.as_ref().map(hex).into();
     parameters["bytes"] = namespace.bytes.into();
+    parameters["active"] = namespace.active.into();
     parameters
 }

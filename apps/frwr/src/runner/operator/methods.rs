@@ -179,6 +179,7 @@ const METHODS: &[Method] = &[
             Parameter { name: "bytes", kind: "BYTES", required: false, about: "how much of it; all where left out" },
             Parameter { name: "ana_group", kind: "NUMBER", required: false, about: "1 where left out" },
             Parameter { name: "nguid", kind: "HEX", required: false, about: "by which hosts know it again" },
+            Parameter { name: "active", kind: "true|false", required: false, about: "false: hosts do not see it" },
         ],
         does: Does::Change(namespace_changes::add_namespace),
     },

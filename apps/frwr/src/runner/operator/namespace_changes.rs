@@ -33,7 +33,8 @@ pub(super) fn add_namespace(known: &mut Known<'_>, parameters: Map<String, Value
         parameters.into_iter().partition(|(name, _)| NAMED.contains(&name.as_str()));
     let Named { subsystem: of, namespace: identifier } = read(named)?;
     let invalid = |text: String| Failure::new(INVALID_PARAMS, format!("params: {text}"));
-    if let Some(name) = table.keys().find(|name| NamespaceTable::OF_FILES.contains(&name.as_str())) {
+    if table.contains_key(NamespaceTable::OF_FILES) {
+        let name = NamespaceTable::OF_FILES;
         return Err(invalid(format!("{name} is for files; `frwr ctl --list` says what the method takes")));
     }
     let table: NamespaceTable = read(table)?;
@@ -49,8 +50,8 @@ pub(super) fn add_namespace(known: &mut Known<'_>, parameters: Map<String, Value
         undo: Some(Change::WithdrawNamespace { subsystem, identifier }),
     };
     let mut steps: VecDeque<_> = (1..).zip(storages).map(supply).collect();
-    let namespace =
-        Box::new(NewNamespace { identifier, nguid, ana_group: namespace.config.ana_group, storage: at_home });
+    let (ana_group, active) = (namespace.config.ana_group, namespace.active);
+    let namespace = Box::new(NewNamespace { identifier, nguid, ana_group, active, storage: at_home });
     steps.push_back(Step { core: 0, change: Change::AddNamespace { subsystem, namespace }, undo: None });
     let behind = Some(Behind::Added((subsystem, identifier), report));
     Ok(Some(Box::new(Planned { steps, parts: 0, behind })))

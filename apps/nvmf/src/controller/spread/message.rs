@@ -70,8 +70,8 @@ pub(in super::super) enum Order {
     AddSubsystem { name: Nqn },
     /// It is gone: no controller of it is left.
     RemoveSubsystem { name: Nqn, id: ChangeId, within: Duration },
-    /// The namespace whose storage this core was given takes commands.
-    AddNamespace { subsystem: Nqn, identifier: u32, group: u32 },
+    /// The namespace whose storage this core was given is there, and takes commands where it is active.
+    AddNamespace { subsystem: Nqn, identifier: u32, group: u32, active: bool },
     /// It takes none any more.
     RemoveNamespace { subsystem: Nqn, identifier: u32, id: ChangeId, within: Duration },
     /// All cores listen at one more address.

@@ -57,8 +57,13 @@ impl<S> Subsystem<S> {
     /// on, and all of them are in one ANA group.
     #[must_use]
     pub fn new(name: Nqn, storages: Vec<S>) -> Self {
-        let of =
-            |(identifier, storage)| NewNamespace { identifier, nguid: None, ana_group: DEFAULT_ANA_GROUP, storage };
+        let of = |(identifier, storage)| NewNamespace {
+            identifier,
+            nguid: None,
+            ana_group: DEFAULT_ANA_GROUP,
+            active: true,
+            storage,
+        };
         let (namespaces, serial) = ((1..).zip(storages).map(of).collect(), SerialNumber::of_subsystem(&name));
         Self { name, hosts: AllowedHosts::Any, serial, namespaces, ana_states: Vec::new() }
     }
@@ -205,11 +210,11 @@ impl Subsystems {
     }
 
     /// That namespace is there, by the place of its storage.
-    pub(super) fn list_at_start(&mut self, subsystem: usize, identifier: u32, nguid: [u8; 16], at: (usize, u32)) {
-        let (place, group) = at;
+    pub(super) fn list_at_start(&mut self, subsystem: usize, identifier: u32, nguid: [u8; 16], at: (usize, u32, bool)) {
+        let (place, group, active) = at;
         if let Some(served) = self.served.get_mut(subsystem) {
             served.namespaces.supply(identifier, place, nguid);
-            served.namespaces.list(identifier, group);
+            served.namespaces.list(identifier, group, active);
         }
     }
 

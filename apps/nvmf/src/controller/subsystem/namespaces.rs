@@ -241,12 +241,12 @@ impl Namespaces {
         Some(place)
     }
 
-    /// One whose storage is here takes commands from now on, and is in this group. False where there is none.
-    pub(in super::super) fn list(&mut self, identifier: u32, group: u32) -> bool {
+    /// One whose storage is here is in this group, and takes commands from now on where it is active. False where there is none.
+    pub(in super::super) fn list(&mut self, identifier: u32, group: u32, active: bool) -> bool {
         let entry = self.entries.get_mut(identifier.wrapping_sub(1) as usize);
         let Some(entry) = entry.filter(|entry| entry.condition == Condition::Supplied) else { return false };
         entry.group = group;
-        self.set(identifier, Condition::Active, 0)
+        self.set(identifier, if active { Condition::Active } else { Condition::Inactive }, 0)
     }
 
     /// Whether one that there is takes commands. False where that is so already. `untold`: the members that are to be told.
