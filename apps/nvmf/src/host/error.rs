@@ -72,6 +72,16 @@ pub enum IoError {
         /// How often it was sent.
         attempts: u32,
     },
+    /// Its session ended, or the way to the namespace is closed, and it is for [`super::Paths`] to say where it goes. No host of a caller's
+    /// says so.
+    #[error("the request was given back by its path")]
+    GivenBack {
+        /// The controller may still execute it: it was in flight when the session ended.
+        in_flight: bool,
+    },
+    /// No path to the namespace serves, for longer than `path_timeout` or for ever.
+    #[error("no path to the namespace serves; look at why each of them does not, or raise path_timeout")]
+    NoPath,
     /// The host has given up, or was stopped; the command may have been executed.
     #[error("the host has no session any more; the command may have been executed")]
     Abandoned,

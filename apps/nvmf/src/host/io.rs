@@ -43,6 +43,8 @@ pub(super) struct Io {
     resend: Resend,
     bounce: Bounce,
     timeouts: Timeouts,
+    /// What has lost its session, or its way to the namespace, ends here ([`IoError::GivenBack`]) in place of waiting for another.
+    gives_back: bool,
     statistics: HostStatistics,
 }
 
@@ -55,6 +57,7 @@ impl Io {
             resend: Resend::new(commands, retries),
             bounce,
             timeouts: Timeouts::default(),
+            gives_back: false,
             statistics: HostStatistics::default(),
         }
     }
@@ -62,6 +65,18 @@ impl Io {
     /// What it counted.
     pub(super) fn statistics(&self) -> HostStatistics {
         self.statistics + self.requests.statistics()
+    }
+
+    /// From now on, what has lost its session or its way is for the caller to send again. Nothing is in hand.
+    pub(super) fn give_back(&mut self) {
+        self.gives_back = true;
+    }
+
+    /// What waits for a way to the namespace goes back, where that is the caller's.
+    pub(super) fn give_back_queued(&mut self) {
+        if self.gives_back && self.waits() {
+            self.end_queued(IoError::GivenBack { in_flight: false });
+        }
     }
 
     /// No request is in hand.
@@ -284,6 +299,10 @@ impl Io {
         let part = self.parts.get(slot)?;
         let (verdict, told) = judge(status, part, &mut self.requests, path.limits, context);
         match verdict {
+            // It was answered: nobody executes it.
+            Verdict::AwaitPath if self.gives_back => {
+                self.command_ended(slot, Err(IoError::GivenBack { in_flight: false }));
+            }
             Verdict::AwaitPath => self.send_again(slot),
             Verdict::Pause(pause) => {
                 self.parts.refused(slot);
@@ -321,9 +340,9 @@ impl Io {
         self.command_ended(slot, Err(error));
     }
 
-    /// The connection ended before the answer: the command waits for the next session. `elsewhere`: the session ended
-    /// because a queue of another core did; `last`: there will be none.
-    pub(super) fn lost(&mut self, slot: u16, path: &mut Path<'_>, elsewhere: bool, last: bool) {
+    /// The connection ended before the answer: the command waits for the next session. `posted`: the controller may have it; else the device
+    /// refused it. `elsewhere`: the session ended because a queue of another core did; `last`: there will be none.
+    pub(super) fn lost(&mut self, slot: u16, posted: bool, path: &mut Path<'_>, (elsewhere, last): (bool, bool)) {
         if !mutant!(host_lost_in_flight) {
             self.leave_queue(slot, path);
         }
@@ -332,6 +351,7 @@ impl Io {
         let (request, judged) = (part.request, self.resend.judge(part));
         self.requests.path_is_open(request);
         match self.given_up(slot) {
+            _ if self.gives_back => self.command_ended(slot, Err(IoError::GivenBack { in_flight: posted })),
             _ if last => self.command_ended(slot, Err(IoError::Abandoned)),
             Some(error) => self.command_ended(slot, Err(error)),
             // Mutant: a command that was lost counts as executed, or is never sent again.

@@ -7,6 +7,7 @@ use crate::wire::{
     self, ControllerCapabilities, IDENTIFY_BYTES, IdentifyController, IdentifyNvmController, KEYED_DATA_BLOCK_LIMIT,
     SGL_DESCRIPTOR_BYTES, SerialNumber,
 };
+use core::time::Duration;
 use zerocopy::FromBytes;
 
 /// NLB is 16 bit and 0-based.
@@ -42,6 +43,10 @@ pub(super) struct Limits {
     pub(super) log_offsets: bool,
     /// CRDT.
     pub(super) retry_delays: RetryDelays,
+    /// How long the controller may hear nothing of this host before it has ended the session and is done with its commands: the Keep
+    /// Alive Timeout by its granularity (KAS), twice where any command counts as a sign (TBKAS: the timer looks back at its end), and what it
+    /// needs then (CQT). `None` where it runs no Keep Alive Timer.
+    pub(super) silence: Option<Duration>,
     /// I/O queues of this host.
     pub(super) queues: u16,
 }
@@ -130,6 +135,7 @@ impl Limits {
         self.events = identify.events.get() & WANTED_EVENTS;
         self.log_offsets = identify.log_pages & IdentifyController::LOG_OFFSETS != 0;
         self.retry_delays = RetryDelays::new(identify.retry_delays.map(|units| units.get()));
+        self.silence = silence(options.keep_alive, identify);
         self.reports_ana = identify.multi_path & IdentifyController::REPORTS_ANA != 0;
         match u32::from(identify.max_commands.get()) {
             0 => Ok(()),
@@ -172,6 +178,19 @@ impl Limits {
         let room = u8::try_from(room).unwrap_or(u8::MAX);
         wanted.min(offered).min(room).max(1)
     }
+}
+
+/// See [`Limits::silence`].
+fn silence(keep_alive: Duration, identify: &IdentifyController) -> Option<Duration> {
+    let unit = Duration::from_millis(100 * u64::from(identify.keep_alive.get().max(1)));
+    if keep_alive.is_zero() {
+        return None;
+    }
+    let units = keep_alive.as_millis().div_ceil(unit.as_millis());
+    let rounded = unit.saturating_mul(u32::try_from(units).unwrap_or(u32::MAX));
+    let by_traffic = identify.controller_attributes.get() & IdentifyController::TRAFFIC_BASED_KEEP_ALIVE != 0;
+    let quiesces = Duration::from_millis(identify.command_quiesce_time.get().into());
+    Some(rounded.saturating_mul(if by_traffic { 2 } else { 1 }).saturating_add(quiesces))
 }
 
 /// A queue of the host is not deeper than the controller allows.

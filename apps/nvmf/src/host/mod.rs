@@ -29,6 +29,7 @@ mod namespace;
 mod options;
 mod parts;
 mod path;
+mod paths;
 mod questions;
 mod queues;
 mod reconnect;
@@ -51,6 +52,9 @@ pub use error::{IoError, RequestError};
 pub use failure::HostFailure;
 pub use options::{
     ADMIN_DATA_BYTES, HostError, HostOptions, MAX_DATA_BLOCKS, MAX_FOLLOWERS, MAX_QUEUE_DEPTH, MAX_QUEUES, MAX_SEGMENTS,
+};
+pub use paths::{
+    MAX_PATHS, PathChange, PathPolicy, PathRefusal, PathState, PathStatistics, Paths, PathsError, PathsOptions,
 };
 pub use requests::{HostCompletion, MAX_REQUEST_BYTES};
 pub use statistics::HostStatistics;
@@ -264,7 +268,8 @@ impl<P: Port> Host<P> {
                 }
             }
             Answer::Refused(error) => self.io.unsent(slot, error, &mut path),
-            Answer::Lost => self.io.lost(slot, &mut path, elsewhere, last),
+            Answer::Lost => self.io.lost(slot, true, &mut path, (elsewhere, last)),
+            Answer::NotPosted => self.io.lost(slot, false, &mut path, (elsewhere, last)),
         }
     }
 
@@ -318,6 +323,9 @@ impl<P: Port> Host<P> {
             let done = self.session.step_chores(&mut self.context);
             self.fail_if(done);
         }
+        if !self.session.takes_commands() {
+            self.io.give_back_queued();
+        }
         if let Some(state) = self.session.is_unreachable(&self.context) {
             self.io.end_queued(IoError::Inaccessible(state));
         }
@@ -354,6 +362,7 @@ impl<P: Port> Host<P> {
             Ok(Turn::Closed(then)) => {
                 self.session.closed(then, &self.role, &self.context);
                 self.role.closed(matches!(then, After::Fail(_)));
+                self.io.give_back_queued();
                 if then != After::Retry {
                     self.io.end_queued(IoError::Abandoned);
                 }

@@ -31,6 +31,11 @@ impl Namespace {
         self.geometry
     }
 
+    /// What it says by name which one it is; `None` before the first session, and where it has none.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        Some(self.identity).filter(|identity| is_named(*identity))
+    }
+
     /// The first active namespaces of the subsystem.
     pub(super) fn active(&self) -> &[u32] {
         &self.active
@@ -83,7 +88,7 @@ impl Namespace {
 }
 
 /// NGUID and EUI64 of a namespace.
-type Identity = ([u8; 16], [u8; 8]);
+pub(super) type Identity = ([u8; 16], [u8; 8]);
 
 /// Whether it says of itself which one it is.
 fn is_named(identity: Identity) -> bool {
@@ -91,7 +96,7 @@ fn is_named(identity: Identity) -> bool {
 }
 
 /// Whether a namespace that was named says now that it is another one; zeros are no name.
-fn is_other(before: Identity, now: Identity) -> bool {
+pub(super) fn is_other(before: Identity, now: Identity) -> bool {
     (before.0 != [0; 16] && before.0 != now.0) || (before.1 != [0; 8] && before.1 != now.1)
 }
 

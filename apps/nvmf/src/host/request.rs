@@ -4,6 +4,7 @@ use super::Host;
 use super::error::RequestError;
 use super::options::MAX_SEGMENTS;
 use super::requests::{HostCompletion, Kind, MAX_REQUEST_BYTES, Request};
+use crate::storage::Geometry;
 use crate::wire::{IdentifyController, MAX_DATASET_RANGES};
 use arrayvec::ArrayVec;
 use frwr_engine::gather::Segment;
@@ -60,7 +61,7 @@ impl<P: Port> Host<P> {
     /// # Errors
     /// [`RequestError`].
     pub fn flush_namespace(&mut self, cookie: u64) -> Result<(), RequestError> {
-        self.take(Request::new(Kind::Flush, 0, 0, ArrayVec::new(), cookie))
+        self.hand(Request::new(Kind::Flush, 0, 0, ArrayVec::new(), cookie))
     }
 
     /// Fills `blocks` blocks from `lba` on with zeros; they may be deallocated where `deallocate` is set and
@@ -71,11 +72,7 @@ impl<P: Port> Host<P> {
     pub fn write_zeroes(&mut self, lba: u64, blocks: u32, deallocate: bool, cookie: u64) -> Result<(), RequestError> {
         self.supports(IdentifyController::WRITE_ZEROES, "Write Zeroes")?;
         let geometry = self.geometry().ok_or(RequestError::NotReady)?;
-        geometry.extent(lba, blocks).map_err(|_| RequestError::OutOfRange)?;
-        if blocks == 0 {
-            return Err(RequestError::Length { bytes: 0, limit: MAX_REQUEST_BYTES });
-        }
-        self.take(Request::new(Kind::WriteZeroes { deallocate }, lba, blocks, ArrayVec::new(), cookie))
+        self.hand(zeroes(geometry, (lba, blocks), deallocate, cookie)?)
     }
 
     /// Tells the controller that the blocks of `ranges`, each a first block and a count, hold nothing any more (Dataset
@@ -86,16 +83,8 @@ impl<P: Port> Host<P> {
     pub fn deallocate(&mut self, ranges: &[(u64, u32)], cookie: u64) -> Result<(), RequestError> {
         self.supports(IdentifyController::DATASET_MANAGEMENT, "Dataset Management")?;
         let geometry = self.geometry().ok_or(RequestError::NotReady)?;
-        if ranges.is_empty() || ranges.len() > MAX_DATASET_RANGES as usize {
-            return Err(RequestError::Ranges(ranges.len()));
-        }
-        if ranges.iter().any(|&(lba, blocks)| geometry.extent(lba, blocks).is_err()) {
-            return Err(RequestError::OutOfRange);
-        }
-        self.admits()?;
-        self.io.take_ranges(ranges, cookie)?;
-        self.submit_queued();
-        Ok(())
+        check_ranges(geometry, ranges)?;
+        self.hand_ranges(ranges, cookie)
     }
 
     /// Gives the requests with this cookie up: nothing more is sent for them, and the controller is asked to abort what
@@ -121,20 +110,7 @@ impl<P: Port> Host<P> {
 
     fn transfer(&mut self, kind: Kind, lba: u64, segments: &[Segment], cookie: u64) -> Result<(), RequestError> {
         let geometry = self.geometry().ok_or(RequestError::NotReady)?;
-        let held: ArrayVec<Segment, MAX_SEGMENTS> =
-            segments.try_into().map_err(|_| RequestError::Segments(segments.len()))?;
-        if held.is_empty() {
-            return Err(RequestError::Segments(0));
-        }
-        let bytes: u64 = held.iter().map(|segment| u64::from(segment.length)).sum();
-        let (limit, block) = (MAX_REQUEST_BYTES, u64::from(geometry.block_bytes()));
-        if bytes == 0 || bytes > u64::from(limit) || !bytes.is_multiple_of(block) {
-            return Err(RequestError::Length { bytes, limit });
-        }
-        // Compared with the limit, which is 32 bit.
-        let blocks = (bytes / block) as u32;
-        geometry.extent(lba, blocks).map_err(|_| RequestError::OutOfRange)?;
-        self.take(Request::new(kind, lba, blocks, held, cookie))
+        self.hand(transfer(geometry, kind, lba, segments, cookie)?)
     }
 
     /// A host that stops, or has given up, takes nothing any more.
@@ -142,10 +118,77 @@ impl<P: Port> Host<P> {
         if self.session.admits() { Ok(()) } else { Err(RequestError::NotReady) }
     }
 
-    fn take(&mut self, request: Request) -> Result<(), RequestError> {
+    /// Takes a request that was checked.
+    pub(super) fn hand(&mut self, request: Request) -> Result<(), RequestError> {
         self.admits()?;
         self.io.take(request)?;
         self.submit_queued();
         Ok(())
     }
+
+    /// Takes a deallocation that was checked.
+    pub(super) fn hand_ranges(&mut self, ranges: &[(u64, u32)], cookie: u64) -> Result<(), RequestError> {
+        self.admits()?;
+        self.io.take_ranges(ranges, cookie)?;
+        self.submit_queued();
+        Ok(())
+    }
+}
+
+/// A request that moves data, where the namespace has its blocks.
+///
+/// # Errors
+/// [`RequestError`].
+pub(super) fn transfer(
+    geometry: Geometry,
+    kind: Kind,
+    lba: u64,
+    segments: &[Segment],
+    cookie: u64,
+) -> Result<Request, RequestError> {
+    let held: ArrayVec<Segment, MAX_SEGMENTS> =
+        segments.try_into().map_err(|_| RequestError::Segments(segments.len()))?;
+    if held.is_empty() {
+        return Err(RequestError::Segments(0));
+    }
+    let bytes: u64 = held.iter().map(|segment| u64::from(segment.length)).sum();
+    let (limit, block) = (MAX_REQUEST_BYTES, u64::from(geometry.block_bytes()));
+    if bytes == 0 || bytes > u64::from(limit) || !bytes.is_multiple_of(block) {
+        return Err(RequestError::Length { bytes, limit });
+    }
+    // Compared with the limit, which is 32 bit.
+    let blocks = (bytes / block) as u32;
+    geometry.extent(lba, blocks).map_err(|_| RequestError::OutOfRange)?;
+    Ok(Request::new(kind, lba, blocks, held, cookie))
+}
+
+/// A request that fills blocks with zeros, where the namespace has them.
+///
+/// # Errors
+/// [`RequestError`].
+pub(super) fn zeroes(
+    geometry: Geometry,
+    (lba, blocks): (u64, u32),
+    deallocate: bool,
+    cookie: u64,
+) -> Result<Request, RequestError> {
+    geometry.extent(lba, blocks).map_err(|_| RequestError::OutOfRange)?;
+    if blocks == 0 {
+        return Err(RequestError::Length { bytes: 0, limit: MAX_REQUEST_BYTES });
+    }
+    Ok(Request::new(Kind::WriteZeroes { deallocate }, lba, blocks, ArrayVec::new(), cookie))
+}
+
+/// The ranges of a deallocation are as many as one command takes, and the namespace has their blocks.
+///
+/// # Errors
+/// [`RequestError`].
+pub(super) fn check_ranges(geometry: Geometry, ranges: &[(u64, u32)]) -> Result<(), RequestError> {
+    if ranges.is_empty() || ranges.len() > MAX_DATASET_RANGES as usize {
+        return Err(RequestError::Ranges(ranges.len()));
+    }
+    if ranges.iter().any(|&(lba, blocks)| geometry.extent(lba, blocks).is_err()) {
+        return Err(RequestError::OutOfRange);
+    }
+    Ok(())
 }

@@ -49,6 +49,11 @@ impl Kind {
         matches!(self, Self::Read { .. } | Self::Write { .. } | Self::Compare)
     }
 
+    /// It changes the medium: executed once more behind a later change, it would undo that.
+    pub(super) fn changes_medium(self) -> bool {
+        matches!(self, Self::Write { .. } | Self::WriteZeroes { .. } | Self::Deallocate { .. })
+    }
+
     /// Its blocks are on the medium before it ends (FUA).
     pub(super) fn forces_unit_access(self) -> bool {
         matches!(self, Self::Read { force_unit_access: true } | Self::Write { force_unit_access: true })
@@ -89,9 +94,20 @@ impl Request {
         Self { kind, lba, blocks, segments, cookie, cut, whole, outstanding, commands, refused, result }
     }
 
-    /// It fails, unless it has: nothing more is cut of it.
+    /// The same for another host, which is to know it by this cookie.
+    pub(super) fn copy(&self, cookie: u64) -> Self {
+        Self::new(self.kind, self.lba, self.blocks, self.segments.clone(), cookie)
+    }
+
+    pub(super) fn cookie(&self) -> u64 {
+        self.cookie
+    }
+
+    /// It fails, unless it has: nothing more is cut of it. That it may still be executed has to be known, whatever else was wrong.
     fn fail(&mut self, error: IoError) {
-        self.result = self.result.and(Err(error));
+        if self.result.is_ok() || error == (IoError::GivenBack { in_flight: true }) {
+            self.result = Err(error);
+        }
         self.whole = true;
     }
 }

@@ -79,6 +79,8 @@ pub(super) struct Session {
     aborts: Aborts,
     reconnect: Reconnect,
     last_failure: Option<HostFailure>,
+    /// The latest session whose connections are all gone, and since when, by the caller's time.
+    ended: (u64, Duration),
     /// Sessions that became ready, and failures.
     sessions: u64,
     failures: u64,
@@ -98,6 +100,7 @@ impl Session {
             aborts: Aborts::default(),
             reconnect: Reconnect::default(),
             last_failure: None,
+            ended: (0, Duration::ZERO),
             sessions: 0,
             failures: 0,
         }
@@ -149,6 +152,11 @@ impl Session {
 
     pub(super) fn last_failure(&self) -> Option<HostFailure> {
         self.last_failure
+    }
+
+    /// Since when nothing of ours can reach the controller of a session, by the caller's time; `None` while something can.
+    pub(super) fn ended_at(&self, session: u64) -> Option<Duration> {
+        (self.ended.0 >= session).then_some(self.ended.1)
     }
 
     pub(super) fn queues(&self) -> &Queues {
@@ -497,6 +505,9 @@ impl Session {
 
     /// All connections have ended.
     pub(super) fn closed<P: Port>(&mut self, then: After, role: &Role, context: &Context<P>) {
+        if self.ended.0 != self.sessions {
+            self.ended = (self.sessions, context.time.now());
+        }
         self.state = match then {
             After::Retry => self.rest(role, self.reconnect.pause(&context.options), context),
             After::Stop => State::Stopped,

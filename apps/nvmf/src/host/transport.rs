@@ -39,6 +39,8 @@ pub(super) enum Answer {
     Refused(IoError),
     /// It was lost with its connection, or its answer was.
     Lost,
+    /// The device refused to post it, and the connection goes on.
+    NotPosted,
 }
 
 /// The engine and command identifiers, of which it knows its requests by.
@@ -130,6 +132,7 @@ impl<P: Port> Transport<P> {
             RequestStatus::Unannounced => Answer::Refused(IoError::TooManyKeys),
             RequestStatus::MemoryRemoved => Answer::Refused(IoError::Submit(SubmitError::UnknownMemory)),
             RequestStatus::TooFewRegistrations => Answer::Refused(IoError::Submit(SubmitError::TooManyRegistrations)),
+            RequestStatus::PostRefused => Answer::NotPosted,
             _ => Answer::Lost,
         };
         Some((slot?, answer))

@@ -72,7 +72,11 @@ pub struct IdentifyController {
     pub ana_max_group: U32,
     /// NANAGRPID.
     pub ana_groups: U32,
-    reserved_pels: [u8; 160],
+    reserved_pels: [u8; 34],
+    /// CQT (Base 2.1): what a controller needs in milliseconds, at the worst, to be done with all commands of a host that it has lost; 0 where
+    /// it does not say.
+    pub command_quiesce_time: U16,
+    reserved_cqt: [u8; 124],
     /// SQES: required size in bits 3:0 and maximum in 7:4, as powers of two.
     pub submission_entry_size: u8,
     /// CQES.

@@ -28,6 +28,8 @@ pub struct Switch {
     pub gate: Cell<Gate>,
     /// Size of the storage, at most that of its memory; a namespace's changes by [`Storage::resize`].
     pub blocks: Cell<u64>,
+    /// Operations that were taken and not begun.
+    pub held: Cell<usize>,
 }
 
 pub struct Gated {
@@ -37,7 +39,7 @@ pub struct Gated {
 
 impl Gated {
     pub fn new(blocks: u64, block_bytes: u32, depth: usize) -> (Self, Rc<Switch>) {
-        let switch = Rc::new(Switch { gate: Cell::new(Gate::Open), blocks: Cell::new(blocks) });
+        let switch = Rc::new(Switch { gate: Cell::new(Gate::Open), blocks: Cell::new(blocks), held: Cell::new(0) });
         Self::with_switch(blocks, block_bytes, depth, &switch)
     }
 
@@ -77,7 +79,12 @@ impl Storage for Gated {
     }
 
     fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
-        if self.switch.gate.get() == Gate::Full { Err(QueueFull) } else { self.inner.submit(cookie, operation) }
+        if self.switch.gate.get() == Gate::Full {
+            return Err(QueueFull);
+        }
+        self.inner.submit(cookie, operation)?;
+        self.switch.held.set(self.switch.held.get() + 1);
+        Ok(())
     }
 
     fn cancel(&mut self, cookie: Cookie) -> bool {
@@ -87,6 +94,7 @@ impl Storage for Gated {
     fn flush(&mut self) {
         if !matches!(self.switch.gate.get(), Gate::Unstarted | Gate::Draining) {
             self.inner.flush();
+            self.switch.held.set(0);
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub mod cached;
 pub mod gated;
+pub mod gateways;
 pub mod raw;
 pub mod scripted;
 pub mod spread;

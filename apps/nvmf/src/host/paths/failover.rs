@@ -1,0 +1,129 @@
+//! What becomes of a request that a path gave back: the rule of what is sent again, and when.
+//!
+//! A controller that was sent a change of the medium and did not answer may execute it at any time until it is over. Sent to another
+//! controller meanwhile, the change may be executed there, be overwritten by a later one, and then be executed once more by the first. So it
+//! waits here, and neither goes on nor ends before that ([`super::one::OnePath::is_over`]).
+
+use super::Paths;
+use super::one::OnePath;
+use super::table::{Fence, Place};
+use crate::host::error::IoError;
+use crate::host::requests::HostCompletion;
+use frwr_engine::provider::Port;
+
+impl<P: Port> Paths<P> {
+    /// A path is done with a request: it has ended, or is to be sent again.
+    pub(super) fn came_back(&mut self, path: usize, HostCompletion { cookie, result }: HostCompletion) {
+        // A slot, and a place among MAX_PATHS.
+        let (slot, at) = (cookie as u16, path as u16);
+        let watched = self.clock.watched(self.now);
+        self.table.came_back(slot);
+        let (Some(one), Some(entry)) = (self.paths.get_mut(path), self.table.get_mut(slot)) else { return };
+        let counted = one.statistics_mut();
+        counted.outstanding = counted.outstanding.saturating_sub(1);
+        let Err(IoError::GivenBack { in_flight }) = result else { return self.table.end(slot, result) };
+        entry.given_back = true;
+        if !in_flight {
+            counted.refused += 1;
+            // A controller that says that the namespace can be reached by it, and refuses each command because of the path, does so for ever.
+            let since = *entry.refused_since.get_or_insert(watched);
+            if watched.saturating_sub(since) >= self.options.path_timeout {
+                entry.verdict.get_or_insert(IoError::NoPath);
+            }
+            return self.again(slot);
+        }
+        let fence = one.ends(at);
+        (entry.losses, entry.refused_since) = (entry.losses + 1, None);
+        if self.options.command_retries.is_some_and(|most| entry.losses > u32::from(most)) {
+            entry.verdict.get_or_insert(IoError::Unanswered { attempts: entry.losses });
+        }
+        if entry.request.kind.changes_medium() {
+            let counted = one.statistics_mut();
+            counted.fenced += 1;
+            counted.waiting += 1;
+            self.table.fence(slot, fence);
+        } else {
+            self.again(slot);
+        }
+    }
+
+    /// No controller executes a request: it is sent again, or ends.
+    fn again(&mut self, slot: u16) {
+        match self.table.get(slot).and_then(|entry| entry.verdict) {
+            Some(error) => self.table.end(slot, Err(error)),
+            None => self.table.wait(slot),
+        }
+    }
+
+    /// What waited for the end of a controller goes on. Returns how many requests do.
+    pub(super) fn end_fences(&mut self) -> u32 {
+        let mut ended = 0;
+        loop {
+            let is_over = |(_, fence): &(u16, Fence)| {
+                let path = self.paths.get(usize::from(fence.path));
+                path.is_none_or(|path| path.is_over(fence, &self.options, self.now))
+            };
+            let Some((slot, fence)) = self.table.fenced().find(is_over) else { return ended };
+            self.unfence(slot, fence.path);
+            self.again(slot);
+            ended += 1;
+        }
+    }
+
+    fn unfence(&mut self, slot: u16, path: u16) {
+        self.table.unfence(slot);
+        if let Some(one) = self.paths.get_mut(usize::from(path)) {
+            let counted = one.statistics_mut();
+            counted.waiting = counted.waiting.saturating_sub(1);
+        }
+    }
+
+    /// Ends what waits where no path serves any more, or has for too long.
+    pub(super) fn end_waiting(&mut self) {
+        if self.paths.iter().any(OnePath::serves) {
+            self.none_since = None;
+            return;
+        }
+        let watched = self.clock.watched(self.now);
+        let since = *self.none_since.get_or_insert(watched);
+        let is_hopeless = self.stopping || self.paths.iter().all(|path| path.state().is_final());
+        let too_long = watched.saturating_sub(since) >= self.options.path_timeout;
+        if !is_hopeless && !too_long {
+            return;
+        }
+        let error = if is_hopeless { IoError::Abandoned } else { IoError::NoPath };
+        while let Some(slot) = self.table.first_waiting() {
+            self.table.end(slot, Err(error));
+        }
+        self.end_endless_fences(error);
+    }
+
+    /// A change whose controller is never known to be over ends all the same where no path will come: whoever asked for it hears that it may
+    /// have been executed.
+    fn end_endless_fences(&mut self, error: IoError) {
+        loop {
+            let is_endless = |(_, fence): &(u16, Fence)| {
+                let path = self.paths.get(usize::from(fence.path));
+                self.stopping || path.is_none_or(|path| path.silenced_at(fence, &self.options).is_none())
+            };
+            let Some((slot, fence)) = self.table.fenced().find(is_endless) else { return };
+            self.unfence(slot, fence.path);
+            self.table.end(slot, Err(error));
+        }
+    }
+
+    /// A request was given up: it ends where nobody executes it, or as soon as that is so.
+    pub(super) fn give_up(&mut self, slot: u16) {
+        let Some(entry) = self.table.get_mut(slot) else { return };
+        entry.verdict = Some(IoError::Aborted);
+        match entry.place {
+            Place::Waiting => self.table.end(slot, Err(IoError::Aborted)),
+            Place::Fenced(_) => {}
+            Place::Sent(path) => {
+                if let Some(one) = self.paths.get_mut(usize::from(path)) {
+                    one.host_mut().abort(slot.into());
+                }
+            }
+        }
+    }
+}

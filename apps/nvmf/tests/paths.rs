@@ -1,0 +1,378 @@
+//! Several paths to one namespace: which of them requests take, and what becomes of them where one goes.
+
+use core::time::Duration;
+use frwr_nvmf::host::{
+    Host, IoError, PathPolicy, PathRefusal, PathState, Paths, PathsError, PathsOptions, RequestError,
+};
+use frwr_nvmf::wire::AnaState;
+use frwr_support::nvmf_harness::gated::Gate;
+use frwr_support::nvmf_harness::gateways::{Gateways, Wanted};
+use frwr_support::nvmf_harness::{BLOCKS, LoneHost, PROFILES, host_options};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
+
+/// Writes a byte to a block, by the block of the host's memory with the same number.
+fn write(all: &mut Gateways, block: u64, byte: u8) {
+    all.fill(block, byte);
+    all.paths.write(block, &[all.segment(block)], block).unwrap();
+}
+
+/// Writes, and waits for the end.
+fn written(all: &mut Gateways, block: u64, byte: u8) {
+    write(all, block, byte);
+    let ended = all.completed(1);
+    assert_eq!((ended[0].cookie, ended[0].result), (block, Ok(())));
+}
+
+/// What a block has, read into the host's memory.
+fn read(all: &mut Gateways, block: u64) -> u8 {
+    all.fill(100, 0xee);
+    all.paths.read(block, &[all.segment(100)], 1000).unwrap();
+    let ended = all.completed(1);
+    assert_eq!((ended[0].cookie, ended[0].result), (1000, Ok(())));
+    all.byte(100)
+}
+
+/// Requests that each path was handed.
+fn handed(all: &Gateways) -> Vec<u64> {
+    (0..all.paths.count()).map(|path| all.paths.path_statistics(path).requests).collect()
+}
+
+/// With Keep Alives, so that silence ends a controller.
+fn kept(seconds: u32) -> Wanted {
+    let wanted = Wanted::default();
+    Wanted { host: wanted.host.keep_alive(seconds * SECOND), ..wanted }
+}
+
+#[test]
+fn the_optimized_path_is_taken_and_taken_again_when_it_is_back() {
+    for profile in PROFILES {
+        let mut all = Gateways::ready(profile, &Wanted::default());
+        written(&mut all, 1, 0x11);
+        assert_eq!(handed(&all), [1, 0], "{profile}");
+        all.kill(0);
+        all.until("lost", |all| matches!(all.paths.state(0), Some(PathState::Lost(_))));
+        assert_eq!(read(&mut all, 1), 0x11, "{profile}");
+        written(&mut all, 2, 0x22);
+        assert_eq!(handed(&all), [1, 2], "{profile}");
+        all.start(0);
+        all.tick = MS;
+        all.until("back", |all| all.paths.state(0) == Some(PathState::Connected(AnaState::Optimized)));
+        all.tick = Duration::from_micros(10);
+        assert_eq!(read(&mut all, 2), 0x22, "{profile}");
+        assert_eq!(handed(&all), [2, 2], "{profile}");
+        let told: Vec<_> = all.changes.iter().map(|change| (change.path, change.now.serves())).collect();
+        assert_eq!(told, [(0, false), (0, true)], "each change once, however many attempts it took: {:?}", all.changes);
+        assert_eq!((all.paths.path_statistics(0).came, all.paths.path_statistics(0).went), (2, 1));
+        all.finish();
+    }
+}
+
+#[test]
+fn requests_go_to_where_the_namespace_is_and_nothing_is_lost_by_a_turn() {
+    let mut all = Gateways::ready("reg_mr", &Wanted::default());
+    for round in 0..6 {
+        let (here, there) = (round % 2, 1 - round % 2);
+        for block in 0..8 {
+            write(&mut all, block, round as u8 + 1);
+        }
+        // What is on its way is refused, and goes to the other one.
+        all.set_ana(there, AnaState::Optimized);
+        all.set_ana(here, AnaState::Inaccessible);
+        assert!(all.completed(8).iter().all(|ended| ended.result == Ok(())));
+        assert!((0..8).all(|block| all.on_medium(block) == round as u8 + 1));
+        all.until("told", |all| all.paths.state(there as u16) == Some(PathState::Connected(AnaState::Optimized)));
+    }
+    let of = |path| all.paths.path_statistics(path);
+    assert!(of(0).refused + of(1).refused > 0, "some were on their way");
+    assert_eq!((of(0).lost, of(1).lost), (0, 0));
+    all.finish();
+}
+
+#[test]
+fn while_no_path_serves_requests_wait_and_then_fail_and_the_paths_go_on() {
+    let wanted = Wanted::default();
+    let wanted = Wanted { paths: wanted.paths.path_timeout(5 * SECOND), ..wanted };
+    let mut all = Gateways::ready("window", &wanted);
+    (0..2).for_each(|at| all.set_ana(at, AnaState::Inaccessible));
+    all.until("told", |all| !all.paths.is_ready());
+    write(&mut all, 1, 0x11);
+    all.tick = 20 * MS;
+    let since = all.now;
+    // One that is asked for by the way, and served.
+    all.until("waited", |all| all.now > since + 3 * SECOND);
+    assert_eq!(all.completions, []);
+    all.set_ana(1, AnaState::NonOptimized);
+    assert_eq!(all.completed(1)[0].result, Ok(()));
+    assert_eq!(all.on_medium(1), 0x11);
+    all.set_ana(1, AnaState::Change);
+    all.until("told", |all| !all.paths.is_ready());
+    let since = all.now;
+    write(&mut all, 1, 0x12);
+    assert_eq!(all.completed(1)[0].result, Err(IoError::NoPath));
+    assert!(all.now >= since + 4 * SECOND, "{:?}", all.now - since);
+    assert_eq!(all.on_medium(1), 0x11);
+    all.set_ana(0, AnaState::Optimized);
+    all.until("told", |all| all.paths.is_ready());
+    written(&mut all, 1, 0x13);
+    all.finish();
+}
+
+#[test]
+fn a_path_that_is_lost_for_ever_is_given_up_and_with_the_last_one_all_is() {
+    let mut all = Gateways::ready("umr", &Wanted::default());
+    all.set_ana(0, AnaState::PersistentLoss);
+    all.until("told", |all| all.paths.state(0) == Some(PathState::Connected(AnaState::PersistentLoss)));
+    written(&mut all, 3, 0x33);
+    assert_eq!(handed(&all), [0, 1]);
+    all.set_ana(1, AnaState::PersistentLoss);
+    write(&mut all, 3, 0x34);
+    all.tick = 20 * MS;
+    assert_eq!(all.completed(1)[0].result, Err(IoError::Abandoned));
+    assert_eq!(all.paths.write(3, &[all.segment(3)], 3), Err(RequestError::NotReady));
+    all.finish();
+}
+
+#[test]
+fn a_read_goes_on_at_once_and_a_change_when_its_path_is_back() {
+    let mut all = Gateways::ready("reg_mr", &kept(30));
+    written(&mut all, 1, 0x11);
+    all.gateways[0].switch.gate.set(Gate::Unstarted);
+    write(&mut all, 1, 0x12);
+    all.paths.read(2, &[all.segment(2)], 2).unwrap();
+    all.held(0, 2);
+    all.cut(0);
+    // The read alone ends, by the other path; the write may still be executed.
+    let ended = all.completed(1);
+    assert_eq!((ended[0].cookie, ended[0].result), (2, Ok(())));
+    all.tick = MS;
+    all.steps(2000);
+    assert_eq!(all.completions, []);
+    assert_eq!((all.paths.path_statistics(0).fenced, all.paths.path_statistics(0).waiting), (1, 1));
+    assert_eq!(all.on_medium(1), 0x11);
+    // Other requests do not wait for it.
+    written(&mut all, 5, 0x55);
+    // The gateway is done with it, and admits its host again.
+    all.gateways[0].switch.gate.set(Gate::Open);
+    assert_eq!(all.completed(1)[0].result, Ok(()));
+    assert_eq!(all.on_medium(1), 0x12);
+    assert_eq!(all.paths.path_statistics(0).waiting, 0);
+    assert_eq!(all.paths.path_statistics(0).resubmitted + all.paths.path_statistics(1).resubmitted, 2);
+    all.finish();
+}
+
+#[test]
+fn a_change_of_a_controller_that_stays_away_waits_until_silence_has_ended_that() {
+    for wanted in [kept(5), {
+        let wanted = kept(5);
+        Wanted { paths: wanted.paths.quiesce_margin(20 * SECOND), ..wanted }
+    }] {
+        let margin = wanted.paths.quiesce_margin;
+        let mut all = Gateways::ready("reg_mr", &wanted);
+        all.gateways[0].switch.gate.set(Gate::Unstarted);
+        write(&mut all, 1, 0x12);
+        all.held(0, 1);
+        let since = all.now;
+        all.kill(0);
+        all.tick = 20 * MS;
+        assert_eq!(all.completed(1)[0].result, Ok(()));
+        // Twice: our target counts every command as a sign of life, so that it may look back.
+        let (least, took) = (10 * SECOND + margin, all.now - since);
+        assert!(took >= least && took < least + 2 * SECOND, "{took:?}");
+        assert_eq!((all.on_medium(1), handed(&all)), (0x12, vec![1, 1]));
+        all.finish();
+    }
+}
+
+#[test]
+fn where_silence_ends_nothing_a_change_ends_with_the_path_or_with_its_time() {
+    let wanted = kept(0);
+    let mut all = Gateways::ready("reg_mr", &Wanted { paths: wanted.paths.path_timeout(5 * SECOND), ..wanted });
+    all.gateways[0].switch.gate.set(Gate::Unstarted);
+    write(&mut all, 1, 0x12);
+    all.held(0, 1);
+    all.kill(0);
+    all.tick = 20 * MS;
+    all.steps(2000);
+    assert_eq!((all.completions.len(), all.now > 40 * SECOND), (0, true), "the other path serves, and does not get it");
+    all.kill(1);
+    assert_eq!(all.completed(1)[0].result, Err(IoError::NoPath));
+    all.paths.shut_down();
+    all.until("stopped", |all| all.paths.is_stopped());
+}
+
+#[test]
+fn a_storage_that_fences_by_itself_lets_a_change_go_on_at_once() {
+    let wanted = kept(30);
+    let mut all = Gateways::ready("reg_mr", &Wanted { paths: wanted.paths.storage_fences(true), ..wanted });
+    all.gateways[0].switch.gate.set(Gate::Unstarted);
+    write(&mut all, 1, 0x12);
+    all.held(0, 1);
+    all.kill(0);
+    let since = all.now;
+    assert_eq!(all.completed(1)[0].result, Ok(()));
+    assert!(all.now - since < SECOND);
+    all.finish();
+}
+
+#[test]
+fn a_gateway_that_stands_still_is_left_when_its_silence_is_noticed() {
+    let wanted = kept(5);
+    let host = wanted.host.clone().command_timeout(2 * SECOND).step_timeout(SECOND);
+    let mut all = Gateways::ready("reg_mr", &Wanted { host, ..wanted });
+    all.gateways[0].polled = false;
+    write(&mut all, 1, 0x12);
+    all.paths.read(1, &[all.segment(2)], 2).unwrap();
+    all.tick = 20 * MS;
+    let ended = all.completed(2);
+    assert!(ended.iter().all(|ended| ended.result == Ok(())));
+    assert_eq!((ended[0].cookie, ended[1].cookie), (2, 1), "the read first");
+    assert_eq!(all.on_medium(1), 0x12);
+    all.gateways[0].polled = true;
+    all.until("back", |all| all.paths.state(0) == Some(PathState::Connected(AnaState::Optimized)));
+    assert_eq!(read(&mut all, 1), 0x12);
+    all.finish();
+}
+
+#[test]
+fn with_both_gateways_gone_and_back_nothing_is_lost() {
+    for order in [[0, 1], [1, 0]] {
+        let mut all = Gateways::ready("rxe", &kept(5));
+        (0..8).for_each(|block| write(&mut all, block, 0x21));
+        all.kill(0);
+        all.kill(1);
+        all.tick = MS;
+        all.steps(500);
+        order.into_iter().for_each(|at| all.start(at));
+        assert!(all.completed(8).iter().all(|ended| ended.result == Ok(())));
+        assert!((0..8).all(|block| all.on_medium(block) == 0x21));
+        all.finish();
+    }
+}
+
+#[test]
+fn equal_paths_share_by_room_or_take_turns() {
+    for (policy, expected) in [(PathPolicy::QueueRoom, [4, 4, 0]), (PathPolicy::RoundRobin, [4, 4, 0])] {
+        let wanted = Wanted::default();
+        let states = vec![AnaState::Optimized, AnaState::Optimized, AnaState::NonOptimized];
+        let wanted = Wanted { gateways: 3, states, paths: wanted.paths.policy(policy), ..wanted };
+        let mut all = Gateways::ready("reg_mr", &wanted);
+        (0..8).for_each(|block| write(&mut all, block, 1));
+        assert_eq!(handed(&all), expected, "{policy:?}");
+        assert_eq!(all.completed(8).len(), 8);
+        // One at a time: the first has as much room as the other.
+        (0..4).for_each(|block| written(&mut all, block, 2));
+        let then = if policy == PathPolicy::RoundRobin { [6, 6, 0] } else { [8, 4, 0] };
+        assert_eq!(handed(&all), then, "{policy:?}");
+        all.finish();
+    }
+}
+
+#[test]
+fn a_path_to_another_namespace_is_refused_by_name_and_one_of_another_size_until_they_agree() {
+    let mut all = Gateways::new("reg_mr", &Wanted { nguids: vec![[7; 16], [8; 16]], ..Wanted::default() });
+    all.paths.start();
+    all.until("refused", |all| all.paths.state(0).is_some_and(PathState::serves) && all.changes.len() == 2);
+    let refused = |all: &Gateways, path| matches!(all.paths.state(path), Some(PathState::Refused(_)));
+    assert!(refused(&all, 1) || refused(&all, 0), "{:?}", all.changes);
+    assert!(all.changes.iter().any(|change| change.now == PathState::Refused(PathRefusal::OtherNamespace)));
+    written(&mut all, 1, 1);
+    all.finish();
+
+    let mut all = Gateways::new("reg_mr", &Wanted { blocks: vec![BLOCKS, BLOCKS - 8], ..Wanted::default() });
+    all.paths.start();
+    all.until("both are told", |all| all.changes.len() == 2);
+    let size = all.changes.iter().find(|change| matches!(change.now, PathState::Refused(_))).unwrap();
+    let PathState::Refused(PathRefusal::Blocks { ours, theirs }) = size.now else { panic!("{size:?}") };
+    assert_eq!([ours, theirs].iter().sum::<u64>(), 2 * BLOCKS - 8);
+    assert_eq!(all.paths.geometry().unwrap().blocks(), ours);
+    let refused = usize::from(size.path);
+    all.kill(refused);
+    all.gateways[refused].switch.blocks.set(ours);
+    all.start(refused);
+    all.tick = MS;
+    all.until("agreed", |all| all.paths.state(refused as u16).is_some_and(PathState::serves));
+    all.finish();
+}
+
+#[test]
+fn a_request_that_ends_its_sessions_fails_and_takes_no_other_with_it() {
+    let wanted = kept(30);
+    let wanted = Wanted { paths: wanted.paths.command_retries(Some(2)), ..wanted };
+    let mut all = Gateways::ready("reg_mr", &wanted);
+    (0..2).for_each(|at| all.gateways[at].switch.gate.set(Gate::Unstarted));
+    all.paths.read(1, &[all.segment(1)], 1).unwrap();
+    for _ in 0..3 {
+        all.tick = MS;
+        all.until("handed", |all| (0..2).any(|at| all.paths.path_statistics(at).outstanding == 1));
+        let at = (0..2).find(|at| all.paths.path_statistics(*at as u16).outstanding == 1).unwrap();
+        all.held(at, 1);
+        all.cut(at as u16);
+        all.gateways[at].switch.gate.set(Gate::Open);
+        all.until("lost", |all| !all.paths.state(at as u16).is_some_and(PathState::serves));
+        all.until("back", |all| all.paths.state(at as u16).is_some_and(PathState::serves));
+        all.gateways[at].switch.gate.set(Gate::Unstarted);
+    }
+    assert_eq!(all.completed(1)[0].result, Err(IoError::Unanswered { attempts: 3 }));
+    (0..2).for_each(|at| all.gateways[at].switch.gate.set(Gate::Open));
+    written(&mut all, 2, 2);
+    all.finish();
+}
+
+#[test]
+fn what_is_given_up_ends_and_a_change_that_may_be_executed_not_before_that_is_over() {
+    let mut all = Gateways::ready("reg_mr", &kept(30));
+    all.gateways[0].switch.gate.set(Gate::Unstarted);
+    write(&mut all, 1, 0x12);
+    all.held(0, 1);
+    all.cut(0);
+    all.until("fenced", |all| all.paths.path_statistics(0).waiting == 1);
+    assert_eq!(all.paths.abort(1), 1);
+    all.tick = MS;
+    all.steps(1000);
+    assert_eq!(all.completions, []);
+    all.gateways[0].switch.gate.set(Gate::Open);
+    assert_eq!(all.completed(1)[0].result, Err(IoError::Aborted));
+    (0..2).for_each(|at| all.set_ana(at, AnaState::Inaccessible));
+    all.until("told", |all| !all.paths.is_ready());
+    write(&mut all, 1, 0x13);
+    assert_eq!(all.paths.abort(1), 1);
+    assert_eq!(all.completed(1)[0].result, Err(IoError::Aborted));
+    all.finish();
+}
+
+#[test]
+fn zeroes_and_deallocations_take_paths_as_writes_do() {
+    let mut all = Gateways::ready("reg_mr", &kept(30));
+    written(&mut all, 1, 0x11);
+    all.set_ana(0, AnaState::Inaccessible);
+    all.paths.write_zeroes(1, 1, false, 1).unwrap();
+    assert_eq!(all.completed(1)[0].result, Ok(()));
+    assert_eq!(all.on_medium(1), 0);
+    for cookie in 0..8 {
+        all.paths.deallocate(&[(cookie, 1), (cookie + 20, 2)], cookie).unwrap();
+    }
+    assert!(all.paths.deallocate(&[(0, 1)], 9).is_err());
+    assert!(all.completed(8).iter().all(|ended| ended.result == Ok(())));
+    all.paths.compare(1, &[all.segment(50)], 1).unwrap();
+    all.paths.flush_namespace(2).unwrap();
+    assert_eq!(all.completed(2).iter().filter(|ended| ended.result == Ok(())).count(), 2);
+    assert_eq!(all.paths.deallocate(&[], 1), Err(RequestError::Ranges(0)));
+    assert_eq!(all.paths.read(BLOCKS, &[all.segment(1)], 1), Err(RequestError::OutOfRange));
+    all.finish();
+}
+
+#[test]
+fn what_is_no_path_to_the_same_is_refused_before_anything_begins() {
+    let host = |options| -> Host<_> { LoneHost::new(&Default::default(), "reg_mr", options).host };
+    let error = |hosts| Paths::new(hosts, PathsOptions::default()).err();
+    assert_eq!(error(vec![]), Some(PathsError::Count(0)));
+    let nine = (0..9).map(|_| host(host_options())).collect();
+    assert_eq!(error(nine), Some(PathsError::Count(9)));
+    let other = host_options().namespace(2);
+    assert_eq!(error(vec![host(host_options()), host(other)]), Some(PathsError::Names { path: 1 }));
+    let shared = host_options().followers(1);
+    assert_eq!(error(vec![host(shared.clone()), host(host_options())]), Some(PathsError::Cores { path: 0 }));
+    assert_eq!(error(vec![host(shared)]), None);
+}
