@@ -7,8 +7,8 @@ use frwr_engine::provider::soft::{SoftFabric, SoftOptions};
 use frwr_engine::provider::{Access, CommandError, Errno, fault::CommandKind};
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::controller::{
-    ChangeError, ChangeEvent, ChangeId, ListenerState, MAX_LISTENERS, OptionError, Subsystem, Target, TargetError,
-    TargetListening,
+    ChangeError, ChangeEvent, ChangeId, ElsewhereListener, ListenerState, MAX_LISTENERS, MAX_TARGETS, OptionError,
+    Subsystem, Target, TargetError, TargetListening,
 };
 use frwr_nvmf::wire::{
     BlockRange, Command, ConnectData, DISCOVERY_SUBSYSTEM, DYNAMIC_CONTROLLER, DiscoveryEntry, DiscoveryHeader,
@@ -49,9 +49,15 @@ struct Listening {
 impl Listening {
     /// Two subsystems on so many cores.
     fn new(cores: u16, addresses: &[SocketAddr]) -> Self {
+        Self::one_of(cores, addresses, (0, 1))
+    }
+
+    /// The same of one of several targets of these subsystems: which, and how many there are.
+    fn one_of(cores: u16, addresses: &[SocketAddr], (target, targets): (u16, u16)) -> Self {
         let switch = Gated::new(64, BLOCK, 1).1;
         let media: Vec<DeviceMemory> = (0..2).map(|_| memory(64 * BLOCK as usize)).collect();
         let options = target_options().cores(cores).io_queues(2).controllers(4).discovery_controllers(4);
+        let options = options.target(target).targets(targets);
         let raw = Raw::spread(options.addresses(addresses.to_vec()), |_| {
             let names = [subsystem(), Nqn::new(SECOND).unwrap()].into_iter().zip(&media);
             let storage = |medium: &DeviceMemory| Gated::over(medium.clone(), BLOCK, 64, &switch);
@@ -195,6 +201,37 @@ fn a_listener_that_comes_is_told_and_served_by_all_cores() {
     }
 }
 
+/// As over two devices of a machine, of which hosts are told by either.
+#[test]
+fn targets_of_the_same_subsystems_are_ports_of_them_with_controllers_of_their_own() {
+    for cores in [1, 2] {
+        let others = address("127.0.1.1:4420");
+        let mut target = Listening::one_of(cores, &[here()], (MAX_TARGETS - 1, MAX_TARGETS));
+        let port = (MAX_TARGETS - 1) * MAX_LISTENERS as u16 + 1;
+        let admin = target.discovery(here());
+        assert_eq!(target.listed(admin), entries(&[(port, here())]));
+        target.event_request(admin, 900);
+        let elsewhere = [ElsewhereListener { port: 1, address: others }];
+        target.raw.target.list_elsewhere(&elsewhere).unwrap();
+        target.told_of_change(900);
+        assert_eq!(target.listed(admin), entries(&[(port, here()), (1, others)]));
+        target.event_request(admin, 901);
+        target.raw.target.list_elsewhere(&elsewhere).unwrap();
+        target.raw.steps(100);
+        assert!(target.raw.responses.iter().all(|one| one.command_id.get() != 901), "it is no news");
+        target.raw.target.list_elsewhere(&[]).unwrap();
+        target.told_of_change(901);
+        assert_eq!(target.listed(admin), entries(&[(port, here())]));
+        let (_, queues) = target.host(here(), 1);
+        target.serves(&queues);
+        let ids = target.raw.target.inventory().controllers.iter().map(|one| one.id).collect::<Vec<_>>();
+        assert!(ids.iter().all(|id| *id > (MAX_TARGETS - 1) * 4096 && *id < 0xfff0), "{ids:?}");
+        if let Some(member) = target.raw.members.first_mut() {
+            assert_eq!(member.list_elsewhere(&elsewhere), Err(ChangeError::NotHome(1)));
+        }
+    }
+}
+
 #[test]
 fn an_address_that_the_device_does_not_give_leaves_nothing_behind() {
     let refused = CommandError::Address(Errno::EADDRINUSE);
@@ -317,4 +354,12 @@ fn a_target_listens_at_each_address_once() {
     assert_eq!(made(vec![here(), here()]), Err(TargetError::Option(OptionError::AddressTwice(here()))));
     assert!(matches!(made(Vec::new()), Err(TargetError::Option(OptionError::Range { name: "addresses", .. }))));
     assert_eq!(made(vec![here(), there()]), Ok(()));
+    for (target, targets, wrong) in [(0, 0, "targets"), (0, MAX_TARGETS + 1, "targets"), (2, 2, "target")] {
+        let options = target_options().target(target).targets(targets);
+        let mut control = Control::new(SoftFabric::new().device(SoftOptions::new("reg_mr".parse().unwrap())));
+        let engine = engine_of(&mut control, options.engine());
+        let (buffers, storage) = (memory(options.buffer_memory_bytes(8)), Gated::new(64, BLOCK, 64).0);
+        let refused = Target::new(engine, vec![storage], buffers, options).map(drop).unwrap_err();
+        assert!(matches!(refused, TargetError::Option(OptionError::Range { name, .. }) if name == wrong), "{refused}");
+    }
 }

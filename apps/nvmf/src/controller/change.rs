@@ -41,6 +41,14 @@ pub enum ChangeError {
         /// [`super::TargetOptions::subsystems`].
         limit: usize,
     },
+    /// More listeners of other targets than there may be.
+    #[error("{count} listeners of other targets: must be {limit} at most; name fewer")]
+    ListenersElsewhere {
+        /// As told.
+        count: usize,
+        /// Those of all other targets together.
+        limit: usize,
+    },
     /// There is no such namespace.
     #[error("the subsystem has {count} namespaces, and none is {identifier}; name one that it has")]
     Namespace {

@@ -3,7 +3,8 @@
 
 use super::Target;
 use super::change::{ChangeError, ChangeId};
-use super::listeners::Heard;
+use super::listeners::{ElsewhereListener, Heard};
+use super::options::HOME_CORE;
 use super::refusal::Rejection;
 use super::spread::{Order, Spread};
 use crate::storage::Storage;
@@ -53,6 +54,22 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.listeners_changed();
         self.begin_as(id, Order::RemoveListener { address, drain }, false);
         Ok(id)
+    }
+
+    /// Other targets that serve the same subsystems listen there, and nowhere else: the discovery log lists these behind its own. Hosts that
+    /// asked the discovery service for it are told by an asynchronous event where that is news. Which hosts may come there those targets
+    /// say. For the home core.
+    ///
+    /// # Errors
+    /// [`ChangeError::NotHome`], and [`ChangeError::ListenersElsewhere`] where they are more than there may be.
+    pub fn list_elsewhere(&mut self, listeners: &[ElsewhereListener]) -> Result<(), ChangeError> {
+        if self.options.core != HOME_CORE {
+            return Err(ChangeError::NotHome(self.options.core));
+        }
+        if self.sessions.listeners_mut().list_elsewhere(listeners)? {
+            self.listeners_changed();
+        }
+        Ok(())
     }
 
     /// The discovery log lists others.

@@ -1,6 +1,7 @@
 //! Where a target listens: each address, what became of it, and who came by it.
 
 use super::change::ChangeError;
+use super::options::MAX_TARGETS;
 use super::statistics::TargetListening;
 use arrayvec::ArrayVec;
 use frwr_engine::{Listening, provider::CommandError};
@@ -8,6 +9,24 @@ use std::net::SocketAddr;
 
 /// Addresses that a target listens at: ports of a machine are fewer, and each is an entry of the discovery log for every subsystem.
 pub const MAX_LISTENERS: usize = 16;
+
+/// Those of all other targets that serve the same subsystems.
+const MAX_ELSEWHERE: usize = (MAX_TARGETS as usize - 1) * MAX_LISTENERS;
+
+/// Where another target listens that serves the same subsystems.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ElsewhereListener {
+    /// PORTID, as that target has it.
+    pub port: u16,
+    /// Its address.
+    pub address: SocketAddr,
+}
+
+/// The lowest PORTID of one of the targets that serve the same.
+pub(super) const fn first_port(target: u16) -> u16 {
+    // There are a hundred of them.
+    target.saturating_mul(MAX_LISTENERS as u16).saturating_add(1)
+}
 
 /// What a listener is on the way to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,19 +85,25 @@ pub(super) enum Heard {
 #[derive(Debug)]
 pub(super) struct Listeners {
     all: ArrayVec<Listener, MAX_LISTENERS>,
+    /// Behind the PORTIDs of the targets before this one.
+    first_port: u16,
+    /// Of other targets.
+    elsewhere: Vec<ElsewhereListener>,
 }
 
 impl Listeners {
-    /// At these addresses from the start, of which there are no more than may be.
-    pub(super) fn new(addresses: &[SocketAddr]) -> Self {
-        let mut listeners = Self { all: ArrayVec::new() };
+    /// At these addresses from the start, of which there are no more than may be; `target` is which of the targets this is that serve
+    /// the same.
+    pub(super) fn new(addresses: &[SocketAddr], target: u16) -> Self {
+        let (all, first_port, elsewhere) = (ArrayVec::new(), first_port(target), Vec::new());
+        let mut listeners = Self { all, first_port, elsewhere };
         addresses.iter().take(MAX_LISTENERS).for_each(|address| listeners.push(*address, Standing::Listed));
         listeners
     }
 
     fn push(&mut self, address: SocketAddr, standing: Standing) {
         let is_free = |port: &u16| self.all.iter().all(|listener| listener.port != *port);
-        let Some(port) = (1..).find(is_free) else { return };
+        let Some(port) = (self.first_port..).find(is_free) else { return };
         let _ = self.all.try_push(Listener {
             address,
             port,
@@ -232,21 +257,36 @@ impl Listeners {
         }
     }
 
+    /// Other targets listen there: false where it is so already.
+    pub(super) fn list_elsewhere(&mut self, listeners: &[ElsewhereListener]) -> Result<bool, ChangeError> {
+        if listeners.len() > MAX_ELSEWHERE {
+            return Err(ChangeError::ListenersElsewhere { count: listeners.len(), limit: MAX_ELSEWHERE });
+        }
+        let is_news = self.elsewhere != listeners;
+        if is_news {
+            self.elsewhere = listeners.to_vec();
+        }
+        Ok(is_news)
+    }
+
     /// Where a host reaches the target that has called it by `local`: PORTID, and an address to connect to. Where one listens at all of
     /// the machine's addresses, that is the one that the host has called, as Linux's target says it, too; where the host has called one
-    /// of another family it is none.
+    /// of another family it is none, and where another target does so nobody here knows one. What other targets have follows behind its
+    /// own.
     pub(super) fn seen_from(&self, local: Option<SocketAddr>) -> impl Iterator<Item = (u16, SocketAddr)> {
         // What is IPv4 is called so, also where it came by a listener of IPv6.
         let called = local.map(|local| local.ip().to_canonical());
         let listed = self.all.iter().filter(|listener| listener.standing == Standing::Listed);
-        listed.filter_map(move |Listener { address, port, .. }| match called {
+        let own = listed.filter_map(move |Listener { address, port, .. }| match called {
             Some(_) if !address.ip().is_unspecified() => Some((*port, *address)),
             Some(called) if called.is_ipv4() || address.is_ipv6() => {
                 Some((*port, SocketAddr::new(called, address.port())))
             }
             Some(_) => None,
             None => Some((*port, *address)),
-        })
+        });
+        let elsewhere = self.elsewhere.iter().filter(|one| !one.address.ip().is_unspecified());
+        own.chain(elsewhere.map(|one| (one.port, one.address)))
     }
 
     /// All of them, for whoever shows them.
@@ -264,7 +304,7 @@ impl Listeners {
 
 #[cfg(test)]
 mod tests {
-    use super::{Heard, Listeners};
+    use super::{ElsewhereListener, Heard, Listeners};
     use frwr_engine::{Listening, provider::CommandError};
     use std::net::SocketAddr;
 
@@ -275,7 +315,7 @@ mod tests {
     #[test]
     fn a_connection_is_of_the_listener_that_its_peer_has_called() {
         let all = ["10.0.0.1:4420", "10.0.0.2:4420", "0.0.0.0:4421", "[::]:4421", "[::]:4422"].map(address);
-        let listeners = Listeners::new(&all);
+        let listeners = Listeners::new(&all, 0);
         for (called, by) in [
             ("10.0.0.2:4420", Some(1)),
             ("10.0.0.3:4420", None),
@@ -287,13 +327,13 @@ mod tests {
             assert_eq!(listeners.called(Some(address(called))), by.map(|at: usize| all[at]), "{called}");
         }
         assert_eq!(listeners.called(None), None);
-        assert_eq!(Listeners::new(&all[..1]).called(None), Some(all[0]));
+        assert_eq!(Listeners::new(&all[..1], 0).called(None), Some(all[0]));
     }
 
     #[test]
     fn one_that_hosts_are_told_of_may_go_also_where_the_device_has_failed() {
         let (one, other) = (address("10.0.0.1:4420"), address("10.0.0.1:4421"));
-        let mut listeners = Listeners::new(&[one]);
+        let mut listeners = Listeners::new(&[one], 0);
         listeners.heard(one, Listening::Failed(CommandError::EXHAUSTED));
         listeners.check_old(one).unwrap();
         listeners.add(other);
@@ -308,7 +348,7 @@ mod tests {
     #[test]
     fn a_host_is_told_addresses_that_it_can_connect_to() {
         let all = ["10.0.0.1:4420", "0.0.0.0:4421", "[::]:4422"].map(address);
-        let listeners = Listeners::new(&all);
+        let listeners = Listeners::new(&all, 0);
         let told = |local: Option<&str>| {
             let seen = listeners.seen_from(local.map(address));
             seen.map(|(port, address)| (port, address.to_string())).collect::<Vec<_>>()
@@ -319,5 +359,21 @@ mod tests {
         assert_eq!(told(Some("[::ffff:10.0.0.7]:4422")), ipv4);
         assert_eq!(told(Some("[fd00::1]:4422")), said(&[(1, "10.0.0.1:4420"), (3, "[fd00::1]:4422")]));
         assert_eq!(told(None), said(&[(1, "10.0.0.1:4420"), (2, "0.0.0.0:4421"), (3, "[::]:4422")]));
+    }
+    #[test]
+    fn a_host_is_told_of_other_targets_with_their_ports_where_those_have_an_address() {
+        let mut listeners = Listeners::new(&[address("10.0.0.1:4420")], 2);
+        let elsewhere = [(1, "10.0.1.1:4420"), (2, "0.0.0.0:4421"), (17, "[fd00::1]:4420")];
+        let elsewhere = elsewhere.map(|(port, text)| ElsewhereListener { port, address: address(text) });
+        assert_eq!(listeners.list_elsewhere(&elsewhere), Ok(true));
+        assert_eq!(listeners.list_elsewhere(&elsewhere), Ok(false), "it was told so");
+        let seen: Vec<_> = listeners.seen_from(None).map(|(port, address)| (port, address.to_string())).collect();
+        assert_eq!(
+            seen,
+            [(33, "10.0.0.1:4420"), (1, "10.0.1.1:4420"), (17, "[fd00::1]:4420")].map(|(at, a)| (at, a.to_owned()))
+        );
+        let many = [elsewhere[0]; super::MAX_ELSEWHERE + 1];
+        assert!(listeners.list_elsewhere(&many).unwrap_err().to_string().contains("112 at most"));
+        assert_eq!(listeners.seen_from(None).count(), 3, "nothing was changed");
     }
 }

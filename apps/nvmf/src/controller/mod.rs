@@ -46,12 +46,12 @@ pub use inventory::{
     AnaGroupState, CommandErrors, CommandLatencies, ControllerState, DrainState, Inventory, NamespaceState, QueuePhase,
     QueueState, SubsystemState, WaitingNow,
 };
-pub use listeners::{ListenerState, MAX_LISTENERS};
+pub use listeners::{ElsewhereListener, ListenerState, MAX_LISTENERS};
 pub use media::{CommandKind, LATENCIES, Latencies};
 pub use options::{
     ADMIN_QUEUE_ENTRIES, HOME_CORE, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_CORES, MAX_DATA_BLOCKS,
-    MAX_IN_CAPSULE_BYTES, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, MAX_TOTAL_NAMESPACES, MIN_BUFFER_BYTES, OptionError,
-    TargetOptions, UNPROVEN_CONNECTIONS,
+    MAX_IN_CAPSULE_BYTES, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, MAX_TARGETS, MAX_TOTAL_NAMESPACES, MIN_BUFFER_BYTES,
+    OptionError, TargetOptions, UNPROVEN_CONNECTIONS,
 };
 #[cfg(feature = "reactor")]
 pub use poller::{TargetContext, TargetPoller};
@@ -196,7 +196,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             clock: Clock::new(),
             lobby: Lobby::new(&options),
             sessions: Sessions::new(&options),
-            controllers: Controllers::new(options.places()),
+            controllers: Controllers::new(&options),
             late: Late::new(options.places()),
             subsystems,
             commands: Commands::new(slots),

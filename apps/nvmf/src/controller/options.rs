@@ -1,6 +1,6 @@
 //! What a target can be told, and the engine that it needs.
 
-use super::listeners::MAX_LISTENERS;
+use super::listeners::{ElsewhereListener, MAX_LISTENERS, first_port};
 use super::subsystem::{MAX_NAMESPACES, MAX_SUBSYSTEMS};
 use crate::wire::{COMMAND_CAPSULE_BYTES, Nqn, SGL_DESCRIPTOR_BYTES};
 use core::num::NonZeroU64;
@@ -10,6 +10,9 @@ use std::net::SocketAddr;
 
 /// Cores of one target: what knows of each member has a bit for it in a word.
 pub const MAX_CORES: u16 = 64;
+/// Targets that serve the same subsystems, one for each of a machine's devices: each has a share of the controller identifiers, and every
+/// one of its listeners is in the discovery log of all others.
+pub const MAX_TARGETS: u16 = 8;
 /// The core that owns the controllers.
 pub const HOME_CORE: u16 = 0;
 /// Smallest admin queue that a controller has to take, and what Linux asks for.
@@ -64,6 +67,12 @@ frwr_mempool::options! {
         /// Cores that the I/O queues are spread over, 1 to [`super::MAX_CORES`]. All of them are made with the same options but for
         /// `core`, and with the same subsystems over storages of the same geometry and features.
         pub cores: u16,
+        /// Which of the targets it is that serve the same subsystems, from 0: each over devices of its own, with controllers, changes and
+        /// listeners of its own. Hosts take them for ports of one subsystem, since no two of them give a controller or a port the same
+        /// identifier.
+        pub target: u16,
+        /// How many of these there are, 1 to [`MAX_TARGETS`]. Each is told where the others listen ([`super::Target::list_elsewhere`]).
+        pub targets: u16,
         /// Controllers of hosts at the same time, those of discovery apart: one for each subsystem that a host uses, and
         /// `returning_controllers`. One whose commands a storage still has counts until they are done.
         pub controllers: u16,
@@ -121,6 +130,8 @@ impl TargetOptions {
             subsystem,
             core: HOME_CORE,
             cores: 1,
+            target: 0,
+            targets: 1,
             controllers: 2,
             returning_controllers: 0,
             discovery_controllers: 2,
@@ -139,6 +150,12 @@ impl TargetOptions {
             remote_invalidation: true,
             parameters: ConnectionParameters::default(),
         }
+    }
+
+    /// Where it listens at its start, as the other targets that serve the same subsystems are told ([`super::Target::list_elsewhere`]).
+    pub fn listeners(&self) -> impl Iterator<Item = ElsewhereListener> {
+        let ports = first_port(self.target)..;
+        ports.zip(&self.addresses).map(|(port, address)| ElsewhereListener { port, address: *address })
     }
 
     /// The same for another core of the target.
@@ -261,6 +278,8 @@ impl TargetOptions {
             ("addresses", listeners, (1, MAX_LISTENERS as u32)),
             ("cores", self.cores.into(), (1, MAX_CORES.into())),
             ("core", self.core.into(), (0, u32::from(self.cores.saturating_sub(1)))),
+            ("targets", self.targets.into(), (1, MAX_TARGETS.into())),
+            ("target", self.target.into(), (0, u32::from(self.targets.saturating_sub(1)))),
             ("controllers", u32::from(self.controllers), (1, MAX_CONNECTIONS)),
             (
                 "returning_controllers",

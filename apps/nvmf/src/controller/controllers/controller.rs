@@ -1,6 +1,7 @@
 //! A controller: what Connect makes, and what properties and keep alive act on.
 
 use super::super::change::ChangeId;
+use super::super::options::{MAX_CONNECTIONS, MAX_TARGETS};
 use super::super::pending::Deadline;
 use super::super::subsystem::MAX_NAMESPACES;
 use super::super::work::FailedCommand;
@@ -466,16 +467,30 @@ impl Controller {
 }
 
 /// The next controller identifier: none is used again before all others were.
-#[derive(Debug, Default)]
-pub(in super::super) struct Identifiers(u16);
+#[derive(Debug)]
+pub(in super::super) struct Identifiers {
+    first: u16,
+    last: u16,
+    latest: u16,
+}
+
+// No target has more controllers than connections.
+const _: () = assert!((FIRST_RESERVED_ID - 1) / MAX_TARGETS >= MAX_CONNECTIONS as u16, "each has enough of them");
 
 impl Identifiers {
+    /// The share of one of so many targets, of which there is one at least.
+    pub(in super::super) fn of(target: u16, targets: u16) -> Self {
+        let share = (FIRST_RESERVED_ID - 1) / targets.max(1);
+        let before = share.saturating_mul(target);
+        Self { first: before + 1, last: before.saturating_add(share), latest: before }
+    }
+
     pub(in super::super) fn next(&mut self, is_used: impl Fn(u16) -> bool) -> u16 {
         loop {
-            self.0 = if self.0 >= FIRST_RESERVED_ID - 1 { 1 } else { self.0 + 1 };
+            self.latest = if self.latest >= self.last { self.first } else { self.latest + 1 };
             // There are far fewer controllers than identifiers.
-            if !is_used(self.0) {
-                return self.0;
+            if !is_used(self.latest) {
+                return self.latest;
             }
         }
     }

@@ -7,6 +7,7 @@ mod silence;
 
 use super::commands::Commands;
 use super::media::{Committed, Media};
+use super::options::TargetOptions;
 use super::statistics::TargetStatistics;
 use super::subsystem::Subsystems;
 use super::work::{FailedCommand, Reply, Seating, refused};
@@ -43,10 +44,10 @@ pub(super) struct Controllers {
 }
 
 impl Controllers {
-    pub(super) fn new(places: u16) -> Self {
+    pub(super) fn new(options: &TargetOptions) -> Self {
         Self {
-            controllers: (0..places).map(|_| None).collect(),
-            identifiers: Identifiers::default(),
+            controllers: (0..options.places()).map(|_| None).collect(),
+            identifiers: Identifiers::of(options.target, options.targets),
             watch: Watch::default(),
             counted: TargetStatistics::default(),
         }
