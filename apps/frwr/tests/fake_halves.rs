@@ -136,7 +136,7 @@ fn discover_tells_of_a_queue_pair_that_the_device_refuses_to_destroy_and_waits_f
     let (mut said, mut left) = (Vec::new(), 0);
     thread::scope(|scope| {
         let target = scope.spawn(|| {
-            serve(target_device, &served, &stop, &mut |line| {
+            serve(vec![target_device], &served, &stop, &mut |line| {
                 let _ = sender.send(line.to_owned());
             })
         });

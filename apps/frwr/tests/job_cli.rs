@@ -373,7 +373,6 @@ fn wrong_arguments_of_the_halves_name_limit_value_and_remedy() {
     let load = ["load", "--device", "rxe0", "--connect", "127.0.0.1:4420"];
     let of_both: &[Refusal<'_>] = &[
         (&["--wrong"], 2, "usage", &["--wrong", "--help"]),
-        (&["--device", "soft"], 2, "usage", &["--device", "multiple times"]),
         (&["--ib-port", "0"], 2, "out_of_range", &["--ib-port is 0", "1 to 255", "choose"]),
         (&["--mtu", "1500"], 2, "mtu", &["--mtu is 1500", "1024", "leave it out"]),
         (&["--traffic-class", "256"], 2, "usage", &["--traffic-class", "256", "255"]),
@@ -392,8 +391,10 @@ fn wrong_arguments_of_the_halves_name_limit_value_and_remedy() {
         (&["--runtime", "86401"], 2, "out_of_range", &["--runtime is 86401", "86400"]),
         (&["--registration", "lists"], 2, "target_registration", &["opens no memory", "leave it out"]),
         (&["--registration", "windows"], 2, "target_registration", &["--registration", "for load"]),
+        (&["--device", "rxe0"], 2, "devices", &["--device has rxe0 twice", "name each device once"]),
     ];
     let of_load: &[Refusal<'_>] = &[
+        (&["--device", "soft"], 2, "usage", &["--device", "multiple times"]),
         (&["--reconnects", "-1"], 2, "usage", &["'-1'", "from 0 to 100", "`frwr load --help`"]),
         (&["--reconnects", "101"], 2, "out_of_range", &["--reconnects is 101", "100"]),
         (&["--io-retries", "101"], 2, "out_of_range", &["--io-retries is 101", "0 to 100"]),

@@ -148,7 +148,7 @@ fn both_halves_of_the_job_tell_what_they_do_with_keys() {
     let target = thread::spawn({
         let (stop, device) = (Arc::clone(&stop), device(&fabric, "window"));
         move || {
-            serve(device, &served, &stop, &mut |line| {
+            serve(vec![device], &served, &stop, &mut |line| {
                 let _ = sender.send(line.to_owned());
             })
         }
@@ -178,7 +178,7 @@ fn what_fails_is_told_with_status_vendor_code_and_errno() {
     let target = thread::spawn({
         let (stop, device) = (Arc::clone(&stop), device(&fabric, "window"));
         move || {
-            serve(device, &served, &stop, &mut |line| {
+            serve(vec![device], &served, &stop, &mut |line| {
                 let _ = sender.send(line.to_owned());
             })
         }

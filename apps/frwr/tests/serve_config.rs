@@ -106,7 +106,7 @@ ana_group = 2
     )
     .unwrap();
     let ServeArguments { device, target, memory, invalidation, .. } = &config.arguments;
-    assert_eq!((device.device.as_deref(), device.ib_port, device.gid_index), (Some("mlx5_0"), 2, Some(3)));
+    assert_eq!((&device.device[..], device.ib_port, device.gid_index), (&["mlx5_0".to_owned()][..], 2, Some(3)));
     assert_eq!((device.mtu, device.traffic_class), (Some(1024), Some(104)));
     assert_eq!((device.ack_timeout, device.retry_count), (Some(14), 6));
     assert_eq!((device.inline_size, device.thread_domains), (Some(0), false));
@@ -550,4 +550,72 @@ fn an_export_of_an_nbd_server_is_a_namespace_on_the_command_line_and_in_a_file()
     // For reading only it may be served twice.
     let twice = ["nbd = \"nbd://a/b\"\nread_only = true"; 2].map(str::to_owned);
     parsed(&with_namespaces(&twice)).unwrap();
+}
+
+fn words(devices: &[&'static str], listen: &[&'static str]) -> Vec<&'static str> {
+    let devices = devices.iter().flat_map(|device| ["--device", device]);
+    let listen = listen.iter().flat_map(|address| ["--listen", address]);
+    devices.chain(listen).chain(["--namespace", "/etc/hostname"]).collect()
+}
+
+#[test]
+fn several_devices_are_served_each_with_its_addresses() {
+    let several = words(&["soft@a", "soft:window@b"], &["soft@a/10.0.0.1:4420", "soft:window@b/10.0.0.2:4420"]);
+    let several = serve(&several).unwrap();
+    let described = several.describe();
+    assert_eq!(described["device"], serde_json::json!(["soft@a", "soft:window@b"]));
+    assert_eq!(described["listen"], serde_json::json!(["soft@a/10.0.0.1:4420", "soft:window@b/10.0.0.2:4420"]));
+    let file = SMALLEST.replace("\"rxe0\"", "[\"mlx5_0\", \"mlx5_1\"]");
+    let file = file.replace("\"10.0.0.1:4420\"", "[\"mlx5_1/10.0.1.1:4420\", \"mlx5_0/[fd00::1]:4420\"]");
+    let listen = parsed(&file).unwrap().arguments.target.listen;
+    assert_eq!(
+        listen.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["mlx5_1/10.0.1.1:4420", "mlx5_0/[fd00::1]:4420"]
+    );
+    // A software NIC is called as reports call it, too.
+    let alias = words(&["soft@a", "soft:window@b"], &["soft:reg_mr@a/10.0.0.1:4420", "soft:window@b/10.0.0.2:4420"]);
+    assert_eq!(serve(&alias).unwrap().describe()["listen"], described["listen"]);
+    // With one nothing has to be said of it, and what is said is as before.
+    for listen in ["10.0.0.1:4420", "rxe0/10.0.0.1:4420"] {
+        let one = serve(&words(&["rxe0"], &[listen])).unwrap().describe();
+        assert_eq!((&one["device"], &one["listen"]), (&"rxe0".into(), &serde_json::json!(["10.0.0.1:4420"])));
+    }
+}
+
+#[test]
+fn devices_that_cannot_be_served_together_are_refused() {
+    let nine = ["d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7", "d8"];
+    let many: Vec<String> = (1..=17).map(|port| format!("a/10.0.0.1:{port}")).collect();
+    let many: Vec<&'static str> = many.into_iter().map(|text| &*text.leak()).chain(["b/10.0.0.2:1"]).collect();
+    for (devices, listen, parts) in [
+        (
+            &["a", "b"][..],
+            &["10.0.0.1:4420", "b/10.0.0.2:4420"][..],
+            &["several devices", "DEVICE/10.0.0.1:4420", "a, b"][..],
+        ),
+        (&["a", "b"], &["a/10.0.0.1:4420", "c/10.0.0.2:4420"], &["c/10.0.0.2:4420", "no --device", "a, b"]),
+        (&["a"], &["c/10.0.0.2:4420"], &["c/10.0.0.2:4420", "no --device", "one of a"]),
+        (&["a", "b"], &["a/10.0.0.1:4420"], &["no time for b", "b/10.0.0.1:4420"]),
+        (&["a", "b"], &["a/10.0.0.1:4420", "b/10.0.0.1:4420"], &["10.0.0.1:4420 twice", "name it once"]),
+        (&["a", "b"], &many, &["17 times for a", "16 times at most"]),
+        (&["a", "b", "a"], &["a/10.0.0.1:4420"], &["--device has a twice", "name each device once"]),
+        (&["soft", "soft:reg_mr"], &["soft/10.0.0.1:4420"], &["--device has soft:reg_mr twice", "soft@a"]),
+        (&["soft", "rxe0"], &["soft/10.0.0.1:4420"], &["soft and rxe0", "not served together", "serve twice"]),
+        (&["soft@", "soft@b"], &["soft@b/10.0.0.1:4420"], &["soft@", "1 to 32 letters"]),
+        (&["soft@a b"], &["10.0.0.1:4420"], &["soft@a b", "1 to 32 letters"]),
+        (&nine, &["d0/10.0.0.1:4420"], &["given 9 times", "8 times at most"]),
+        (&["a", ""], &["a/10.0.0.1:4420"], &["--device is empty"]),
+    ] {
+        let error = serve(&words(devices, listen)).unwrap_err();
+        let text = error.to_string();
+        assert!(parts.iter().all(|part| text.contains(part)) && !text.contains('\n'), "{devices:?}: {text}");
+        assert_eq!(error.exit_code(), 2, "{text}");
+    }
+    // Who connects does so by one.
+    let twice = ["frwr", "load", "--device", "a", "--device", "b", "--connect", "10.0.0.1:4420"];
+    assert!(CommandLine::try_parse_from(twice).unwrap_err().to_string().contains("--device"));
+    for (value, part) in [("3", "must be the name of a device"), ("[\"a\", 3]", "must be the name of a device")] {
+        let error = parsed(&SMALLEST.replace("\"rxe0\"", value)).unwrap_err().to_string();
+        assert!(error.contains(part) && error.contains("device"), "{error}");
+    }
 }

@@ -48,7 +48,7 @@ fn moved(depth: &str, [of_target, of_host]: [u32; 2]) -> ((ServeReport, Vec<Stri
     let target = thread::spawn({
         let (device, stop) = (device(&fabric, of_target), Arc::clone(&stop));
         move || {
-            serve(device, &served, &stop, &mut |line| {
+            serve(vec![device], &served, &stop, &mut |line| {
                 let _ = sender.send(line.to_owned());
             })
         }

@@ -231,7 +231,7 @@ fn serve_until_told() -> ! {
         panic!("not serve")
     };
     let device = SoftFabric::new().device(SoftOptions::new(SoftProfile::RegMr));
-    let served = serve(device, &ServeConfig::new(arguments).unwrap(), &asked, &mut |line| eprintln!("{line}"));
+    let served = serve(vec![device], &ServeConfig::new(arguments).unwrap(), &asked, &mut |line| eprintln!("{line}"));
     let error = served.err().unwrap();
     eprintln!("{error}");
     std::process::exit(error.exit_code().into())

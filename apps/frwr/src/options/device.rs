@@ -1,9 +1,10 @@
 //! Which device a program uses, and how.
 
-use super::Limit;
+use super::{Limit, listen::devices};
 use crate::Error;
 use clap::{ArgAction, Args, ValueEnum};
 use frwr_engine::provider::{ConnectionParameters, soft::SoftProfile};
+use frwr_nvmf::controller::MAX_TARGETS;
 use frwr_reactor::{CoreList, CoreListError, CpuId, Placement};
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,10 @@ const MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
 const GID_INDEX: Limit = Limit::new("--gid-index", 0, u8::MAX as u64);
 const IB_PORT: Limit = Limit::new("--ib-port", 1, u8::MAX as u64);
 const TRAFFIC_CLASS: Limit = Limit::new("--traffic-class", 0, u8::MAX as u64);
+/// Behind the profile of a software NIC, its name.
+const NAMED: char = '@';
+/// Letters of such a name: it stands in lines of text, and in labels of metrics.
+const MAX_NAME: usize = 32;
 /// Local ACK Timeout: five bits.
 const ACK_TIMEOUT: Limit = Limit::new("--ack-timeout", 0, 31);
 /// Inline data that is asked for: work requests of the devices that are known end below that.
@@ -27,8 +32,9 @@ const RNR_RETRY_COUNT: Limit = Limit::new("--rnr-retry-count", 0, 7);
 pub struct DeviceArguments {
     /// RDMA device, such as rxe0 or mlx5_0, of those that `frwr check` lists; or soft, or soft:PROFILE (reg_mr, window, umr,
     /// umr:fixed-key, rxe): a NIC in software, which reaches those of this user's other processes on this machine.
-    #[arg(long, value_name = "DEVICE")]
-    pub device: Option<String>,
+    #[arg(long, value_name = "DEVICE", action = ArgAction::Set)]
+    #[serde(with = "devices")]
+    pub device: Vec<String>,
     /// Index in the port's table of GIDs. Default: the first of RoCE v2 with an IPv4 address, if there is one.
     #[arg(long, value_name = "N", value_parser = GID_INDEX.parser::<u8>())]
     pub gid_index: Option<u8>,
@@ -80,7 +86,7 @@ impl Default for DeviceArguments {
     fn default() -> Self {
         let ConnectionParameters { retry_count, rnr_retry_count, .. } = ConnectionParameters::default();
         Self {
-            device: None,
+            device: Vec::new(),
             gid_index: None,
             ib_port: 1,
             mtu: None,
@@ -109,17 +115,54 @@ pub enum RegistrationKind {
 }
 
 impl DeviceArguments {
-    /// The device's name. Required by `load`, and by `serve` without --config.
+    /// The device's name; of several, which only `serve` takes, the first one's. Required by `load`, and by `serve` without --config.
     pub(crate) fn name(&self) -> &str {
-        self.device.as_deref().unwrap_or_default()
+        self.device.first().map(String::as_str).unwrap_or_default()
+    }
+
+    /// The same of each device by itself.
+    pub(crate) fn each(&self) -> impl Iterator<Item = Self> {
+        self.device.iter().map(|device| Self { device: vec![device.clone()], ..self.clone() })
     }
 
     /// As reports name it: the software NIC with its profile.
     pub(crate) fn label(&self) -> String {
-        match self.profile() {
-            Ok(Some(profile)) => format!("soft:{profile}"),
+        match (self.profile(), self.name().split_once(NAMED)) {
+            (Ok(Some(profile)), None) => format!("soft:{profile}"),
+            (Ok(Some(profile)), Some((_, name))) => format!("soft:{profile}{NAMED}{name}"),
             _ => self.name().to_owned(),
         }
+    }
+
+    /// Checks several: each by itself, that no two of them are one, and that what drives them is one.
+    fn check_several(&self) -> Result<(), Error> {
+        let each: Vec<_> = self.each().collect();
+        if each.len() > usize::from(MAX_TARGETS) {
+            let text =
+                format!("--device is given {} times: may be {MAX_TARGETS} times at most; leave some out", each.len());
+            return Err(Error::usage("devices", text));
+        }
+        each.iter().try_for_each(Self::check)?;
+        for (at, device) in each.iter().enumerate() {
+            if each[..at].iter().any(|other| other.label() == device.label()) {
+                let name = device.name();
+                let text = format!(
+                    "--device has {name} twice; name each device once, and several software NICs by {NAMED}, as in soft{NAMED}a"
+                );
+                return Err(Error::usage("devices", text));
+            }
+        }
+        let is_soft = |device: &Self| device.profile().is_ok_and(|profile| profile.is_some());
+        let kinds = (each.iter().find(|one| is_soft(one)), each.iter().find(|one| !is_soft(one)));
+        if let (Some(soft), Some(other)) = kinds {
+            let (soft, other) = (soft.name(), other.name());
+            let text = format!(
+                "--device has {soft} and {other}: software NICs and RDMA devices are not served together; run \
+                                serve twice"
+            );
+            return Err(Error::usage("devices", text));
+        }
+        Ok(())
     }
 
     /// Which profile of the software NIC it is; `None` for an RDMA device.
@@ -128,11 +171,15 @@ impl DeviceArguments {
     /// An option that the software NIC does not have, and why not.
     pub(crate) fn profile(&self) -> Result<Option<SoftProfile>, (&'static str, String)> {
         let name = self.name();
-        let named = match name.split_once(':') {
-            None if name == "soft" => None,
+        let (kind, own) = name.split_once(NAMED).map_or((name, None), |(kind, own)| (kind, Some(own)));
+        let named = match kind.split_once(':') {
+            None if kind == "soft" => None,
             Some(("soft", profile)) => Some(profile),
             _ => return Ok(None),
         };
+        if let Some(own) = own {
+            check_name(own).map_err(|why| ("--device", format!("is {name:?}: {why}")))?;
+        }
         if let Some(option) = self.of_port() {
             return Err((option, format!("is of an RDMA device's port, and {name} has none; leave it out")));
         }
@@ -152,6 +199,9 @@ impl DeviceArguments {
 
     /// Checks that there is a device, and the numbers.
     pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.device.len() > 1 {
+            return self.check_several();
+        }
         if self.name().is_empty() {
             let text = "--device is empty; name soft, or an RDMA device (`frwr check` lists them)";
             return Err(Error::usage("no_device", text));
@@ -235,6 +285,15 @@ impl DeviceArguments {
         }
         Ok(Some(placement))
     }
+}
+
+/// The name that tells one software NIC from another.
+fn check_name(name: &str) -> Result<(), String> {
+    let is_plain = name.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-'));
+    if is_plain && (1..=MAX_NAME).contains(&name.len()) {
+        return Ok(());
+    }
+    Err(format!("behind {NAMED} must be a name of 1 to {MAX_NAME} letters, digits, _ and -; choose one"))
 }
 
 /// Numbers of cores.

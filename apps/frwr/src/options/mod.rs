@@ -6,6 +6,7 @@ mod core;
 mod device;
 mod groups;
 mod job;
+mod listen;
 
 pub use self::core::{CoreArguments, IdleArgument};
 pub use control::{ControlArguments, ControlSocket};
@@ -15,6 +16,8 @@ pub(crate) use groups::MAX_REQUEST_BYTES;
 pub use groups::{BlockArguments, InvalidationArguments, MemoryArguments, OutputArguments, Pages};
 pub use job::JobArguments;
 pub(crate) use job::{QUEUE_DEPTH, RUNTIME};
+pub use listen::Listen;
+pub(crate) use listen::listen_of;
 
 use crate::{
     Error,

@@ -4,7 +4,7 @@ use core::time::Duration;
 use frwr_engine::{TraceRecord, provider::Port};
 use frwr_mempool::lane;
 use frwr_nvmf::{
-    controller::{AllowedHosts, ChangeError, ChangeId, NewNamespace, Refused, Target},
+    controller::{AllowedHosts, ChangeError, ChangeId, ElsewhereListener, NewNamespace, Refused, Target},
     storage::AnyStorage,
     wire::{AnaState, Nqn, SerialNumber},
 };
@@ -31,6 +31,8 @@ pub(super) enum Change {
     AddListener { address: SocketAddr },
     /// They do so no longer, and where there is a time the controllers end that were connected by it.
     RemoveListener { address: SocketAddr, drain: Option<Duration> },
+    /// They connect there by other devices.
+    ListElsewhere { listeners: Vec<ElsewhereListener> },
     /// How well the namespaces of an ANA group of a subsystem can be reached here, or of all its groups.
     Ana { subsystem: Nqn, group: Option<u32>, state: AnaState },
     /// Who may use a subsystem.
@@ -113,6 +115,7 @@ impl Change {
             }
             Self::AddListener { address } => target.add_listener(address).map(Some),
             Self::RemoveListener { address, drain } => target.remove_listener(address, drain).map(Some),
+            Self::ListElsewhere { listeners } => target.list_elsewhere(&listeners).map(|()| None),
             Self::Ana { subsystem, group, state } => target.set_ana_state(&subsystem, group, state).map(|()| None),
             Self::AllowedHosts { subsystem, hosts, within } => {
                 target.set_allowed_hosts(&subsystem, hosts, within).map(Some)

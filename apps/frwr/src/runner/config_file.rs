@@ -10,16 +10,13 @@ use super::{
 };
 use crate::{
     Error,
-    options::{
-        ControlArguments, CoreArguments, DeviceArguments, InvalidationArguments, Limit, MemoryArguments, address, names,
-    },
+    options::{ControlArguments, CoreArguments, DeviceArguments, InvalidationArguments, Limit, MemoryArguments, names},
 };
 use frwr_nvmf::controller::MAX_SUBSYSTEMS;
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::{Deserialize as _, Deserializer};
 use source::{Source, for_people};
 use std::{
     io::{self, Read as _},
-    net::SocketAddr,
     path::Path,
 };
 use tables::Tables;
@@ -45,22 +42,6 @@ pub(super) fn as_key(error: &Error) -> (Option<String>, String) {
     let key = flag.replace('-', "_");
     let text = text.replacen(&format!("--{flag}"), &key, 1);
     (Some(key), text)
-}
-
-/// An address as the command line takes it, or a list of them.
-pub(super) fn addresses_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SocketAddr>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Written {
-        One(String),
-        Several(Vec<String>),
-    }
-    let wrong = |_| D::Error::custom("must be an IP address and a port such as \"10.0.0.1:4420\", or a list of such");
-    let texts = match Written::deserialize(deserializer).map_err(wrong)? {
-        Written::One(text) => vec![text],
-        Written::Several(texts) => texts,
-    };
-    texts.iter().map(|text| address(text).map_err(D::Error::custom)).collect()
 }
 
 /// Bytes, as a number or as text with a unit.
@@ -117,7 +98,7 @@ pub(super) fn parse(path: &Path, text: &str, arguments: ServeArguments) -> Resul
         ..arguments
     };
     for (key, is_there) in
-        [("device", arguments.device.device.is_some()), ("listen", !arguments.target.listen.is_empty())]
+        [("device", !arguments.device.device.is_empty()), ("listen", !arguments.target.listen.is_empty())]
     {
         if !is_there {
             return Err(source.error(1, &for_people(&format!("missing field `{key}`"))));

@@ -12,7 +12,12 @@ use frwr_reactor::{Context, Now, Outbox, Source};
 #[derive(Debug)]
 pub(super) enum Message {
     /// Between the cores of one target, whose numbers are those of their reactors.
-    Target(TargetMessage),
+    Target {
+        /// Of which of its devices.
+        device: u16,
+        /// What.
+        message: TargetMessage,
+    },
     /// Between cores that share a host's controller and job.
     Host {
         /// In which of the jobs that such cores have.
@@ -26,13 +31,24 @@ pub(super) enum Message {
 
 /// The context of a reactor.
 pub(super) struct Core<T: Port, H: Port> {
+    /// On the only device that is served, or the first.
     pub(super) target: Option<TargetSide<T>>,
+    /// On further devices, in their order.
+    pub(super) others: Vec<TargetSide<T>>,
     /// One for each namespace of a load.
     pub(super) hosts: Vec<HostSide<H>>,
     pub(super) outbox: Outbox<Message>,
 }
 
 impl<T: Port, H: Port> Core<T, H> {
+    /// The target on one of the devices.
+    fn target_on(&mut self, device: u16) -> Option<&mut TargetSide<T>> {
+        match usize::from(device).checked_sub(1) {
+            None => self.target.as_mut(),
+            Some(other) => self.others.get_mut(other),
+        }
+    }
+
     /// What it carries, for reports.
     pub(super) fn role(&self) -> &'static str {
         match (&self.target, self.hosts.is_empty()) {
@@ -53,7 +69,8 @@ impl<T: Port, H: Port> Core<T, H> {
         let of = |tally: &Tally| IoCounters { commands: tally.requests(), bytes: tally.bytes() };
         let hosts = self.hosts.iter().map(|host| host.tally().map(of).unwrap_or_default());
         let host = hosts.reduce(|sum, host| sum + host);
-        host.or(self.target.as_ref().map(TargetSide::io)).unwrap_or_default()
+        let target = self.target.iter().chain(&self.others).map(TargetSide::io).reduce(|sum, one| sum + one);
+        host.or(target).unwrap_or_default()
     }
 }
 
@@ -62,8 +79,8 @@ impl<T: Port, H: Port> Context for Core<T, H> {
 
     fn message(&mut self, source: Source, message: Message, _: &Now) {
         match (message, source) {
-            (Message::Target(message), Source::Core(core)) => {
-                if let Some(target) = &mut self.target {
+            (Message::Target { device, message }, Source::Core(core)) => {
+                if let Some(target) = self.target_on(device) {
                     target.deliver(core, message);
                 }
             }
@@ -73,7 +90,7 @@ impl<T: Port, H: Port> Context for Core<T, H> {
                 }
             }
             // No thread of this program but the reactors sends any.
-            (Message::Target(_), Source::Foreign(_)) => {}
+            (Message::Target { .. }, Source::Foreign(_)) => {}
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) enum DeviceRole {
     Responder,
 }
 
-/// Runs `serve` on the device that it names.
+/// Runs `serve` on the devices that it names.
 ///
 /// # Errors
 /// An RDMA device where this was built without, a device that cannot be opened, and those of [`super::serve`].
@@ -32,10 +32,13 @@ pub fn serve_on_device(
     say: &mut dyn FnMut(&str),
 ) -> Result<ServeReport, Error> {
     let (device, idle) = (&config.arguments.device, config.arguments.core.idle);
-    match soft(device)? {
-        Some(soft) => super::serve(soft, config, asked, say).map_err(Error::between_processes),
-        None => super::serve(open(device, DeviceRole::Responder, idle)?, config, asked, say),
+    // It was checked that all of them are software NICs, or none is.
+    let soft: Vec<_> = device.each().filter_map(|one| soft(&one).transpose()).collect::<Result<_, _>>()?;
+    if !soft.is_empty() {
+        return super::serve(soft, config, asked, say).map_err(Error::between_processes);
     }
+    let devices = device.each().map(|one| open(&one, DeviceRole::Responder, idle)).collect::<Result<_, _>>()?;
+    super::serve(devices, config, asked, say)
 }
 
 /// Runs `load` on the device that it names.

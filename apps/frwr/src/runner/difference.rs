@@ -6,6 +6,7 @@ mod tests;
 
 use super::ana_name::AnaStates;
 use super::namespaces::{ListedNamespace, MediumConfig, NamespaceConfig, SubsystemConfig};
+use crate::options::Listen;
 use core::fmt::Display;
 use frwr_nvmf::{
     controller::{AllowedHosts, MAX_ANA_GROUPS, MAX_LISTENERS, MAX_SUBSYSTEMS},
@@ -18,7 +19,7 @@ pub(super) use step::Step;
 /// A target as it is.
 #[derive(Clone, Debug)]
 pub(super) struct Present {
-    pub(super) listeners: Vec<SocketAddr>,
+    pub(super) listeners: Vec<Listen>,
     pub(super) subsystems: Vec<PresentSubsystem>,
     pub(super) room: Room,
 }
@@ -67,7 +68,7 @@ pub(super) type Clash<'a> = &'a dyn Fn(&NamespaceConfig, &NamespaceConfig) -> bo
 /// All that cannot be changed while it serves, each by its key and with the remedy.
 pub(super) fn difference(
     present: &Present,
-    listen: &[SocketAddr],
+    listen: &[Listen],
     wanted: &[SubsystemConfig],
     clash: Clash<'_>,
 ) -> Result<Vec<Step>, Vec<String>> {
@@ -121,13 +122,18 @@ struct Found {
 }
 
 impl Found {
-    fn listeners(&mut self, present: &[SocketAddr], wanted: &[SocketAddr]) {
-        let come: Vec<_> = wanted.iter().copied().filter(|address| !present.contains(address)).collect();
-        let go = present.iter().copied().filter(|address| !wanted.contains(address));
-        let has_room = present.len() + come.len() <= MAX_LISTENERS;
-        let is_first = |address| !has_room || come.iter().any(|other| overlap(address, *other));
-        self.steps.extend(go.map(|address| Step::RemoveListener { address, first: is_first(address) }));
-        self.steps.extend(come.iter().map(|address| Step::AddListener { address: *address }));
+    fn listeners(&mut self, present: &[Listen], wanted: &[Listen]) {
+        let come: Vec<_> = wanted.iter().filter(|one| !present.contains(one)).collect();
+        let go = present.iter().filter(|one| !wanted.contains(one));
+        // Each device has as many.
+        let has_room = |device: &Option<String>| {
+            let all = present.iter().chain(come.iter().copied());
+            all.filter(|one| one.device == *device).count() <= MAX_LISTENERS
+        };
+        let is_first =
+            |one: &Listen| !has_room(&one.device) || come.iter().any(|other| overlap(one.address, other.address));
+        self.steps.extend(go.map(|one| Step::RemoveListener { listen: one.clone(), first: is_first(one) }));
+        self.steps.extend(come.iter().map(|one| Step::AddListener { listen: (*one).clone() }));
     }
 
     fn comes(&mut self, subsystem: &SubsystemConfig) {
@@ -351,7 +357,7 @@ fn other_key(is: &NamespaceConfig, wanted: &NamespaceConfig) -> Option<&'static 
     of_medium.or(block_size).or(ana_group).or_else(|| (is.read_only != wanted.read_only).then_some("read_only"))
 }
 
-/// One of them is at all addresses, the other's included, as far as the kernel gives a port twice: of IPv6 that may be IPv4 as well.
+/// They are one address, of two devices; or one of them is at all addresses, the other's included, as far as the kernel gives a port twice: of IPv6 that may be IPv4 as well.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    one.port() == other.port() && (one.ip().is_unspecified() || other.ip().is_unspecified())
+    one == other || one.port() == other.port() && (one.ip().is_unspecified() || other.ip().is_unspecified())
 }

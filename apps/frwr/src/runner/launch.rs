@@ -99,7 +99,7 @@ impl Move<'_> {
             None => None,
         };
         let progress = Progress::new(1);
-        let sides = Sides { targets: vec![target], hosts: vec![vec![host]] };
+        let sides = Sides { targets: vec![vec![target]], hosts: vec![vec![host]] };
         let mut lookout = Lookout::begin(&topology);
         let threads = match launch(topology, placement, &config.job.core, sides, &progress, asked, say) {
             Ok(threads) => threads,
@@ -123,6 +123,7 @@ impl Move<'_> {
             stop_at: None,
             service: None,
             gives_up: true,
+            outlives: false,
         };
         let driven = main.drive(asked, say);
         let outcome = match ended(threads, driven) {

@@ -139,6 +139,7 @@ where
         stop_at: None,
         service: None,
         gives_up: true,
+        outlives: false,
     };
     let driven = main.drive(asked, say);
     let outcome = match ended(threads, driven) {

@@ -152,6 +152,8 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
     pub(super) service: Option<Service>,
     /// A core that stands still for good ends it: one that serves goes on with the others.
     pub(super) gives_up: bool,
+    /// Once it serves, a device that fails does not end it while another one is left.
+    pub(super) outlives: bool,
 }
 
 /// The reactors of a run that is over, or all but over.
@@ -192,7 +194,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         let (mut live, mut refusals) = (LiveLine::begin(self.reading(Duration::ZERO)), Refusals::default());
         let (mut stopping, mut ending, mut told) = (false, false, false);
         let mut idle = Idle::new();
-        let mut trouble = None;
+        let (mut trouble, mut lost) = (None, vec![false; self.controls.len()]);
         let (mut log, mut watchdog) = (IncidentLog::default(), Watchdog::default());
         while !self.threads.is_finished() {
             let work = self.serve().unwrap_or_else(|error| {
@@ -204,7 +206,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             let elapsed = clock.now().saturating_sub(began);
             self.tell_incidents(&mut log, elapsed, say);
             if trouble.is_none() {
-                trouble = self.controls.iter().find_map(|control| control.trouble());
+                trouble = self.look_for_trouble(&mut lost, say);
                 trouble = trouble.or_else(|| self.operator.as_mut()?.trouble());
             }
             if let Some(service) = &mut self.service {
@@ -303,6 +305,21 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         trouble.map_or(Ok(()), Err)
     }
 
+    /// What the run cannot go on with. A device that is lost while others go on is told once.
+    fn look_for_trouble(&mut self, lost: &mut [bool], say: &mut dyn FnMut(&str)) -> Option<Error> {
+        for at in 0..lost.len() {
+            let Some(error) = self.controls[at].trouble().filter(|_| !lost[at]) else { continue };
+            lost[at] = true;
+            // Before it serves it is not known to be able to.
+            if !self.outlives || self.listening.is_some() || lost.iter().all(|lost| *lost) {
+                return Some(error);
+            }
+            say(&format!("warning: {error}; its hosts are gone, and the other devices go on"));
+            self.operator.iter_mut().for_each(|operator| operator.device_is_gone());
+        }
+        None
+    }
+
     fn tell_incidents(&mut self, log: &mut IncidentLog, elapsed: Duration, say: &mut dyn FnMut(&str)) {
         for incidents in &mut self.incidents {
             while let Some(incident) = incidents.pop() {
@@ -335,7 +352,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         let mut surroundings = Surroundings {
             now: elapsed,
             reactors: &|| threads.statistics(),
-            control: &|| controls.first().map(|control| control.statistics()).unwrap_or_default(),
+            controls: &|| controls.iter().map(|control| control.statistics()).collect(),
             media,
         };
         operator.turn(&mut surroundings, say)

@@ -103,46 +103,57 @@ impl Desk {
     }
 }
 
-/// The main thread's ends of all cores' lanes.
+/// The main thread's ends of the lanes of all units: of each core for each device, in the order of [`super::start::unit`].
 #[derive(Debug)]
 pub(super) struct Orders {
-    cores: Vec<(lane::Sender<Order>, lane::Receiver<Answer>)>,
+    units: Vec<(lane::Sender<Order>, lane::Receiver<Answer>)>,
+    cores: usize,
     progress: Progress,
 }
 
 impl Orders {
-    /// For cores that are still to come.
-    pub(super) fn new(progress: &Progress) -> Self {
-        Self { cores: Vec::new(), progress: progress.clone() }
+    /// For units of so many cores that are still to come.
+    pub(super) fn new(progress: &Progress, cores: usize) -> Self {
+        Self { units: Vec::new(), cores, progress: progress.clone() }
     }
 
-    /// One more core.
+    /// One more unit.
     pub(super) fn add(&mut self) -> Desk {
         let ((orders, of_core), (answers, of_main)) = (lane::bounded(LANE), lane::bounded(LANE + OUTCOMES));
-        self.cores.push((orders, of_main));
+        self.units.push((orders, of_main));
         Desk { orders: of_core, answers }
     }
 
-    pub(super) fn cores(&self) -> usize {
-        self.cores.len()
+    pub(super) fn units(&self) -> usize {
+        self.units.len()
     }
 
-    /// The core has taken all orders that it was given.
-    pub(super) fn has_none_left(&self, core: usize) -> bool {
-        self.cores.get(core).is_some_and(|(orders, _)| orders.is_empty())
+    /// The device of a unit.
+    pub(super) fn device_of(&self, unit: usize) -> usize {
+        unit / self.cores.max(1)
+    }
+
+    /// The reactor of a unit.
+    pub(super) fn reactor_of(&self, unit: usize) -> usize {
+        unit % self.cores.max(1)
+    }
+
+    /// The unit has taken all orders that it was given.
+    pub(super) fn has_none_left(&self, unit: usize) -> bool {
+        self.units.get(unit).is_some_and(|(orders, _)| orders.is_empty())
     }
 
     /// Gives an order. False where the core has not taken the former ones: it stands still.
-    pub(super) fn give(&mut self, core: usize, order: Order) -> bool {
-        let taken = self.cores.get_mut(core).is_some_and(|(orders, _)| orders.push(order).is_ok());
+    pub(super) fn give(&mut self, unit: usize, order: Order) -> bool {
+        let taken = self.units.get_mut(unit).is_some_and(|(orders, _)| orders.push(order).is_ok());
         self.progress.ask();
         taken
     }
 
-    /// An answer of any core, and which.
+    /// An answer of any unit, and which.
     pub(super) fn next_answer(&mut self) -> Option<(usize, Answer)> {
-        let answers = self.cores.iter_mut().enumerate();
-        answers.filter_map(|(core, (_, answers))| Some((core, answers.pop()?))).next()
+        let answers = self.units.iter_mut().enumerate();
+        answers.filter_map(|(unit, (_, answers))| Some((unit, answers.pop()?))).next()
     }
 }
 
@@ -160,7 +171,7 @@ mod tests {
 
     #[test]
     fn however_much_became_of_changes_each_order_has_its_answer() {
-        let mut orders = Orders::new(&Progress::new(1));
+        let mut orders = Orders::new(&Progress::new(1), 1);
         let mut desk = orders.add();
         let answer = |number| Answer::Changed { number, result: Ok(None), returned: None };
         let mut outcomes = 0;

@@ -20,6 +20,7 @@ use frwr_reactor::{Finished, RunningError};
 
 /// The ended cores: what they carried, in their order, and figures of all.
 pub(super) struct Outcome<T: Port, H: Port> {
+    /// Of each core one for each device.
     pub(super) targets: Vec<TargetSide<T>>,
     pub(super) hosts: Vec<HostSide<H>>,
     pub(super) cores: Vec<CoreReport>,
@@ -39,7 +40,7 @@ impl<T: Port, H: Port> Outcome<T, H> {
                 outcome.cores.push(CoreReport { role, memory, requests, bytes, idle, reactor: report.statistics });
             }
             outcome.hosts.extend(context.hosts);
-            outcome.targets.extend(context.target);
+            outcome.targets.extend(context.target.into_iter().chain(context.others));
         }
         Ok(outcome)
     }

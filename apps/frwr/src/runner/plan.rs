@@ -108,6 +108,7 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
         subsystems,
         pages: config.job.memory.pages.policy(),
         capabilities: *capabilities,
+        elsewhere: Vec::new(),
         alone: false,
         desk: None,
         incidents: None,
@@ -131,18 +132,23 @@ pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabiliti
     })
 }
 
-/// The target of `serve`, as each of its cores has it: `of_cores` has the subsystems of each.
+/// The target of `serve` on one of its devices, as each of its cores has it: `of_cores` has the subsystems of each.
 pub(super) fn served(
     config: &ServeConfig,
+    device: usize,
     of_cores: Vec<Vec<SubsystemPlan>>,
     capabilities: &Capabilities,
 ) -> Result<Vec<TargetPlan>, Error> {
-    let (options, pages) = (config.options(of_cores.len())?, config.arguments.memory.pages.policy());
+    let (options, pages) = (config.options(device, of_cores.len())?, config.arguments.memory.pages.policy());
+    let others = (0..config.devices().len()).filter(|other| *other != device);
+    let others = others.map(|other| config.options(other, of_cores.len())).collect::<Result<Vec<_>, _>>()?;
+    let elsewhere: Vec<_> = others.iter().flat_map(TargetOptions::listeners).collect();
     let plan = |(core, subsystems)| TargetPlan {
         options: options.on_core(core),
         subsystems,
         pages,
         capabilities: *capabilities,
+        elsewhere: elsewhere.clone(),
         alone: true,
         desk: None,
         incidents: None,

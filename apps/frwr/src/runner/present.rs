@@ -10,7 +10,7 @@ use crate::report::Report as _;
 use core::ops::Add;
 use frwr_engine::{Statistics as EngineStatistics, control::ControlStatistics};
 use frwr_nvmf::{
-    controller::{Inventory, TargetStatistics},
+    controller::{Inventory, ListenerState, TargetStatistics},
     storage::StorageStatistics,
     wire::Nqn,
 };
@@ -42,26 +42,33 @@ impl TargetSnapshot {
 }
 
 impl ServedTarget {
-    /// The report of these cores, so far; snapshots are in their order.
+    /// The report of these cores, so far: each with what it has on each device, in their order.
     pub(super) fn report(
         self,
-        snapshots: Vec<TargetSnapshot>,
-        cores: Vec<ReactorStatistics>,
+        cores: Vec<(Vec<TargetSnapshot>, ReactorStatistics)>,
         control: ControlStatistics,
     ) -> ServeReport {
-        let targets: Vec<_> = snapshots.iter().map(|core| core.target).collect();
-        let engine = snapshots.iter().map(|core| core.engine).reduce(Add::add).unwrap_or_default();
-        let storages = snapshots.iter().map(|core| core.storages(&self.identities)).reduce(sum).unwrap_or_default();
-        let of_core = |(TargetSnapshot { role, memory, io, .. }, reactor)| CoreReport {
-            role,
-            memory,
-            requests: io.commands,
-            bytes: io.bytes,
-            idle: false,
-            reactor,
+        let all = || cores.iter().flat_map(|(snapshots, _)| snapshots);
+        let target = |snapshots: &Vec<TargetSnapshot>| {
+            snapshots.iter().map(|one| one.target).reduce(Add::add).unwrap_or_default()
         };
+        let targets: Vec<_> = cores.iter().map(|(snapshots, _)| target(snapshots)).collect();
+        let engine = all().map(|one| one.engine).reduce(Add::add).unwrap_or_default();
+        let storages = all().map(|one| one.storages(&self.identities)).reduce(sum).unwrap_or_default();
         // It may listen elsewhere than at the start.
-        let listeners = snapshots.first().map(|home| home.inventory.listeners.iter().map(|one| one.address).collect());
+        let homes = cores.first().map(|(snapshots, _)| snapshots.iter().enumerate());
+        let listeners = homes.map(|homes| {
+            let at = |(device, one): (usize, &ListenerState)| self.listen_at(device, one.address);
+            let of_home = |(device, home): (usize, &TargetSnapshot)| {
+                home.inventory.listeners.iter().map(|one| at((device, one))).collect::<Vec<_>>()
+            };
+            homes.flat_map(of_home).collect::<Vec<_>>()
+        });
+        let of_core = |(snapshots, reactor): (Vec<TargetSnapshot>, ReactorStatistics)| {
+            let io = snapshots.iter().map(|one| one.io).reduce(Add::add).unwrap_or_default();
+            let TargetSnapshot { role, memory, .. } = snapshots.into_iter().next()?;
+            Some(CoreReport { role, memory, requests: io.commands, bytes: io.bytes, idle: false, reactor })
+        };
         ServeReport {
             served: Self { listen: listeners.unwrap_or_else(|| self.listen.clone()), ..self },
             storages,
@@ -69,7 +76,7 @@ impl ServedTarget {
             targets,
             engine,
             control,
-            cores: snapshots.into_iter().zip(cores).map(of_core).collect(),
+            cores: cores.into_iter().filter_map(of_core).collect(),
             undrained: Vec::new(),
             warnings: Vec::new(),
         }
@@ -83,9 +90,11 @@ fn sum(left: Vec<StorageStatistics>, right: Vec<StorageStatistics>) -> Vec<Stora
 
 /// The report of a target that goes on.
 pub(super) fn present(served: &ServedTarget, findings: &Findings, is_json: bool) -> String {
-    let answered = findings.answered().map(|(snapshot, reactor)| (snapshot.clone(), reactor.clone()));
-    let (snapshots, reactors) = answered.unzip();
-    let report = served.clone().report(snapshots, reactors, findings.control);
+    // Who has said something has said it of the first device first.
+    let answered = findings.cores.iter().filter(|core| core.said().next().is_some());
+    let cores = answered.map(|core| (core.said().cloned().collect(), core.reactor.clone())).collect();
+    let control = findings.controls.iter().copied().reduce(Add::add).unwrap_or_default();
+    let report = served.clone().report(cores, control);
     let silent = findings.silent();
     if is_json { json(&report, &silent) } else { text(&report, &silent) }
 }

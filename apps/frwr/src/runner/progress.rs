@@ -150,6 +150,12 @@ impl Progress {
         }
     }
 
+    /// A target's core: it has listened, as it said.
+    #[must_use]
+    pub(super) fn is_serving(&self) -> bool {
+        self.own().is_some_and(|own| own.doing.load(Relaxed) == Doing::Serving.number())
+    }
+
     /// A target's core: a storage takes no operations any more.
     pub(super) fn tell_broken_storage(&self) {
         if let Some(own) = self.own() {

@@ -4,7 +4,7 @@ use crate::Error;
 use frwr_engine::{OpenFailure, provider::CommandError};
 use frwr_nvmf::host::HostFailure;
 use frwr_nvmf::wire::{RejectStatus, Status};
-use std::net::SocketAddr;
+use std::{fmt::Display, net::SocketAddr};
 
 /// What to do about a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub(super) fn no_session(address: SocketAddr, attempts: u64, failure: &HostFailu
 }
 
 /// Nobody can listen there, for what the device said.
-pub(crate) fn cannot_listen(address: SocketAddr, reason: Option<CommandError>) -> Error {
+pub(crate) fn cannot_listen(address: impl Display, reason: Option<CommandError>) -> Error {
     let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
     let text = format!(
         "--listen {address}: the address is taken, or is none of the device's network interface{reason}; `ip address` lists \

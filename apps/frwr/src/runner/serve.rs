@@ -1,10 +1,10 @@
-//! `frwr serve`: the target's half of the job, on whatever device.
+//! `frwr serve`: the target's half of the job, on whatever devices.
 
 use super::{
     clash::served_twice,
     depth::Depth,
     incident_log,
-    main_loop::{MainLoop, ended, leave},
+    main_loop::{MainLoop, Served, ended, leave},
     media_watch::MediaWatch,
     namespaces::{NamespaceReport, SubsystemConfig, SubsystemPlan, Users},
     operator::{Doors, Facts, KeyTrace, Operator},
@@ -13,39 +13,42 @@ use super::{
     plan,
     progress::{Doing, IoCounters, Progress},
     remedy::cannot_listen,
+    report::CoreReport,
     serve_command::{ServeArguments, ServeConfig, TargetArguments},
-    serve_report::{ServeReport, ServedTarget, addresses_text},
+    serve_report::{ServeReport, ServedDevice, ServedTarget, addresses_text},
     stalls::StallWatch,
-    start::{Beginning, Sides, for_target, launch, open, reactors},
+    start::{Beginning, Sides, for_target, launch, open, poller_name, reactors, unit},
     stock::Stock,
-    target_side::TargetSide,
-    trace::{self, OF_KEYS, TARGET, Trace, check_path},
+    target_side::{TargetPlan, TargetSide},
+    trace::{self, OF_KEYS, Trace, check_path},
 };
 use crate::{
     Error,
     control::{Server, Web},
-    options::{ControlArguments, ControlSocket},
+    options::{ControlArguments, ControlSocket, DeviceArguments},
     output::in_line,
     service::Service,
     signals::Asked,
     watch::{Lookout, with_neighbours},
 };
-use core::time::Duration;
+use core::{ops::Add, time::Duration};
 use frwr_engine::{control::Control, provider::Device};
-use frwr_nvmf::controller::{HOME_CORE, TargetListening, place_queues};
+use frwr_mempool::lane;
+use frwr_nvmf::controller::{HOME_CORE, Incident, TargetListening, place_queues};
 use frwr_reactor::{Placement, Topology};
 
 /// Said where hosts that ask for the end of their keys do not get it.
 const PLAIN_REPLIES: &str =
     "this device's SEND_WITH_INV does not work: responses are plain SENDs, and hosts invalidate their keys themselves";
 
-/// Serves namespaces over `device` until it is `asked` to stop or the runtime is over. `say` is told what they live in, and the
-/// digests of files that were read into memory, then that the target listens, then what is moved in a second where something is.
+/// Serves namespaces over `devices`, which are those that `config` names, in its order, until it is `asked` to stop or the runtime is
+/// over. `say` is told what they live in, and the digests of files that were read into memory, then that the target listens, then what
+/// is moved in a second where something is.
 ///
 /// # Errors
-/// [`Error`].
+/// [`Error`]; also where there are fewer devices, or more.
 pub fn serve<D: Device>(
-    device: D,
+    devices: Vec<D>,
     config: &ServeConfig,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
@@ -53,16 +56,25 @@ pub fn serve<D: Device>(
 where
     D::Port: Send + 'static,
 {
-    serve_on(device, config, asked, say).map_err(|error| {
+    if devices.len() != config.devices().len() {
+        let (got, named) = (devices.len(), config.devices().len());
+        let text = format!("{got} devices are open, and --device names {named}; open each that it names");
+        return Err(Error::usage("devices", text));
+    }
+    serve_on(devices, config, asked, say).map_err(|error| {
         let ServeArguments { device, target: TargetArguments { queue_depth, io_queues, hosts, .. }, .. } =
             &config.arguments;
         let asked = format!("--queue-depth {queue_depth} --io-queues {io_queues} --hosts {hosts}");
-        error.of_options(device.name(), &asked, "--queue-depth, --io-queues or --hosts, or have more --cores")
+        error.of_options(
+            &device.device.join(", "),
+            &asked,
+            "--queue-depth, --io-queues or --hosts, or have more --cores",
+        )
     })
 }
 
 fn serve_on<D: Device>(
-    device: D,
+    devices: Vec<D>,
     config: &ServeConfig,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
@@ -70,42 +82,50 @@ fn serve_on<D: Device>(
 where
     D::Port: Send + 'static,
 {
-    let ServeArguments { device: of_device, target, core, output, .. } = &config.arguments;
+    let ServeArguments { target, core, output, .. } = &config.arguments;
     check_trace(config)?;
     let mut keys = output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     let topology = with_neighbours(Topology::of_machine());
     let (mut reports, mut media) = (Vec::new(), MediaWatch::default());
     let placement = config.placement.clone().unwrap_or_else(|| for_target(&topology));
     let users = users(config, &placement, &topology);
-    let of_cores = prepare(config, &users, &mut media, say, &mut reports)?;
-    let options = config.options(users.cores)?;
-    let stock = Stock::new(config, users, &options);
-    if config.arguments.invalidation.remote_invalidate && !device.capabilities().send_with_invalidate {
+    let mut of_units = prepare(config, &users, &mut media, say, &mut reports)?.into_iter();
+    let cores = reactors(&placement);
+    let options = config.options(0, cores)?;
+    let (stock, buffers) = (Stock::new(config, users, &options), options.usual_buffer_memory_bytes());
+    if config.arguments.invalidation.remote_invalidate
+        && devices.iter().any(|device| !device.capabilities().send_with_invalidate)
+    {
         say(PLAIN_REPLIES);
     }
-    let plans = plan::served(config, of_cores, device.capabilities())?;
-    let buffers = plans.first().map(|plan| plan.options.usual_buffer_memory_bytes()).unwrap_or_default();
-    let depth =
-        plans.first().map(|plan| Depth::of_transfers(target.queue_depth, &plan.options.engine(), &plan.capabilities));
-    if let Some(line) = depth.and_then(|depth| depth.line("--queue-depth", "answers of an I/O queue")) {
-        say(&line);
+    let progress = Progress::new(devices.len() * cores);
+    let mut controls: Vec<_> = devices.into_iter().map(Control::new).collect();
+    let mut targets: Vec<_> = (0..cores).map(|_| Vec::with_capacity(controls.len())).collect();
+    let mut desks = Desks { orders: Orders::new(&progress, cores), incidents: Vec::new() };
+    let mut depths = Vec::with_capacity(controls.len());
+    for (device, control) in controls.iter_mut().enumerate() {
+        // Cores are opened in the order of their numbers.
+        control.place_connections(place_queues(HOME_CORE.into()));
+        let plans =
+            plan::served(config, device, of_units.by_ref().take(cores).collect(), control.device().capabilities())?;
+        depths.extend(
+            plans
+                .first()
+                .map(|plan| Depth::of_transfers(target.queue_depth, &plan.options.engine(), &plan.capabilities)),
+        );
+        for ((core, plan), of_core) in plans.into_iter().enumerate().zip(&mut targets) {
+            let plan = desks.furnish(plan);
+            let (port, link) = open(control, &plan.options.engine(), &plan.capabilities)?;
+            progress.part(unit(device, core, cores)).publish(IoCounters::default(), Doing::OpeningListener);
+            let keys = keys.as_mut().map(|keys| keys.follow(poller_name(device), core));
+            of_core.push(Beginning { port, link, plan, keys });
+        }
     }
-    let progress = Progress::new(plans.len());
-    let mut control = Control::new(device);
-    // Cores are opened in the order of their numbers.
-    control.place_connections(place_queues(HOME_CORE.into()));
-    let mut targets = Vec::with_capacity(plans.len());
-    let (mut incidents, mut orders) = (Vec::with_capacity(plans.len()), Orders::new(&progress));
-    for (core, mut plan) in plans.into_iter().enumerate() {
-        let (sender, receiver) = incident_log::lane();
-        plan.incidents = Some(sender);
-        incidents.push(receiver);
-        plan.desk = Some(orders.add());
-        let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
-        progress.part(core).publish(IoCounters::default(), Doing::OpeningListener);
-        let keys = keys.as_mut().map(|keys| keys.follow(TARGET, core));
-        targets.push(Beginning { port, link, plan, keys });
-    }
+    let mut lines: Vec<_> =
+        depths.iter().filter_map(|depth| depth.line("--queue-depth", "answers of an I/O queue")).collect();
+    lines.dedup();
+    lines.iter().for_each(|line| say(line));
+    let Desks { orders, incidents } = desks;
     let doors = doors(&config.arguments.control, say)?;
     let mut lookout = Lookout::begin(&topology);
     let threads = match launch(
@@ -118,17 +138,18 @@ where
         say,
     ) {
         Ok(threads) => threads,
-        Err(error) => return Err(leave(error, control)),
+        Err(error) => return Err(leave(error, controls)),
     };
     lookout.placed(threads.cpus(), say);
     keys.iter_mut().for_each(|trace| trace.started(&threads.cpus().collect::<Vec<_>>()));
     reports.iter().for_each(|report| say(&report.line()));
     let all = reports.iter().map(NamespaceReport::size).collect::<Vec<_>>().join("; ");
-    let listen = target.listen.clone();
+    let (listen, devices) = (target.listen.clone(), served_devices(&config.arguments.device, &depths));
     let served = ServedTarget {
-        device: of_device.label(),
+        device: devices.iter().map(|device| device.label.as_str()).collect::<Vec<_>>().join(", "),
         queue_depth: target.queue_depth,
-        effective_queue_depth: depth.map_or(target.queue_depth, |depth| depth.effective),
+        effective_queue_depth: depths.iter().map(|depth| depth.effective).min().unwrap_or(target.queue_depth),
+        devices,
         listen: listen.clone(),
         namespaces: reports,
         identities: config.subsystems.iter().flat_map(SubsystemConfig::identities).collect(),
@@ -138,7 +159,7 @@ where
     let (size, asked_at) = (buffers_of(buffers, target.max_transfer), where_asked(&doors));
     let mut operator = Operator::new(facts, stock, orders, doors, output.json);
     let main = MainLoop {
-        controls: vec![&mut control],
+        controls: controls.iter_mut().map(|control| control as &mut dyn Served).collect(),
         threads: &threads,
         progress: &progress,
         incidents,
@@ -152,12 +173,13 @@ where
         stop_at: target.runtime.map(Duration::from_secs),
         service: Some(Service::of_environment()),
         gives_up: false,
+        outlives: true,
     };
     let driven = main.drive(asked, say);
     let (served, mut keys) = operator.end();
     let outcome = match ended(threads, driven) {
         Ok(ended) => Outcome::<D::Port, D::Port>::collect(ended)?,
-        Err(error) => return Err(leave(error, control)),
+        Err(error) => return Err(leave(error, controls)),
     };
     keys.iter_mut().try_for_each(|trace| trace.ended(outcome.records_lost()))?;
     trace::finish(keys, say)?;
@@ -168,16 +190,44 @@ where
             _ => None,
         });
         let (address, reason) = failed.unzip();
-        let address = address.or(listen.first().copied()).ok_or_else(Error::lost)?;
-        return Err(cannot_listen(address, reason));
+        let at = |address| listen.iter().find(|one| one.address == address).cloned();
+        let listen = address.map_or_else(|| listen.first().cloned(), at).ok_or_else(Error::lost)?;
+        return Err(cannot_listen(listen, reason));
     }
     if targets.is_empty() {
         return Err(Error::lost());
     }
-    let reactors = cores.into_iter().map(|core| core.reactor).collect();
-    let snapshots = targets.iter().map(TargetSide::snapshot).collect();
-    let report = served.report(snapshots, reactors, control.statistics());
+    let mut snapshots = targets.iter().map(TargetSide::snapshot);
+    let of_core = |core: CoreReport| (snapshots.by_ref().take(controls.len()).collect(), core.reactor);
+    let of_cores = cores.into_iter().map(of_core).collect();
+    let control = controls.iter().map(Control::statistics).reduce(Add::add).unwrap_or_default();
+    let report = served.report(of_cores, control);
     Ok(ServeReport { undrained, warnings: lookout.end(say), ..report })
+}
+
+/// What cores and the main thread have between them.
+struct Desks {
+    orders: Orders,
+    incidents: Vec<lane::Receiver<Incident>>,
+}
+
+impl Desks {
+    /// A plan whose core takes orders and tells incidents.
+    fn furnish(&mut self, plan: TargetPlan) -> TargetPlan {
+        let (sender, receiver) = incident_log::lane();
+        self.incidents.push(receiver);
+        TargetPlan { incidents: Some(sender), desk: Some(self.orders.add()), ..plan }
+    }
+}
+
+/// What serves, for reports.
+fn served_devices(device: &DeviceArguments, depths: &[Depth]) -> Vec<ServedDevice> {
+    let one = |(device, depth): (DeviceArguments, &Depth)| ServedDevice {
+        name: device.name().to_owned(),
+        label: device.label(),
+        effective_queue_depth: depth.effective,
+    };
+    device.each().zip(depths).map(one).collect()
 }
 
 /// Where the target is asked.
@@ -237,7 +287,8 @@ fn check_trace(config: &ServeConfig) -> Result<(), Error> {
 fn users(config: &ServeConfig, placement: &Placement, topology: &Topology) -> Users {
     let home = placement.resolve(topology, false).ok().and_then(|seats| seats.cores().first().copied().flatten());
     Users {
-        cores: reactors(placement),
+        // Each core has a way of its own to each medium for each device.
+        cores: reactors(placement) * config.devices().len(),
         depth: plan::storage_depth(&config.arguments.target),
         pages: config.arguments.memory.pages.policy(),
         node: home.and_then(|core| topology.node_of(core)),
@@ -245,7 +296,7 @@ fn users(config: &ServeConfig, placement: &Placement, topology: &Topology) -> Us
     }
 }
 
-/// Opens what is served for each core that serves it.
+/// Opens what is served for each core that serves it, on each device: those of the first device first.
 fn prepare(
     config: &ServeConfig,
     users: &Users,

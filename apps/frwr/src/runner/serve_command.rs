@@ -12,12 +12,12 @@ use crate::{
     Error,
     address::Purpose,
     options::{
-        BlockArguments, ControlArguments, CoreArguments, DeviceArguments, InvalidationArguments, Limit,
-        MemoryArguments, OutputArguments, QUEUE_DEPTH, RUNTIME, RegistrationKind, address, check_address, cores_of,
-        few_bytes_with_unit, names,
+        BlockArguments, ControlArguments, CoreArguments, DeviceArguments, InvalidationArguments, Limit, Listen,
+        MemoryArguments, OutputArguments, QUEUE_DEPTH, RUNTIME, RegistrationKind, check_address, cores_of,
+        few_bytes_with_unit, listen_of, names,
     },
 };
-use clap::{Args, Id};
+use clap::{ArgAction, Args, Id};
 use core::{str::FromStr, time::Duration};
 use frwr_engine::ReceiveQueues;
 use frwr_nvmf::{
@@ -31,10 +31,7 @@ use frwr_nvmf::{
 use frwr_reactor::Placement;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 /// Each host has receives, transfer slots and data buffers of its own.
 const HOSTS: Limit = Limit::new("--hosts", 1, 256);
@@ -47,6 +44,11 @@ const SHARED_RECEIVES: Limit = Limit::new("--shared-receives", 1, 1 << 16);
 /// As many as one subsystem may have.
 const SPARE_NAMESPACES: Limit = Limit::new("--spare-namespaces", 0, MAX_NAMESPACES as u64);
 const MAX_SILENCE: Limit = Limit::new("--max-silence", 0, RUNTIME.most());
+
+/// What `--device` takes here.
+const DEVICE_HELP: &str = "RDMA device, such as rxe0 or mlx5_0, of those that `frwr check` lists; or soft, or soft:PROFILE (reg_mr, \
+    window, umr, umr:fixed-key, rxe): a NIC in software, which reaches those of this user's other processes on this machine. May be \
+    given more than once, for the same subsystems on each of them; several software NICs have names, as in soft@a";
 
 /// The default of --max-transfer as people write it: what SPDK's target takes, and what its hosts do without splitting.
 const DEFAULT_MAX_TRANSFER: &str = "128K";
@@ -64,7 +66,8 @@ fn instead_of_a_file() -> impl Iterator<Item = Id> {
 #[derive(Clone, Debug, Args)]
 // So that they are told the limits of their option.
 #[command(allow_negative_numbers = true)]
-#[command(mut_arg("device", |device| device.required_unless_present("config")))]
+#[command(mut_arg("device", |device| device.required_unless_present("config").action(ArgAction::Append)
+    .help(DEVICE_HELP)))]
 #[command(mut_arg("registration", |registration| registration.hide(true)))]
 pub struct ServeArguments {
     /// Everything of what follows in a file instead, and what has no option here: several namespaces, block devices, memory
@@ -126,10 +129,11 @@ pub struct SubsystemArguments {
 #[derive(Clone, Debug, PartialEq, Eq, Args, Deserialize, Serialize)]
 #[serde(default)]
 pub struct TargetArguments {
-    /// Where to listen: an IP address of the device's network interface, and a port; may be given more than once.
-    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config", value_parser = address)]
-    #[serde(deserialize_with = "config_file::addresses_of")]
-    pub listen: Vec<SocketAddr>,
+    /// Where to listen: an IP address of the device's network interface, and a port; may be given more than once. Where there are several
+    /// devices each has one at least, with its name in front: mlx5_0/10.0.0.1:4420.
+    #[arg(long, value_name = "[DEVICE/]ADDR:PORT", required_unless_present = "config")]
+    #[serde(deserialize_with = "listen_of")]
+    pub listen: Vec<Listen>,
     /// Requests in flight that a host may have at most.
     #[arg(
         long, value_name = "N", default_value_t = Self::default().queue_depth,
@@ -212,7 +216,6 @@ impl TargetArguments {
         let Self { hosts, io_queues, in_capsule, data_blocks, .. } = *self;
         QUEUE_DEPTH.check(self.queue_depth)?;
         RUNTIME.check_said(self.runtime)?;
-        self.check_listen()?;
         HOSTS.check(hosts)?;
         IO_QUEUES.check(io_queues)?;
         let queues = connections(hosts, io_queues);
@@ -243,20 +246,43 @@ impl TargetArguments {
         self.check_max_transfer()
     }
 
-    /// Each address can be, and is there once.
-    fn check_listen(&self) -> Result<(), Error> {
-        if self.listen.len() > MAX_LISTENERS {
-            let count = self.listen.len();
-            let text = format!("--listen is given {count} times: may be {MAX_LISTENERS} times at most; leave some out");
-            return Err(Error::usage("listen", text));
+    /// Each address can be, is there once, and is of one of these devices, each of which has one. What has no device in front where there is
+    /// one is that one's, and says so by naming none.
+    fn check_listen(&mut self, devices: &[String]) -> Result<(), Error> {
+        let wrong = |text: String| Err(Error::usage("listen", text));
+        for one in &mut self.listen {
+            check_address("--listen", one.address, Purpose::Listen)?;
+            one.device = device_of("--listen", one, devices).map_err(|text| Error::usage("listen", text))?;
         }
-        for (at, address) in self.listen.iter().enumerate() {
-            check_address("--listen", *address, Purpose::Listen)?;
-            if self.listen[..at].contains(address) {
-                return Err(Error::usage("listen", format!("--listen has {address} twice; name it once")));
+        for device in devices {
+            let count = self.of_device(devices, device).count();
+            let (of, example) = match devices {
+                [_] => (String::new(), "10.0.0.1:4420".to_owned()),
+                _ => (format!(" for {device}"), format!("{device}/10.0.0.1:4420")),
+            };
+            if count > MAX_LISTENERS {
+                return wrong(format!(
+                    "--listen is given {count} times{of}: may be {MAX_LISTENERS} times at most; leave some out"
+                ));
+            }
+            if count == 0 {
+                return wrong(format!(
+                    "--listen is given no time{of}: each device has one at least; add one, such as {example}"
+                ));
+            }
+        }
+        for (at, one) in self.listen.iter().enumerate() {
+            if self.listen[..at].iter().any(|other| other.address == one.address) {
+                return wrong(format!("--listen has {} twice; name it once", one.address));
             }
         }
         Ok(())
+    }
+
+    /// Those of one of the devices.
+    fn of_device<'a>(&'a self, devices: &[String], device: &'a str) -> impl Iterator<Item = &'a Listen> {
+        let is_alone = devices.len() == 1;
+        self.listen.iter().filter(move |one| is_alone || one.device.as_deref() == Some(device))
     }
 
     /// Every block size that a namespace may have, and what one data block can describe.
@@ -288,13 +314,14 @@ impl TargetArguments {
         Err(Error::usage("shared_receives", text))
     }
 
-    /// The target that listens at these addresses.
-    fn options(&self) -> Result<TargetOptions, Error> {
-        // Both the command line and the file require one.
-        let first = *self.listen.first().ok_or_else(Error::lost)?;
+    /// The target that listens at the addresses of one of the devices.
+    fn options(&self, devices: &[String], device: &str) -> Result<TargetOptions, Error> {
+        let addresses: Vec<_> = self.of_device(devices, device).map(|one| one.address).collect();
+        // It was checked that there is one.
+        let first = *addresses.first().ok_or_else(Error::lost)?;
         // Its subsystem is not looked at where subsystems are given, as here.
         let mut options = TargetOptions::new(first, default_subsystem()?);
-        options.addresses.clone_from(&self.listen);
+        options.addresses = addresses;
         options.io_queues = self.io_queues;
         options.in_capsule_bytes = self.in_capsule;
         options.data_blocks = self.data_blocks;
@@ -312,6 +339,32 @@ impl TargetArguments {
         options.max_silence = Duration::from_secs(self.max_silence);
         Ok(options)
     }
+}
+
+/// The device that a listener names, as the option that lists them has it; `None` where there is one.
+///
+/// # Errors
+/// There are several, and it names none, or another one.
+pub(super) fn device_of(option: &str, listen: &Listen, devices: &[String]) -> Result<Option<String>, String> {
+    let known = devices.join(", ");
+    let named = listen.device.as_deref().map(|named| devices.iter().find(|device| is_called(device, named)));
+    match (named, devices) {
+        (None | Some(Some(_)), [_]) => Ok(None),
+        (Some(Some(device)), _) => Ok(Some(device.clone())),
+        (Some(None), _) => Err(format!("{option} is {listen}, and no --device is of that name; name one of {known}")),
+        (None, _) => {
+            let address = listen.address;
+            Err(format!(
+                "{option} is {address}, and there are several devices; say which one's, as DEVICE/{address} with one of {known}"
+            ))
+        }
+    }
+}
+
+/// Whether somebody calls a device so: as it was given, or as reports name it.
+fn is_called(device: &str, named: &str) -> bool {
+    let label = |name: &str| DeviceArguments { device: vec![name.to_owned()], ..DeviceArguments::default() }.label();
+    device == named || label(device) == label(named)
 }
 
 /// The value of `--shared-receives`.
@@ -407,7 +460,7 @@ impl ServeConfig {
     }
 
     /// The same, of a target that listens there by now.
-    pub(super) fn listening_at(&self, listen: Vec<SocketAddr>) -> Self {
+    pub(super) fn listening_at(&self, listen: Vec<Listen>) -> Self {
         let mut config = self.clone();
         config.arguments.target.listen = listen;
         config
@@ -426,25 +479,35 @@ impl ServeConfig {
 
     /// The same of what a file says.
     pub(super) fn checked(mut arguments: ServeArguments, subsystems: Vec<SubsystemConfig>) -> Result<Self, Error> {
+        arguments.device.check()?;
+        let devices = arguments.device.device.clone();
+        arguments.target.check_listen(&devices)?;
         let ServeArguments { device, target, core, .. } = &arguments;
         target.check()?;
         core.check()?;
         let placement = device.placement(MAX_CORES.into())?;
         core.idle.check_cores(placement.as_ref())?;
         target.check_shared_receives(placement.as_ref())?;
-        device.check()?;
         arguments.control.check()?;
         arguments.device.cores = placement.as_ref().map(cores_of);
         let beside = Beside { control: arguments.control.clone(), runtime: arguments.target.runtime };
         Ok(Self { subsystems, placement, arguments, beside })
     }
 
-    /// The target on so many cores.
-    pub(super) fn options(&self, cores: usize) -> Result<TargetOptions, Error> {
-        let ServeArguments { device, target, invalidation, .. } = &self.arguments;
-        let mut options = target.options()?;
+    /// Names of the devices that it serves on, at least one.
+    pub(super) fn devices(&self) -> &[String] {
+        &self.arguments.device.device
+    }
+
+    /// The target of one of them, on so many cores.
+    pub(super) fn options(&self, device: usize, cores: usize) -> Result<TargetOptions, Error> {
+        let ServeArguments { device: arguments, target, invalidation, .. } = &self.arguments;
+        let (devices, name) = (self.devices(), self.devices().get(device).ok_or_else(Error::lost)?);
+        let mut options = target.options(devices, name)?;
+        // At most MAX_TARGETS.
+        (options.target, options.targets) = (device as u16, devices.len() as u16);
         options.remote_invalidation = invalidation.remote_invalidate;
-        options.parameters = device.parameters();
+        options.parameters = arguments.parameters();
         let started: usize = self.subsystems.iter().map(|subsystem| subsystem.namespaces.len()).sum();
         // Few enough for 32 bits, as the number of subsystems and of namespaces in each is limited.
         let namespaces = (started as u32 + target.spare_namespaces).min(MAX_TOTAL_NAMESPACES);

@@ -4,6 +4,7 @@ use super::{medium::fault_text, namespaces::NamespaceReport, report::CoreReport}
 use crate::{
     check::Shortcoming,
     failures,
+    options::Listen,
     output::in_line,
     report::{Report, counts, object, value},
 };
@@ -19,14 +20,17 @@ use std::{io, net::SocketAddr};
 /// What a target is there for.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServedTarget {
-    /// The device.
+    /// The device, or all of them.
     pub device: String,
     /// Commands of an I/O queue at a time, as asked for.
     pub queue_depth: u32,
-    /// Of these, those whose answers can be in flight at a time on this device.
+    /// Of these, those whose answers can be in flight at a time, on the device that has the fewest.
     pub effective_queue_depth: u32,
+    /// Each of its devices.
+    #[serde(skip)]
+    pub devices: Vec<ServedDevice>,
     /// Where it listens, or did until it was told to end.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Listen>,
     /// What it serves, at least one.
     #[serde(skip)]
     pub namespaces: Vec<NamespaceReport>,
@@ -38,14 +42,36 @@ pub struct ServedTarget {
 }
 
 /// Addresses, for people.
-pub(super) fn addresses_text(addresses: &[SocketAddr]) -> String {
+pub(super) fn addresses_text(addresses: &[Listen]) -> String {
     match addresses {
         [] => "no address".to_owned(),
-        addresses => addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", "),
+        addresses => addresses.iter().map(Listen::to_string).collect::<Vec<_>>().join(", "),
     }
 }
 
+/// A device that it serves on.
+#[derive(Clone, Debug)]
+pub struct ServedDevice {
+    /// As it was named.
+    pub name: String,
+    /// As reports call it.
+    pub label: String,
+    /// Commands of an I/O queue whose answers can be in flight at a time.
+    pub effective_queue_depth: u32,
+}
+
 impl ServedTarget {
+    /// An address of one of its devices, as people write it.
+    pub(super) fn listen_at(&self, device: usize, address: SocketAddr) -> Listen {
+        let several = self.devices.get(device).filter(|_| self.devices.len() > 1);
+        Listen { device: several.map(|device| device.name.clone()), address }
+    }
+
+    /// What reports call one of its devices.
+    pub(super) fn label(&self, device: usize) -> &str {
+        self.devices.get(device).map_or(self.device.as_str(), |device| device.label.as_str())
+    }
+
     /// One came while it serves.
     pub(super) fn add(&mut self, identity: (Nqn, u32), report: NamespaceReport) {
         let former = self.identities.iter().position(|former| *former == identity);
@@ -86,7 +112,7 @@ pub struct ServeReport {
     /// The target's figures, of all cores.
     #[serde(skip)]
     pub target: TargetStatistics,
-    /// Those of each core, the home core's first.
+    /// Those of each core on all devices, the home core's first.
     #[serde(skip)]
     pub targets: Vec<TargetStatistics>,
     /// Its engines', of all cores.

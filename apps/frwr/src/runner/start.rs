@@ -7,7 +7,8 @@ use super::{
     main_loop::Threads,
     progress::Progress,
     start_watch::launch_watched,
-    target_side::{TargetPlan, TargetSide},
+    target_side::{OtherDevice, TargetPlan, TargetSide},
+    trace::TARGET,
 };
 use crate::{
     Error,
@@ -21,7 +22,7 @@ use frwr_engine::{
     provider::{Capabilities, Device, Port},
 };
 use frwr_mempool::lane;
-use frwr_nvmf::controller::TargetPoller;
+use frwr_nvmf::controller::{MAX_TARGETS, TargetPoller};
 use frwr_reactor::{
     Context, CoreIndex, CpuId, Outbox, Placement, PollerError, Reactor, Reactors, Schedule, Seat, Topology,
 };
@@ -41,7 +42,8 @@ pub(super) struct Beginning<P, Plan> {
 
 /// What runs in this process, each on a core of its own: targets on the first cores, hosts on the last.
 pub(super) struct Sides<T, H> {
-    pub(super) targets: Vec<Beginning<T, TargetPlan>>,
+    /// Of each core one for each device.
+    pub(super) targets: Vec<Vec<Beginning<T, TargetPlan>>>,
     /// Of each core one for each of its jobs.
     pub(super) hosts: Vec<Vec<Beginning<H, HostPlan>>>,
 }
@@ -90,20 +92,37 @@ where
     let (idle, options) = (cores.idle, cores.reactor_options());
     let reactors = Reactors::<Message>::new(placement).topology(topology).options(options).allow_siblings(false);
     let prepare = move |core: CoreIndex| {
-        let target = targets.next();
+        let targets = targets.next();
         let hosts = if core.index() < first_host { None } else { hosts.next() };
-        move |seat: Seat<Message>, outbox: Outbox<Message>| build(seat, outbox, idle, target, hosts.unwrap_or_default())
+        move |seat: Seat<Message>, outbox: Outbox<Message>| {
+            build(seat, outbox, idle, targets.unwrap_or_default(), hosts.unwrap_or_default())
+        }
     };
     launch_watched(reactors, prepare, asked, say)
 }
 
-/// Beginnings with their parts of the progress, in order.
+/// Beginnings of each core with their parts of the progress, in the order of devices.
 fn numbered<P, Plan>(
-    sides: Vec<Beginning<P, Plan>>,
+    sides: Vec<Vec<Beginning<P, Plan>>>,
     progress: &Progress,
-) -> impl Iterator<Item = (Beginning<P, Plan>, Progress)> {
-    let progress = progress.clone();
-    sides.into_iter().enumerate().map(move |(part, side)| (side, progress.part(part)))
+) -> impl Iterator<Item = Vec<(Beginning<P, Plan>, Progress)>> {
+    let (progress, cores) = (progress.clone(), sides.len());
+    sides.into_iter().enumerate().map(move |(core, sides)| {
+        let of_device = |(device, side)| (side, progress.part(unit(device, core, cores)));
+        sides.into_iter().enumerate().map(of_device).collect()
+    })
+}
+
+/// The number of a core's target on one of the devices: those of the first device come first.
+pub(super) const fn unit(device: usize, core: usize, cores: usize) -> usize {
+    device * cores + core
+}
+
+/// What targets are called as pollers and in traces, by their device: the only one of a core has no number.
+pub(super) fn poller_name(device: usize) -> &'static str {
+    const NAMES: [&str; MAX_TARGETS as usize] =
+        [TARGET, "target 2", "target 3", "target 4", "target 5", "target 6", "target 7", "target 8"];
+    NAMES.get(device).copied().unwrap_or(NAMES[0])
 }
 
 /// How many reactors a placement has.
@@ -158,12 +177,12 @@ fn build<T: Port, H: Port>(
     seat: Seat<Message>,
     outbox: Outbox<Message>,
     idle: IdleArgument,
-    target: Option<(Beginning<T, TargetPlan>, Progress)>,
+    targets: Vec<(Beginning<T, TargetPlan>, Progress)>,
     hosts: Vec<(Beginning<H, HostPlan>, Progress, Team)>,
 ) -> Result<Reactor<Core<T, H>>, Error> {
     let (seat, waker) = waker(seat, idle);
     let node = seat.node();
-    let target = target.map(|(Beginning { port, link, plan, keys }, progress)| {
+    let targets = targets.into_iter().map(|(Beginning { port, link, plan, keys }, progress)| {
         let mut side = TargetSide::new(port, link, plan, node, progress, waker.as_ref())?;
         if let Some(records) = keys {
             side.trace_keys(records);
@@ -177,15 +196,19 @@ fn build<T: Port, H: Port>(
         }
         Ok::<_, Error>(side)
     });
-    let (target, hosts) = (target.transpose()?, hosts.collect::<Result<Vec<_>, _>>()?);
-    let (has_target, has_host) = (target.is_some(), !hosts.is_empty());
-    let mut reactor = seat.reactor(Core { target, hosts, outbox });
+    let (targets, hosts) = (targets.collect::<Result<Vec<_>, _>>()?, hosts.collect::<Result<Vec<_>, _>>()?);
+    let (devices, has_host) = (targets.len(), !hosts.is_empty());
+    let mut targets = targets.into_iter();
+    let mut reactor = seat.reactor(Core { target: targets.next(), others: targets.collect(), hosts, outbox });
     if waker.is_some() {
         wake_by_ports(&mut reactor)?;
     }
     let failed = |error: PollerError| Error::setup(format!("no poller: {error}"));
-    if has_target {
-        reactor.add("target", Schedule::Busy, TargetPoller).map_err(failed)?;
+    if devices > 0 {
+        reactor.add(poller_name(0), Schedule::Busy, TargetPoller).map_err(failed)?;
+    }
+    for device in 1..devices {
+        reactor.add(poller_name(device), Schedule::Busy, OtherDevice(device - 1)).map_err(failed)?;
     }
     if has_host {
         reactor.add("host", Schedule::Busy, HostPoller).map_err(failed)?;
@@ -195,8 +218,8 @@ fn build<T: Port, H: Port>(
 
 /// A reactor that sleeps is woken by what its ports and storages have descriptors for.
 fn wake_by_ports<T: Port, H: Port>(reactor: &mut Reactor<Core<T, H>>) -> Result<(), Error> {
-    let Core { target, hosts, .. } = reactor.context();
-    let of_target = target.iter().flat_map(TargetSide::descriptors);
+    let Core { target, others, hosts, .. } = reactor.context();
+    let of_target = target.iter().chain(others).flat_map(TargetSide::descriptors);
     let descriptors = hosts.iter().filter_map(|side| side.port().descriptor()).chain(of_target);
     let own = own_descriptors(descriptors)?;
     wake_by(reactor, own)

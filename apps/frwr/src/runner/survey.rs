@@ -20,30 +20,72 @@ pub(super) struct Findings {
     pub(super) at: Duration,
     /// Of each core, in their order; one that stands still has not answered.
     pub(super) cores: Vec<Found>,
-    pub(super) control: ControlStatistics,
+    /// Of each device, in their order.
+    pub(super) controls: Vec<ControlStatistics>,
 }
 
 /// Of one core.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    pub(super) snapshot: Option<TargetSnapshot>,
+    /// Of each device, in their order.
+    pub(super) snapshots: Vec<Option<TargetSnapshot>>,
     pub(super) reactor: ReactorStatistics,
 }
 
+impl Found {
+    /// It has handed over what it has on every device.
+    pub(super) fn has_answered(&self) -> bool {
+        self.snapshots.iter().all(Option::is_some)
+    }
+
+    /// What it said of those devices of which it said something.
+    pub(super) fn said(&self) -> impl Iterator<Item = &TargetSnapshot> {
+        self.snapshots.iter().flatten()
+    }
+}
+
 impl Findings {
-    /// Cores that have answered.
+    /// What cores have said, of each device.
     pub(super) fn answered(&self) -> impl Iterator<Item = (&TargetSnapshot, &ReactorStatistics)> {
-        self.cores.iter().filter_map(|found| Some((found.snapshot.as_ref()?, &found.reactor)))
+        self.cores.iter().flat_map(|found| found.said().map(|snapshot| (snapshot, &found.reactor)))
     }
 
-    /// Reactors that have not.
+    /// Reactors that have not answered.
     pub(super) fn silent(&self) -> Vec<u16> {
-        self.cores.iter().filter(|found| found.snapshot.is_none()).map(|found| found.reactor.core.0).collect()
+        self.cores.iter().filter(|found| !found.has_answered()).map(|found| found.reactor.core.0).collect()
     }
 
-    /// What the home core said.
+    /// What cores have said, each with the device that it is of.
+    pub(super) fn by_device(&self) -> impl Iterator<Item = (usize, &TargetSnapshot, &ReactorStatistics)> {
+        self.cores.iter().flat_map(|found| {
+            let snapshots = found.snapshots.iter().enumerate();
+            snapshots.filter_map(|(device, one)| Some((device, one.as_ref()?, &found.reactor)))
+        })
+    }
+
+    /// Devices that are served.
+    pub(super) fn devices(&self) -> usize {
+        self.controls.len()
+    }
+
+    /// What cores have said of one device, the home core first.
+    pub(super) fn of_device(&self, device: usize) -> impl Iterator<Item = &TargetSnapshot> {
+        self.cores.iter().filter_map(move |found| found.snapshots.get(device)?.as_ref())
+    }
+
+    /// What the home core said of one device.
+    pub(super) fn home_of(&self, device: usize) -> Option<&TargetSnapshot> {
+        self.cores.first()?.snapshots.get(device)?.as_ref()
+    }
+
+    /// The same of the first device: what all devices have alike.
     pub(super) fn home(&self) -> Option<&TargetSnapshot> {
-        self.cores.first()?.snapshot.as_ref()
+        self.home_of(0)
+    }
+
+    /// What it said of each device.
+    pub(super) fn homes(&self) -> impl Iterator<Item = &TargetSnapshot> {
+        self.cores.first().into_iter().flat_map(Found::said)
     }
 }
 
@@ -75,18 +117,18 @@ impl Survey {
         }
         (self.is_wanted, self.under_way, self.began) = (false, true, Some(now));
         self.round += 1;
-        self.answers = vec![None; orders.cores()];
-        for core in 0..orders.cores() {
+        self.answers = vec![None; orders.units()];
+        for unit in 0..orders.units() {
             // One that takes no orders is silent.
-            orders.give(core, Order::Report { round: self.round });
+            orders.give(unit, Order::Report { round: self.round });
         }
     }
 
-    /// A core has answered. What came too late is no answer to the round under way.
-    pub(super) fn answered(&mut self, core: usize, round: u64, snapshot: TargetSnapshot) {
+    /// A core has answered, of one device. What came too late is no answer to the round under way.
+    pub(super) fn answered(&mut self, unit: usize, round: u64, snapshot: TargetSnapshot) {
         if self.under_way
             && round == self.round
-            && let Some(answer) = self.answers.get_mut(core)
+            && let Some(answer) = self.answers.get_mut(unit)
         {
             *answer = Some(snapshot);
         }
@@ -97,15 +139,20 @@ impl Survey {
         &mut self,
         now: Duration,
         reactors: impl FnOnce() -> Vec<ReactorStatistics>,
-        control: impl FnOnce() -> ControlStatistics,
+        controls: impl FnOnce() -> Vec<ControlStatistics>,
     ) -> Option<(u64, Findings)> {
         let began = self.began.filter(|_| self.under_way)?;
         if now < began.saturating_add(ANSWER_TIME) && self.answers.iter().any(Option::is_none) {
             return None;
         }
         self.under_way = false;
-        let answers = core::mem::take(&mut self.answers).into_iter();
-        let cores = answers.zip(reactors()).map(|(snapshot, reactor)| Found { snapshot, reactor }).collect();
-        Some((self.round, Findings { at: began, cores, control: control() }))
+        let (reactors, mut answers) = (reactors(), core::mem::take(&mut self.answers));
+        let cores = reactors.len();
+        let of_core = |(core, reactor)| {
+            let of_it = answers.iter_mut().skip(core).step_by(cores);
+            Found { snapshots: of_it.map(Option::take).collect(), reactor }
+        };
+        let cores = reactors.into_iter().enumerate().map(of_core).collect();
+        Some((self.round, Findings { at: began, cores, controls: controls() }))
     }
 }

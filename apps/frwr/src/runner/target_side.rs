@@ -22,12 +22,12 @@ use frwr_mempool::{
 };
 use frwr_nvmf::{
     controller::{
-        Incident, ListenerState, NewNamespace, Subsystem, Target, TargetContext, TargetListening, TargetMessage,
-        TargetOptions, TargetStatistics,
+        ElsewhereListener, HOME_CORE, Incident, ListenerState, NewNamespace, Subsystem, Target, TargetContext,
+        TargetListening, TargetMessage, TargetOptions, TargetPoller, TargetStatistics,
     },
     storage::{AnyStorage, Geometry, MemoryStorage, Storage as _},
 };
-use frwr_reactor::{CoreIndex, Now, Outbox, SendError};
+use frwr_reactor::{CoreIndex, Now, Outbox, Poller, SendError, Sleep};
 use std::os::fd::BorrowedFd;
 
 /// Bytes beside what is computed: the alignment of what is carved.
@@ -44,6 +44,8 @@ pub(super) struct TargetPlan {
     pub(super) subsystems: Vec<SubsystemPlan>,
     pub(super) pages: PagePolicy,
     pub(super) capabilities: Capabilities,
+    /// Where the targets of other devices listen at the start.
+    pub(super) elsewhere: Vec<ElsewhereListener>,
     /// Nobody else reports to the main thread: there is no host in this process.
     pub(super) alone: bool,
     /// Where incidents go; without, they are counted only.
@@ -61,6 +63,8 @@ impl TargetPlan {
 /// The target and what it lives in.
 pub(super) struct TargetSide<P: Port> {
     target: Target<P, AnyStorage>,
+    /// Which of the targets of its core.
+    device: u16,
     progress: Progress,
     alone: bool,
     killed: bool,
@@ -99,15 +103,20 @@ impl<P: Port> TargetSide<P> {
             let namespaces = namespaces.collect::<Result<_, _>>()?;
             subsystems.push(Subsystem { name, hosts, serial, namespaces, ana_states });
         }
+        let (is_home, device) = (plan.options.core == HOME_CORE, plan.options.target);
         let mut target = Target::with_subsystems(engine, subsystems, buffers, plan.options)?;
         if let Some(waker) = waker {
             target.wakes(waker).map_err(no_descriptor)?;
+        }
+        if is_home {
+            target.list_elsewhere(&plan.elsewhere).map_err(Error::setup)?;
         }
         // Control's lane is empty: it takes the first messages.
         target.listen().map_err(Error::setup)?;
         let memory_report = MemoryReport::of(&region);
         Ok(Self {
             target,
+            device,
             progress,
             alone: plan.alone,
             killed: false,
@@ -240,7 +249,7 @@ impl<P: Port> TargetSide<P> {
     /// Sends what this core says to the others, as far as their lanes have room.
     fn carry(&mut self, outbox: &mut Outbox<Message>) {
         while let Some((core, message)) = self.kept.take().or_else(|| self.target.next_message()) {
-            match outbox.send(CoreIndex(core), Message::Target(message)) {
+            match outbox.send(CoreIndex(core), Message::Target { device: self.device, message }) {
                 Err(SendError::Full(_)) => {
                     self.kept = Some((core, message));
                     return;
@@ -257,6 +266,7 @@ impl<P: Port> TargetSide<P> {
             TargetListening::NotAsked | TargetListening::Asked => Doing::OpeningListener,
             // What it has goes on where it takes no more hosts.
             TargetListening::Listens | TargetListening::Stopped => Doing::Serving,
+            TargetListening::Failed(_) if self.progress.is_serving() => Doing::Serving,
             TargetListening::Failed(_) => Doing::CannotListen,
         };
         if doing == Doing::CannotListen {
@@ -358,6 +368,64 @@ pub(super) fn shared(
 /// A region on the core's node, of the wanted kind.
 pub(crate) fn map(bytes: usize, pages: PagePolicy, node: Option<u32>) -> Result<Region, Error> {
     Ok(Region::map(&RegionOptions::new(bytes).pages(pages).node(node))?)
+}
+
+/// Polls the target of one more device of its core; a name by itself in statistics, and nothing where there is one device.
+pub(super) struct OtherDevice(pub(super) usize);
+
+impl<P: Port> TargetContext for TargetSide<P> {
+    type Port = P;
+    type Storage = AnyStorage;
+
+    fn target(&self) -> Option<&Target<P, AnyStorage>> {
+        Some(&self.target)
+    }
+
+    fn target_mut(&mut self) -> Option<&mut Target<P, AnyStorage>> {
+        Some(&mut self.target)
+    }
+
+    fn polled(&mut self, work: u32, _: &Now) {
+        self.polled(work);
+    }
+
+    fn may_sleep(&self) -> bool {
+        self.kept.is_none()
+    }
+}
+
+impl<T: Port, H: Port> Poller<Core<T, H>> for OtherDevice {
+    fn poll(&mut self, core: &mut Core<T, H>, now: &Now) -> u32 {
+        let Core { others, outbox, .. } = core;
+        let Some(side) = others.get_mut(self.0) else { return 0 };
+        let work = TargetPoller.poll(side, now);
+        side.carry(outbox);
+        work
+    }
+
+    fn flush(&mut self, core: &mut Core<T, H>, now: &Now) {
+        if let Some(side) = core.others.get_mut(self.0) {
+            TargetPoller.flush(side, now);
+        }
+    }
+
+    fn sleep_until(&self, core: &Core<T, H>) -> Sleep {
+        core.others.get(self.0).map_or(Sleep::Forever, |side| TargetPoller.sleep_until(side))
+    }
+
+    fn arm(&mut self, core: &mut Core<T, H>) -> bool {
+        core.others.get_mut(self.0).is_none_or(|side| TargetPoller.arm(side))
+    }
+
+    fn begin_shutdown(&mut self, core: &mut Core<T, H>, now: &Now) {
+        if let Some(side) = core.others.get_mut(self.0) {
+            TargetPoller.begin_shutdown(side, now);
+        }
+    }
+
+    fn drained(&self, core: &Core<T, H>) -> bool {
+        core.others.get(self.0).is_none_or(|side| TargetPoller.drained(side))
+    }
 }
 
 impl<T: Port, H: Port> TargetContext for Core<T, H> {

@@ -186,7 +186,8 @@ fn a_place_that_is_taken_is_told_and_the_target_does_not_start() {
         let frwr::Task::Serve(arguments) = task("serve", &arguments) else { panic!() };
         let device = SoftFabric::new().device(SoftOptions::new("reg_mr".parse().unwrap()));
         let stop = std::sync::atomic::AtomicBool::new(true);
-        serve(device, &ServeConfig::new(arguments).unwrap(), &stop, &mut |_| {}).map_err(|error| error.to_string())
+        serve(vec![device], &ServeConfig::new(arguments).unwrap(), &stop, &mut |_| {})
+            .map_err(|error| error.to_string())
     };
     let told = begin(socket).unwrap_err();
     assert!(told.contains("another process listens there") && told.contains("--control"), "{told}");

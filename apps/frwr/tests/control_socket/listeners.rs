@@ -95,7 +95,7 @@ fn what_cannot_be_listened_at_is_refused_by_name() {
     std::thread::scope(|scope| {
         let (sender, lines) = std::sync::mpsc::channel();
         let (config, stop) = (&config, &stop);
-        scope.spawn(move || serve(device, config, stop, &mut |line| drop(sender.send(line.to_owned()))));
+        scope.spawn(move || serve(vec![device], config, stop, &mut |line| drop(sender.send(line.to_owned()))));
         assert!(lines.iter().any(|line| line.starts_with("listening on")));
         let refused = client.call("add_listener", json!({ "address": OTHER })).unwrap_err();
         let message = refused["message"].as_str().unwrap();

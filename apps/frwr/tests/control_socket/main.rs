@@ -2,6 +2,7 @@
 
 mod asks;
 mod changes;
+mod devices;
 mod files;
 mod hostile;
 mod listeners;
@@ -70,7 +71,7 @@ impl Target {
         let thread = thread::spawn({
             let stop: Arc<AtomicBool> = Arc::clone(&stop);
             move || {
-                serve(device, &config, &stop, &mut |line| {
+                serve(vec![device], &config, &stop, &mut |line| {
                     let _ = sender.send(line.to_owned());
                 })
             }

@@ -58,7 +58,7 @@ pub(crate) fn move_a_file(name: &str, address: &str, target: VerbsDevice, host: 
     let target = thread::spawn({
         let stop = Arc::clone(&stop);
         move || {
-            serve(target, &served, &stop, &mut |line| {
+            serve(vec![target], &served, &stop, &mut |line| {
                 let _ = sender.send(line.to_owned());
             })
         }

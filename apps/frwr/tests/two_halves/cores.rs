@@ -177,7 +177,7 @@ fn an_address_that_is_taken_ends_a_target_of_several_cores() {
     let target = Target::start("reg_mr", &["--namespace", file.text()]);
     let (device, stop) = (target.network.device(SoftOptions::new("reg_mr".parse().unwrap())), AtomicBool::new(false));
     let config = spread("unpinned:2", &["--namespace", file.text()]);
-    let error = serve(device, &config, &stop, &mut |_| {}).err().unwrap();
+    let error = serve(vec![device], &config, &stop, &mut |_| {}).err().unwrap();
     assert!(error.name() == "listen" && error.to_string().contains("EADDRINUSE"), "{error}");
     target.end();
 }

@@ -135,7 +135,7 @@ fn what_a_device_cannot_do_is_told_in_options_of_the_command_line() {
     let (file, stop) = (Temporary::data("too-much", 1), AtomicBool::new(false));
     let device = Network::new().device(SoftOptions::new("rxe".parse().unwrap()));
     let asked = ["--namespace", file.text(), "--queue-depth", "1024", "--io-queues", "16", "--hosts", "200"];
-    let error = serve(device, &serve_config(&asked), &stop, &mut |_| {}).unwrap_err();
+    let error = serve(vec![device], &serve_config(&asked), &stop, &mut |_| {}).unwrap_err();
     one_line(&error, "engine", "--queue-depth 1024 --io-queues 16 --hosts 200 are more than test can do: ");
     one_line(&error, "engine", "lower --queue-depth, --io-queues or --hosts, or have more --cores");
 }
@@ -158,7 +158,7 @@ fn memory_that_a_device_does_not_register_ends_both_halves_with_the_reason() {
     let (device, faults) = faulty(&network);
     faults.fail_command(CommandKind::RegisterMemory, CommandError::EXHAUSTED, u32::MAX);
     // Before any host has come.
-    let error = serve(device, &serve_config(&["--namespace", file.text()]), &stop, &mut |_| {}).unwrap_err();
+    let error = serve(vec![device], &serve_config(&["--namespace", file.text()]), &stop, &mut |_| {}).unwrap_err();
     one_line(&error, "locked_memory", "cannot register memory");
 
     let target = Target::start("rxe", &["--namespace", file.text()]);
@@ -184,7 +184,7 @@ fn a_device_that_is_gone_ends_both_halves_with_the_reason() {
     let network = Network::new();
     let (device, faults) = faulty(&network);
     let config = serve_config(&["--namespace", file.text()]);
-    let error = serve(device, &config, &stop, &mut goes_at(faults, "listening on")).unwrap_err();
+    let error = serve(vec![device], &config, &stop, &mut goes_at(faults, "listening on")).unwrap_err();
     one_line(&error, "device_gone", "is gone");
 
     let target = Target::start("rxe", &["--namespace", file.text()]);

@@ -109,7 +109,7 @@ impl Target {
         let thread = thread::spawn({
             let stop = Arc::clone(&stop);
             move || {
-                serve(device, &config, &stop, &mut |line| {
+                serve(vec![device], &config, &stop, &mut |line| {
                     let _ = sender.send(line.to_owned());
                 })
             }

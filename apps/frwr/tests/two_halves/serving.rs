@@ -45,7 +45,7 @@ fn a_target_tells_its_present_state_and_goes_on() {
     let thread = thread::spawn({
         let asked = Arc::clone(&asked);
         move || {
-            serve(device, &config, &asked, &mut |line| {
+            serve(vec![device], &config, &asked, &mut |line| {
                 let _ = sender.send(line.to_owned());
             })
         }

@@ -3,6 +3,7 @@
 
 mod changes;
 mod deaths;
+mod devices;
 mod files;
 mod key_traces;
 mod latency;

@@ -123,7 +123,8 @@ impl Gateways {
         let gateway = &self.gateways[at];
         let storage = Gated::over(self.medium.clone(), BLOCK, DEPTH, &gateway.switch);
         let mut one = Subsystem::new(subsystem(), vec![]);
-        one.namespaces = vec![NewNamespace { identifier: 1, nguid: Some(gateway.nguid), ana_group: GROUP, storage }];
+        one.namespaces =
+            vec![NewNamespace { identifier: 1, nguid: Some(gateway.nguid), ana_group: GROUP, active: true, storage }];
         one.ana_states = vec![(GROUP, gateway.state)];
         let options =
             TargetOptions::new(address(at), subsystem()).queue_entries(40).buffer_bytes(32 << 10).namespaces(2);

@@ -5,13 +5,12 @@ use super::super::{
     load_file::hex,
     namespaces::{ListedNamespace, NamespaceConfig},
 };
-use crate::output::in_line;
+use crate::{options::Listen, output::in_line};
 use frwr_nvmf::{
     controller::AllowedHosts,
     wire::{AnaState, Nqn, SerialNumber},
 };
 use serde_json::{Map, Value, json};
-use std::net::SocketAddr;
 
 /// What has to be gone before something else can come is waited for as long as a change may be.
 const FIRST_WITHIN: u32 = 20;
@@ -27,8 +26,8 @@ pub(in super::super) enum Step {
     Active { nqn: Nqn, identifier: u32, active: bool },
     RemoveNamespace { nqn: Nqn, identifier: u32, medium: NamespaceConfig, first: bool },
     RemoveSubsystem { nqn: Nqn, namespaces: usize, first: bool },
-    AddListener { address: SocketAddr },
-    RemoveListener { address: SocketAddr, first: bool },
+    AddListener { listen: Listen },
+    RemoveListener { listen: Listen, first: bool },
 }
 
 impl Step {
@@ -87,8 +86,8 @@ impl Step {
             Self::RemoveSubsystem { nqn, namespaces, .. } => {
                 format!("- subsystem {}, with {namespaces} namespaces", name(nqn))
             }
-            Self::AddListener { address } => format!("+ listener {address}"),
-            Self::RemoveListener { address, .. } => format!("- listener {address}"),
+            Self::AddListener { listen } => format!("+ listener {listen}"),
+            Self::RemoveListener { listen, .. } => format!("- listener {listen}"),
         };
         vec![one]
     }
@@ -124,8 +123,8 @@ impl Step {
                 let within = first.then_some(FIRST_WITHIN);
                 ("remove_subsystem", json!({ "subsystem": nqn.as_str(), "within_seconds": within }))
             }
-            Self::AddListener { address } => ("add_listener", json!({ "address": address.to_string() })),
-            Self::RemoveListener { address, .. } => ("remove_listener", json!({ "address": address.to_string() })),
+            Self::AddListener { listen } => ("add_listener", json!({ "address": listen.to_string() })),
+            Self::RemoveListener { listen, .. } => ("remove_listener", json!({ "address": listen.to_string() })),
         };
         let Value::Object(parameters) = parameters else { return (method, Map::new()) };
         (method, parameters)

@@ -28,8 +28,8 @@ fn all_in(state: AnaState) -> AnaStates {
     AnaStates { all: state, ..AnaStates::default() }
 }
 
-fn at(port: u16) -> SocketAddr {
-    ([10, 0, 0, 1], port).into()
+fn at(port: u16) -> Listen {
+    SocketAddr::from(([10, 0, 0, 1], port)).into()
 }
 
 /// What a target is that was started with these; each medium has 1 MiB.
@@ -98,7 +98,7 @@ fn listeners_come_when_all_is_there_that_they_lead_to_and_go_behind_that() {
 #[test]
 fn a_listener_that_is_in_the_way_goes_first() {
     let lines = |before: &[&str], after: &[&str]| {
-        let all = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
+        let all = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<Listen>>();
         let present = Present { listeners: all(before), ..started(&base()) };
         let steps = difference(&present, &all(after), &base(), &one_medium).unwrap();
         steps.iter().flat_map(Step::lines).collect::<Vec<_>>()
@@ -111,6 +111,25 @@ fn a_listener_that_is_in_the_way_goes_first() {
     let all: Vec<_> = (1..=MAX_LISTENERS + 1).map(|port| format!("10.0.0.1:{port}")).collect();
     let all: Vec<_> = all.iter().map(String::as_str).collect();
     assert_eq!(lines(&all[1..], &all[..MAX_LISTENERS]), ["- listener 10.0.0.1:17", "+ listener 10.0.0.1:1"]);
+}
+
+#[test]
+fn a_listener_of_another_device_is_another_one_and_an_address_is_free_before_it_comes_there() {
+    let lines = |before: &[&str], after: &[&str]| {
+        let all = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<Listen>>();
+        let present = Present { listeners: all(before), ..started(&base()) };
+        let steps = difference(&present, &all(after), &base(), &one_medium).unwrap();
+        steps.iter().flat_map(Step::lines).collect::<Vec<_>>()
+    };
+    let told = |text: &str| text.split(", ").map(|line| line.replace(' ', " listener ")).collect::<Vec<_>>();
+    assert_eq!(lines(&["a/10.0.0.1:1"], &["b/10.0.0.1:1"]), told("- a/10.0.0.1:1, + b/10.0.0.1:1"));
+    assert_eq!(lines(&["a/10.0.0.1:1"], &["b/10.0.0.2:1"]), told("+ b/10.0.0.2:1, - a/10.0.0.1:1"));
+    // Each device has as many as there may be.
+    let of = |device: &str| (1..=MAX_LISTENERS).map(|port| format!("{device}/10.0.0.1:{port}")).collect::<Vec<_>>();
+    let (full, other) = (of("a"), "b/10.0.0.2:1".to_owned());
+    let before: Vec<_> = full.iter().map(String::as_str).collect();
+    let after: Vec<_> = full[1..].iter().chain([&other]).map(String::as_str).collect();
+    assert_eq!(lines(&before, &after), told("+ b/10.0.0.2:1, - a/10.0.0.1:1"));
 }
 
 fn parameters(value: serde_json::Value) -> serde_json::Map<String, serde_json::Value> {

@@ -1,7 +1,10 @@
 //! What methods answer: figures of cores, put together and named for people and programs.
 
 use super::{
-    super::{ana_name::ana_name, live_line::name as doing_name, medium::fault_text, survey::Findings},
+    super::{
+        ana_name::ana_name, live_line::name as doing_name, medium::fault_text, present::TargetSnapshot,
+        survey::Findings,
+    },
     Facts,
     key_trace::file as key_trace_file,
     listeners::addresses,
@@ -15,7 +18,7 @@ use crate::{
     report::{counts, object},
 };
 use core::ops::Add;
-use frwr_engine::{Statistics as EngineStatistics, Waits};
+use frwr_engine::{Statistics as EngineStatistics, Waits, control::ControlStatistics};
 use frwr_nvmf::{
     controller::{
         AllowedHosts, AnaGroupState, ControllerState, DrainState, Inventory, NamespaceState, QueuePhase, QueueState,
@@ -97,6 +100,11 @@ pub(super) fn engine(findings: &Findings) -> EngineStatistics {
     findings.answered().map(|(core, _)| core.engine).reduce(Add::add).unwrap_or_default()
 }
 
+/// The same of one device.
+pub(super) fn engine_of(findings: &Findings, device: usize) -> EngineStatistics {
+    findings.of_device(device).map(|core| core.engine).reduce(Add::add).unwrap_or_default()
+}
+
 pub(super) fn inventories(findings: &Findings) -> impl Iterator<Item = &Inventory> {
     findings.answered().map(|(core, _)| &core.inventory)
 }
@@ -122,13 +130,13 @@ pub(super) fn status(facts: &Facts, findings: &Findings, parameters: Parameters)
     none(&parameters)?;
     let (target, engine) = (target(findings), engine(findings));
     let here = home(findings);
-    let controllers = here.map_or(0, |here| here.controllers.iter().filter(|one| one.subsystem.is_some()).count());
+    let controllers = all_controllers(findings).filter(|one| one.subsystem.is_some()).count();
     let cores: Vec<_> = findings.cores.iter().map(|core| core_figures(&core.reactor)).collect();
     let computed = json!({
         "uptime_seconds": findings.at.as_secs_f64(),
-        "state": state(facts, here),
+        "state": state(facts, findings),
         "listening": listening_name(target.listening),
-        "listen": addresses(here),
+        "listen": addresses(facts, findings),
         "device": facts.served.device,
         "subsystems": here.map_or(0, |here| here.subsystems.len()),
         "namespaces": here.map_or(0, |here| here.namespaces.len()),
@@ -148,8 +156,8 @@ pub(super) fn status(facts: &Facts, findings: &Findings, parameters: Parameters)
     Ok(object([version_json(facts), computed, done]))
 }
 
-fn state(facts: &Facts, here: Option<&Inventory>) -> &'static str {
-    if here.is_some_and(|here| here.ending) { "ending" } else { doing_name(facts.progress.doing()) }
+fn state(facts: &Facts, findings: &Findings) -> &'static str {
+    if findings.homes().any(|home| home.inventory.ending) { "ending" } else { doing_name(facts.progress.doing()) }
 }
 
 /// Namespaces that are out of order.
@@ -173,8 +181,8 @@ pub(super) fn cores(facts: &Facts, findings: &Findings, parameters: Parameters) 
     none(&parameters)?;
     let one = |found: &super::super::survey::Found| {
         let reactor = &found.reactor;
-        let memory = found.snapshot.as_ref().map(|core| core.memory.kind.to_string());
-        let io = found.snapshot.as_ref().map(|core| core.io);
+        let memory = found.said().next().map(|core| core.memory.kind.to_string());
+        let io = found.said().map(|core| core.io).reduce(Add::add);
         let counted = counts!(reactor =>
             iterations, busy_iterations, sleeps, work, messages, would_blocks, long_iterations, stalls,
         );
@@ -187,7 +195,7 @@ pub(super) fn cores(facts: &Facts, findings: &Findings, parameters: Parameters) 
             "memory": memory,
             "io_commands": io.map(|io| io.commands),
             "io_bytes": io.map(|io| io.bytes),
-            "answered": found.snapshot.is_some(),
+            "answered": found.has_answered(),
         });
         object([core_figures(reactor), counted, computed])
     };
@@ -205,11 +213,18 @@ fn longest(longest: Longest) -> Value {
 
 pub(super) fn devices(facts: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
     none(&parameters)?;
-    let (served, control, engine) = (&facts.served, &findings.control, engine(findings));
+    let all = findings.controls.iter().enumerate().map(|(at, control)| device(facts, findings, at, control));
+    Ok(list("devices", all.collect(), findings))
+}
+
+fn device(facts: &Facts, findings: &Findings, at: usize, control: &ControlStatistics) -> Value {
+    let (served, engine) = (&facts.served, engine_of(findings, at));
+    let depth = served.devices.get(at).map(|device| device.effective_queue_depth);
     let named = json!({
-        "name": served.device,
+        "name": served.label(at),
+        "state": device_state(control),
         "queue_depth": served.queue_depth,
-        "effective_queue_depth": served.effective_queue_depth,
+        "effective_queue_depth": depth,
         "shared_receives": served.shared_receives,
         "command_error": control.command_error.map(|error| format!("{error:?}")),
     });
@@ -221,7 +236,12 @@ pub(super) fn devices(facts: &Facts, findings: &Findings, parameters: Parameters
         work_requests, doorbells, receive_doorbells, send_completions, receive_completions, stale_completions,
         posts_refused, connections, disconnects, drain_timeouts,
     );
-    Ok(list("devices", vec![object([named, of_control, of_engine])], findings))
+    object([named, of_control, of_engine])
+}
+
+/// Whether it is there.
+fn device_state(control: &ControlStatistics) -> &'static str {
+    if control.device_failures > 0 { "gone" } else { "serves" }
 }
 
 pub(super) fn listening_name(listening: TargetListening) -> String {
@@ -249,7 +269,7 @@ pub(super) fn subsystems(_: &Facts, findings: &Findings, parameters: Parameters)
             "ana_state": subsystem.ana().map(ana_name),
             "ana_groups": subsystem.ana_groups.iter().map(ana_group).collect::<Vec<_>>(),
             "namespaces": subsystem.namespaces,
-            "controllers": here.map_or(0, |here| here.controllers.iter().filter(of_it).count()),
+            "controllers": all_controllers(findings).filter(of_it).count(),
         })
     };
     let all = here.map(|here| here.subsystems.iter().enumerate().map(one).collect()).unwrap_or_default();
@@ -324,10 +344,15 @@ fn host_text(host: Option<Nqn>) -> Option<String> {
     host.map(|host| host.as_str().to_owned())
 }
 
+/// Controllers of all devices.
+pub(super) fn all_controllers(findings: &Findings) -> impl Iterator<Item = &ControllerState> {
+    findings.homes().flat_map(|home| &home.inventory.controllers)
+}
+
 /// Who has a controller, each once, in the order of their first ones.
 fn host_names(findings: &Findings) -> Vec<(Option<Nqn>, [u8; 16])> {
     let mut names = Vec::new();
-    for controller in home(findings).map(|here| here.controllers.as_slice()).unwrap_or_default() {
+    for controller in all_controllers(findings) {
         let name = (controller.host, controller.host_id);
         if !names.contains(&name) {
             names.push(name);
@@ -344,8 +369,7 @@ pub(super) fn hosts(_: &Facts, findings: &Findings, parameters: Parameters) -> A
     none(&parameters)?;
     let one = |(host, id): (Option<Nqn>, [u8; 16])| {
         let is_its = |controller: &&ControllerState| (controller.host, controller.host_id) == (host, id);
-        let here = home(findings).map(|here| here.controllers.as_slice()).unwrap_or_default();
-        let controllers: Vec<_> = here.iter().filter(is_its).map(|controller| controller.id).collect();
+        let controllers: Vec<_> = all_controllers(findings).filter(is_its).map(|controller| controller.id).collect();
         let is_of = |queue: &&QueueState| queue.controller.is_some_and(|id| controllers.contains(&id));
         let queues = || inventories(findings).flat_map(|core| core.queues.iter().filter(is_of));
         let mut peers: Vec<_> = queues().filter_map(|queue| queue.peer).map(|peer| peer.ip().to_string()).collect();
@@ -362,7 +386,11 @@ pub(super) fn hosts(_: &Facts, findings: &Findings, parameters: Parameters) -> A
         })
     };
     let drained = home(findings).map(|here| here.drained.as_slice()).unwrap_or_default();
-    let away = |one: &DrainState| json!({ "host": host_text(one.host), "complete": one.done });
+    let is_done = |one: &DrainState| {
+        let of_device = |home: &TargetSnapshot| home.inventory.drained.iter().all(|of| of.host != one.host || of.done);
+        findings.homes().all(of_device)
+    };
+    let away = |one: &DrainState| json!({ "host": host_text(one.host), "complete": is_done(one) });
     let all = list("hosts", host_names(findings).into_iter().map(one).collect(), findings);
     Ok(object([all, json!({ "drained": drained.iter().map(away).collect::<Vec<_>>() })]))
 }
@@ -378,15 +406,16 @@ fn of_host(parameters: Parameters) -> Result<Option<Nqn>, Failure> {
     host.map(|text| nqn("host", &text)).transpose()
 }
 
-pub(super) fn controllers(_: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
+pub(super) fn controllers(facts: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
     let wanted = of_host(parameters)?;
     let Some(here) = home(findings) else { return Ok(list("controllers", Vec::new(), findings)) };
-    let one = |controller: &ControllerState| {
+    let one = |(device, controller): (usize, &ControllerState)| {
         let is_of = |queue: &&QueueState| queue.controller == Some(controller.id);
         let queues = inventories(findings).map(|core| core.queues.iter().filter(is_of).count());
         let subsystem = controller.subsystem.and_then(|at| here.subsystems.get(at));
         json!({
             "controller": controller.id,
+            "device": facts.served.label(device),
             "host": host_text(controller.host),
             "host_id": hex(controller.host_id),
             "subsystem": subsystem.map(|subsystem| subsystem.name.as_str()),
@@ -399,18 +428,24 @@ pub(super) fn controllers(_: &Facts, findings: &Findings, parameters: Parameters
             "errors": controller.errors,
         })
     };
-    let shown = here.controllers.iter().filter(|one| wanted.is_none_or(|wanted| one.host == Some(wanted)));
+    let of_device = |device| {
+        let home = findings.home_of(device).into_iter();
+        home.flat_map(move |home| home.inventory.controllers.iter().map(move |one| (device, one)))
+    };
+    let all = (0..findings.devices()).flat_map(of_device);
+    let shown = all.filter(|(_, one)| wanted.is_none_or(|wanted| one.host == Some(wanted)));
     Ok(list("controllers", shown.map(one).collect(), findings))
 }
 
-pub(super) fn queue_pairs(_: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
+pub(super) fn queue_pairs(facts: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
     let wanted = of_host(parameters)?;
     let mut all = Vec::new();
-    for (core, reactor) in findings.answered() {
+    for (device, core, reactor) in findings.by_device() {
         let shown = core.inventory.queues.iter().filter(|one| wanted.is_none_or(|wanted| one.host == Some(wanted)));
         all.extend(shown.map(|queue| {
             json!({
                 "reactor": reactor.core.0,
+                "device": facts.served.label(device),
                 "connection": queue.connection,
                 "peer": queue.peer.map(|peer| peer.to_string()),
                 "local": queue.local.map(|local| local.to_string()),

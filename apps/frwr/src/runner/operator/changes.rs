@@ -8,7 +8,7 @@ use super::{
     },
     planned::{Asker, Behind, MAX_WITHIN, Planned, STEP_TIME, Step, stands_still},
 };
-use crate::control::{Failure, NOT_DONE};
+use crate::control::{Failure, NOT_DONE, PARTLY_DONE};
 use core::time::Duration;
 use frwr_engine::provider::CommandError;
 use frwr_nvmf::{
@@ -30,7 +30,7 @@ const GRACE: Duration = Duration::from_secs(1);
 struct UnderWay {
     asker: Asker,
     number: u64,
-    /// Cores that are still to be told, in order.
+    /// Cores that are still to be told, each for a device, in order.
     left: VecDeque<Step>,
     /// What cores do that have done it, where it is undone.
     done: Vec<(usize, Change)>,
@@ -38,18 +38,33 @@ struct UnderWay {
     told: Option<Told>,
     /// What that core said.
     answer: Option<Result<Option<ChangeId>, String>>,
-    /// What the target does behind the last step, until when that is waited for, and what holds it up.
-    goes_on: Option<(ChangeId, Duration)>,
+    /// What the targets of devices do behind what they were told, and until when that is waited for.
+    goes_on: Vec<Number>,
+    until: Duration,
+    /// Why it is not made, where devices have begun with it.
+    failure: Option<Failure>,
     held_up_by: Vec<String>,
     became: Became,
+    /// What a step has done cannot be undone, and how many have.
+    for_good: bool,
+    made: usize,
+    answers: Option<Value>,
     behind: Option<Behind>,
+}
+
+/// A change of the target of one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Number {
+    device: usize,
+    id: ChangeId,
 }
 
 /// What the target has said of a change by now.
 #[derive(Clone, Copy, Debug)]
 struct Became {
-    /// All cores have taken it, or none.
-    taken: Option<bool>,
+    /// Devices whose cores have all taken it, and those of which none has.
+    taken: usize,
+    failed: usize,
     /// Why the device cannot listen where it should.
     refused: Option<CommandError>,
     /// What cores still have left of it.
@@ -57,9 +72,14 @@ struct Became {
 }
 
 impl Became {
-    /// Nothing more is to be said of it.
-    fn is_over(self) -> bool {
-        self.taken == Some(false) || self.taken == Some(true) && self.parts == 0
+    /// So many devices have said whether they have taken it.
+    fn is_settled(self, devices: usize) -> bool {
+        self.taken + self.failed >= devices
+    }
+
+    /// Nothing more is to be said of it by so many devices.
+    fn is_over(self, devices: usize) -> bool {
+        self.is_settled(devices) && (self.failed > 0 || self.parts == 0)
     }
 
     /// Why nothing came of it.
@@ -76,8 +96,9 @@ impl Became {
 
     fn hear(&mut self, said: Said) {
         match said {
-            Said::Taken(taken) => self.taken = Some(taken),
-            Said::CannotListen(reason) => (self.taken, self.refused) = (Some(false), Some(reason)),
+            Said::Taken(true) => self.taken += 1,
+            Said::Taken(false) => self.failed += 1,
+            Said::CannotListen(reason) => (self.failed, self.refused) = (self.failed + 1, Some(reason)),
             Said::Part => self.parts = self.parts.saturating_sub(1),
         }
     }
@@ -93,7 +114,8 @@ enum Said {
 /// An order that is not answered.
 #[derive(Debug)]
 struct Told {
-    core: usize,
+    /// Which core, for which device.
+    unit: usize,
     until: Duration,
     ticket: Ticket,
     undo: Option<Change>,
@@ -102,7 +124,7 @@ struct Told {
 /// A change that was answered before it was complete.
 #[derive(Debug)]
 struct Unfinished {
-    id: ChangeId,
+    numbers: Vec<Number>,
     became: Became,
     /// The namespace that it makes smaller.
     shrinks: Option<Identity>,
@@ -117,9 +139,16 @@ pub(super) struct Changes {
     unfinished: Vec<Unfinished>,
     /// Namespaces that cores have said are gone there, once for each core.
     gone: Vec<Identity>,
-    /// What is to be done behind changes, and whether they were made.
-    ended: VecDeque<(Behind, bool)>,
     next_look: Duration,
+}
+
+/// A change that is over, as far as who asked waits for it.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) asker: Asker,
+    pub(super) result: Result<Value, Failure>,
+    /// What is to be done behind it.
+    pub(super) behind: Option<Behind>,
 }
 
 /// What a change is answered that is complete.
@@ -138,9 +167,14 @@ impl Changes {
             done: Vec::new(),
             told: None,
             answer: None,
-            goes_on: None,
+            goes_on: Vec::new(),
+            until: Duration::ZERO,
+            failure: None,
             held_up_by: Vec::new(),
-            became: Became { taken: None, refused: None, parts: planned.parts },
+            became: Became { taken: 0, failed: 0, refused: None, parts: planned.parts },
+            for_good: planned.for_good,
+            made: planned.made,
+            answers: planned.answers,
             behind: planned.behind,
         });
     }
@@ -150,45 +184,53 @@ impl Changes {
         self.line.is_empty()
     }
 
-    /// A core has answered.
-    pub(super) fn answered(&mut self, core: usize, number: u64, result: Result<Option<ChangeId>, String>) {
+    /// A core has answered, for a device. What that begins has its number from now on: the device may tell of it before anything else is
+    /// done here.
+    pub(super) fn answered(
+        &mut self,
+        (unit, device): (usize, usize),
+        number: u64,
+        result: Result<Option<ChangeId>, String>,
+    ) {
         if let Some(first) = self.line.front_mut().filter(|first| first.number == number)
-            && first.told.as_ref().is_some_and(|told| told.core == core)
+            && first.told.as_ref().is_some_and(|told| told.unit == unit)
         {
+            first.goes_on.extend(result.iter().flatten().map(|id| Number { device, id: *id }));
             first.answer = Some(result);
         }
     }
 
-    /// The target says what became of a change. Storages of namespaces that are gone end with this.
-    pub(super) fn became(&mut self, event: ChangeEvent<AnyStorage>) {
+    /// The target of a device says what became of a change. Storages of namespaces that are gone end with this.
+    pub(super) fn became(&mut self, device: usize, event: ChangeEvent<AnyStorage>) {
+        let of = |id| Number { device, id };
         match event {
-            ChangeEvent::Done { id } => self.said(id, Said::Taken(true)),
-            ChangeEvent::Undone { id } => self.said(id, Said::Taken(false)),
-            ChangeEvent::CannotListen { id, reason } => self.said(id, Said::CannotListen(reason)),
+            ChangeEvent::Done { id } => self.said(of(id), Said::Taken(true)),
+            ChangeEvent::Undone { id } => self.said(of(id), Said::Taken(false)),
+            ChangeEvent::CannotListen { id, reason } => self.said(of(id), Said::CannotListen(reason)),
             ChangeEvent::HeldUp { id, by } => {
-                self.first(id).into_iter().for_each(|change| change.held_up_by.push(by.to_string()));
+                self.first(of(id)).into_iter().for_each(|change| change.held_up_by.push(by.to_string()));
             }
             ChangeEvent::Removed { id, subsystem, identifier, .. } => {
                 self.gone.push((subsystem, identifier));
-                self.said(id, Said::Part);
+                self.said(of(id), Said::Part);
             }
-            ChangeEvent::Shrunk { id } | ChangeEvent::Superseded { id } => self.said(id, Said::Part),
+            ChangeEvent::Shrunk { id } | ChangeEvent::Superseded { id } => self.said(of(id), Said::Part),
         }
     }
 
     /// The change that somebody waits for, if it has that number.
-    fn first(&mut self, id: ChangeId) -> Option<&mut UnderWay> {
-        self.line.front_mut().filter(|first| first.goes_on.is_some_and(|(waits_for, _)| waits_for == id))
+    fn first(&mut self, number: Number) -> Option<&mut UnderWay> {
+        self.line.front_mut().filter(|first| first.goes_on.contains(&number))
     }
 
-    fn said(&mut self, id: ChangeId, said: Said) {
-        if let Some(first) = self.first(id) {
+    fn said(&mut self, number: Number, said: Said) {
+        if let Some(first) = self.first(number) {
             first.became.hear(said);
         }
-        for unfinished in self.unfinished.iter_mut().filter(|unfinished| unfinished.id == id) {
+        for unfinished in self.unfinished.iter_mut().filter(|unfinished| unfinished.numbers.contains(&number)) {
             unfinished.became.hear(said);
         }
-        self.unfinished.retain(|unfinished| !unfinished.became.is_over());
+        self.unfinished.retain(|unfinished| !unfinished.became.is_over(unfinished.numbers.len()));
     }
 
     /// A namespace has another size, or is gone: cores never say of an earlier, smaller one that it is reached.
@@ -196,48 +238,42 @@ impl Changes {
         self.unfinished.retain(|unfinished| unfinished.shrinks != Some(namespace));
     }
 
-    /// What is to be done behind a change, and whether it was made.
-    pub(super) fn next_ended(&mut self) -> Option<(Behind, bool)> {
-        self.ended.pop_front()
-    }
-
-    /// A namespace that is gone on so many cores, which are all.
-    pub(super) fn next_gone(&mut self, cores: usize) -> Option<Identity> {
-        let count = |one: &&Identity| self.gone.iter().filter(|other| other == one).count() >= cores;
+    /// A namespace that is gone on so many cores, of each device, which are all.
+    pub(super) fn next_gone(&mut self, units: usize) -> Option<Identity> {
+        let count = |one: &&Identity| self.gone.iter().filter(|other| other == one).count() >= units;
         let gone = self.gone.iter().find(count).copied()?;
         self.gone.retain(|other| *other != gone);
         self.forget_shrinking(gone);
         Some(gone)
     }
 
-    /// Brings the first change on. Those that are over, with what is answered.
-    pub(super) fn turn(&mut self, now: Duration, orders: &mut Orders) -> Option<(Asker, Result<Value, Failure>)> {
+    /// Brings the first change on: one that is over.
+    pub(super) fn turn(&mut self, now: Duration, orders: &mut Orders) -> Option<Ended> {
         self.look(now, orders);
         let first = self.line.front_mut()?;
         let result = first.advance(now, orders)?;
-        let UnderWay { asker, goes_on, became, behind, .. } = self.line.pop_front()?;
+        let UnderWay { asker, goes_on: numbers, became, behind, .. } = self.line.pop_front()?;
         let shrinks = behind.as_ref().and_then(Behind::resized);
         if let Some(namespace) = shrinks.filter(|_| result.is_ok()) {
             self.forget_shrinking(namespace);
         }
-        if let Some((id, _)) = goes_on.filter(|_| !became.is_over()) {
-            self.unfinished.push(Unfinished { id, became, shrinks });
+        if !became.is_over(numbers.len()) && !numbers.is_empty() {
+            self.unfinished.push(Unfinished { numbers, became, shrinks });
         }
-        self.ended.extend(behind.map(|behind| (behind, result.is_ok())));
-        Some((asker, result))
+        Some(Ended { asker, result, behind })
     }
 
     /// Asks what became of changes, where something goes on.
     fn look(&mut self, now: Duration, orders: &mut Orders) {
-        let waits = self.line.front().is_some_and(|first| first.goes_on.is_some());
+        let waits = self.line.front().is_some_and(|first| !first.goes_on.is_empty());
         if now < self.next_look || !waits && self.unfinished.is_empty() {
             return;
         }
         self.next_look = now.saturating_add(if waits { LOOK_PERIOD } else { LATE_LOOK_PERIOD });
-        for core in 0..orders.cores() {
+        for unit in 0..orders.units() {
             // Once is enough for a core that stands still for a while, and leaves it room for orders that matter.
-            if orders.has_none_left(core) {
-                orders.give(core, Order::Outcome);
+            if orders.has_none_left(unit) {
+                orders.give(unit, Order::Outcome);
             }
         }
     }
@@ -246,26 +282,13 @@ impl Changes {
 impl UnderWay {
     /// What came of it, once that is known.
     fn advance(&mut self, now: Duration, orders: &mut Orders) -> Option<Result<Value, Failure>> {
-        if let Some((_, until)) = self.goes_on {
-            return self.outcome(now >= until);
-        }
         if let Some(told) = self.told.take() {
             match self.answer.take() {
-                Some(Ok(id)) => {
-                    self.done.extend(told.undo.map(|undo| (told.core, undo)));
-                    if let Some(id) = id.filter(|_| self.left.is_empty()) {
-                        self.goes_on = Some((id, now.saturating_add(MAX_WITHIN + GRACE)));
-                        return None;
-                    }
-                }
-                Some(Err(reason)) => {
-                    self.take_back(orders);
-                    return Some(Err(Failure::new(NOT_DONE, format!("{reason}; nothing was changed"))));
-                }
+                Some(Ok(id)) => self.is_made(told, id.is_some(), now),
+                Some(Err(reason)) => self.fails(Failure::new(NOT_DONE, format!("{reason}; nothing was changed"))),
                 // Where the core was faster its answer is on its way.
                 None if now >= told.until && told.ticket.withdraw() => {
-                    self.take_back(orders);
-                    return Some(Err(stands_still(told.core)));
+                    self.fails(stands_still(orders.reactor_of(told.unit)));
                 }
                 None => {
                     self.told = Some(told);
@@ -273,34 +296,69 @@ impl UnderWay {
                 }
             }
         }
-        let Some(Step { core, change, undo }) = self.left.pop_front() else { return Some(Ok(done(true))) };
-        let (number, change, ticket) = (self.number, Box::new(change), Ticket::default());
-        if !orders.give(core, Order::Change { number, change, ticket: ticket.clone() }) {
-            self.take_back(orders);
-            return Some(Err(stands_still(core)));
+        if let Some(Step { unit, change, undo }) = self.left.pop_front() {
+            let (number, change, ticket) = (self.number, Box::new(change), Ticket::default());
+            if orders.give(unit, Order::Change { number, change, ticket: ticket.clone() }) {
+                self.told = Some(Told { unit, until: now.saturating_add(STEP_TIME), ticket, undo });
+                return None;
+            }
+            self.fails(stands_still(orders.reactor_of(unit)));
         }
-        self.told = Some(Told { core, until: now.saturating_add(STEP_TIME), ticket, undo });
-        None
+        self.outcome(now >= self.until, orders)
     }
 
-    /// What the target says of it, or nothing until time is up.
-    fn outcome(&mut self, is_late: bool) -> Option<Result<Value, Failure>> {
-        match self.became.taken {
-            Some(true) if self.became.is_over() => Some(Ok(done(true))),
-            Some(false) => Some(Err(self.became.failure())),
-            // Told once that it is held up, it goes on by itself.
-            _ if is_late || !self.held_up_by.is_empty() => {
-                Some(Ok(json!({ "changed": true, "complete": false, "held_up_by": self.held_up_by })))
-            }
-            _ => None,
+    /// A core has done its step, or begun something whose end the target of that device tells.
+    fn is_made(&mut self, told: Told, goes_on: bool, now: Duration) {
+        self.made += 1;
+        self.done.extend(told.undo.map(|undo| (told.unit, undo)));
+        if goes_on {
+            self.until = now.saturating_add(MAX_WITHIN + GRACE);
         }
+    }
+
+    /// It will not be made. What devices have begun is waited for: until then they take no change, and so not what undoes it.
+    fn fails(&mut self, failure: Failure) {
+        self.failure = Some(failure);
+        self.left.clear();
+    }
+
+    /// What came of it on all devices, or nothing until that is known or time is up.
+    fn outcome(&mut self, is_late: bool, orders: &mut Orders) -> Option<Result<Value, Failure>> {
+        let is_settled = self.became.is_settled(self.goes_on.len());
+        if self.failure.is_none() && self.became.failed > 0 && (is_settled || is_late) {
+            self.failure = Some(self.became.failure());
+        }
+        if let Some(failure) = self.failure.take_if(|_| is_settled || is_late) {
+            return Some(Err(self.give_up(failure, orders)));
+        }
+        if self.failure.is_some() {
+            return None;
+        }
+        if self.goes_on.is_empty() || self.became.is_over(self.goes_on.len()) {
+            return Some(Ok(self.answers.take().unwrap_or_else(|| done(true))));
+        }
+        // Told once that it is held up, it goes on by itself.
+        (is_late || !self.held_up_by.is_empty())
+            .then(|| Ok(json!({ "changed": true, "complete": false, "held_up_by": self.held_up_by })))
+    }
+
+    /// It is undone where it was done, or where that cannot be somebody is told how far it came.
+    fn give_up(&mut self, failure: Failure, orders: &mut Orders) -> Failure {
+        self.take_back(orders);
+        if !self.for_good || self.made == 0 {
+            return failure;
+        }
+        let why = failure.message.strip_suffix("; nothing was changed").unwrap_or(&failure.message);
+        let made = self.made;
+        let text = format!("{why}; {made} of the devices had done it, which stays so; call it again for the others");
+        Failure::new(PARTLY_DONE, text)
     }
 
     /// Cores that have done it undo it.
     fn take_back(&mut self, orders: &mut Orders) {
-        for (core, undo) in core::mem::take(&mut self.done) {
+        for (unit, undo) in core::mem::take(&mut self.done).into_iter().rev() {
             // Its answer is for no change that there is. A core that stands still since does it when it goes on.
-            orders.give(core, Order::Change { number: 0, change: Box::new(undo), ticket: Ticket::default() });
+            orders.give(unit, Order::Change { number: 0, change: Box::new(undo), ticket: Ticket::default() });
         }
     }
 }

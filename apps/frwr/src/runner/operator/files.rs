@@ -10,6 +10,7 @@ use super::{
         saved,
     },
     application::{Applied, lines},
+    listeners::merged,
     parameters::{none, read},
     planned::{Known, stands_still},
 };
@@ -37,6 +38,14 @@ pub(super) fn save(known: &mut Known<'_>, parameters: Map<String, Value>) -> Res
     }
     if listeners.is_empty() {
         let text = "the target listens nowhere, and a file has one address at least; add one first (`add_listener`)";
+        return Err(Failure::new(NOT_DONE, text));
+    }
+    let has_none = |device: &&String| listeners.iter().all(|one| one.device.as_ref().is_some_and(|of| of != *device));
+    if let Some(device) = known.facts.config.devices().iter().find(has_none) {
+        let text = format!(
+            "the target listens nowhere on {device}, and in a file each device has one address at least; add one first \
+             (`add_listener`)"
+        );
         return Err(Failure::new(NOT_DONE, text));
     }
     let text = saved::text(known.facts.config.listening_at(listeners).options_json(), &subsystems);
@@ -112,7 +121,8 @@ fn present(known: &mut Known<'_>) -> Result<Present, Failure> {
             namespaces: namespaces.collect::<Result<_, _>>()?,
         });
     }
-    let listeners = home.listeners.iter().filter(|listener| listener.listed).map(|listener| listener.address).collect();
+    let listed = merged(known.findings).into_iter().filter(|listener| listener.listed);
+    let listeners = listed.map(|listener| known.facts.served.listen_at(listener.device, listener.address)).collect();
     Ok(Present { listeners, subsystems, room: known.stock.room() })
 }
 

@@ -19,8 +19,8 @@ struct Drained {
 
 /// Whether a host is kept away, or all are, and nothing of them is left.
 fn drained(known: &Known<'_>, host: Option<Nqn>) -> Option<bool> {
-    let drained = known.findings.home().map(|home| home.inventory.drained.iter()).into_iter().flatten();
-    drained.copied().find(|drained| drained.host == host).map(|drained| drained.done)
+    let drained = known.findings.homes().flat_map(|home| &home.inventory.drained);
+    drained.filter(|drained| drained.host == host).map(|drained| drained.done).reduce(|all, one| all && one)
 }
 
 pub(super) fn drain(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
@@ -30,7 +30,7 @@ pub(super) fn drain(known: &mut Known<'_>, parameters: Map<String, Value>) -> Re
     if drained(known, host) == Some(true) {
         return Ok(None);
     }
-    Ok(Planned::at_home(Change::Drain { host, within }))
+    Ok(Planned::at_homes(known.findings, || Change::Drain { host, within }, || Some(Change::Resume { host })))
 }
 
 #[derive(Deserialize)]
@@ -45,5 +45,5 @@ pub(super) fn resume(known: &mut Known<'_>, parameters: Map<String, Value>) -> R
     if drained(known, host).is_none() {
         return Ok(None);
     }
-    Ok(Planned::at_home(Change::Resume { host }))
+    Ok(Planned::at_homes(known.findings, || Change::Resume { host }, || None))
 }

@@ -3,8 +3,9 @@
 use super::{
     super::{
         change::Change,
+        start::{poller_name, unit},
         survey::Findings,
-        trace::{Core, TARGET, Trace, follow},
+        trace::{Core, Trace, follow},
     },
     Facts,
     answers::engine,
@@ -26,7 +27,7 @@ pub(in super::super) struct KeyTrace {
     trace: Option<Trace>,
     /// Since the main thread began.
     began: Duration,
-    /// Lost records that each core had counted when it told no longer, of this trace and of former ones.
+    /// Lost records that each core had counted for each device when it told no longer, of this trace and of former ones.
     lost: Vec<u64>,
     /// What became of the last one.
     last: Option<Value>,
@@ -79,10 +80,10 @@ impl KeyTrace {
         1
     }
 
-    /// A core tells no longer, and has counted so many lost records.
-    pub(super) fn ended_on(&mut self, core: usize, lost: u64) {
-        self.lost.resize(self.lost.len().max(core + 1), 0);
-        self.lost[core] = lost;
+    /// A core tells no longer of one device, and has counted so many lost records.
+    pub(super) fn ended_on(&mut self, unit: usize, lost: u64) {
+        self.lost.resize(self.lost.len().max(unit + 1), 0);
+        self.lost[unit] = lost;
     }
 
     /// All cores tell.
@@ -167,11 +168,14 @@ pub(super) fn set_key_trace(known: &mut Known<'_>, parameters: Map<String, Value
     }
 }
 
-/// Each core, with where it tells and what takes it.
+/// Each core, for each device, with where it tells and what takes it.
 fn lanes(findings: &Findings) -> impl Iterator<Item = (usize, Change, Core)> {
-    findings.cores.iter().enumerate().map(|(at, found)| {
-        let (records, core) = follow(TARGET, at, found.reactor.cpu);
-        (at, Change::TraceKeys { records }, core)
+    let cores = findings.cores.len();
+    (0..findings.devices()).flat_map(move |device| {
+        findings.cores.iter().enumerate().map(move |(at, found)| {
+            let (records, core) = follow(poller_name(device), at, found.reactor.cpu);
+            (unit(device, at, cores), Change::TraceKeys { records }, core)
+        })
     })
 }
 
@@ -186,18 +190,18 @@ fn beginning(findings: &Findings, path: &Path) -> Result<Planned, Failure> {
         let remedy = "name one that is not there yet, in a folder that the target may write to";
         Failure::new(NOT_DONE, format!("file: {path:?} cannot be made ({error}); {remedy}; nothing was changed"))
     })?;
-    let step = |(core, change, of_core)| {
+    let step = |(unit, change, of_core)| {
         trace.take_from([of_core]);
-        Step { core, change, undo: Some(Change::EndKeyTrace) }
+        Step { unit, change, undo: Some(Change::EndKeyTrace) }
     };
     let steps = lanes(findings).map(step).collect();
-    Ok(Planned { steps, parts: 0, behind: Some(Behind::KeyTraceBegun(Box::new(trace))) })
+    Ok(Planned { behind: Some(Behind::KeyTraceBegun(Box::new(trace))), ..Planned::steps(steps) })
 }
 
 /// Where a core stands still the others go on to tell, over lanes of their own.
 fn ending(findings: &Findings) -> Planned {
     let (steps, spare) = lanes(findings)
-        .map(|(core, undo, of_core)| (Step { core, change: Change::EndKeyTrace, undo: Some(undo) }, of_core))
+        .map(|(unit, undo, of_core)| (Step { unit, change: Change::EndKeyTrace, undo: Some(undo) }, of_core))
         .unzip();
-    Planned { steps, parts: 0, behind: Some(Behind::KeyTraceEnded(spare)) }
+    Planned { behind: Some(Behind::KeyTraceEnded(spare)), ..Planned::steps(steps) }
 }

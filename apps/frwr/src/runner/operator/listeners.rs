@@ -1,24 +1,27 @@
 //! Where hosts connect: what is told of listeners, and how they come and go.
 
 use super::{
-    super::{change::Change, survey::Findings},
+    super::{change::Change, serve_command::device_of, survey::Findings},
     Facts,
-    answers::{home, inventories, list, listening_name},
+    answers::{list, listening_name},
+    changes::done,
     parameters::{none, read},
-    planned::{Known, Plan, Planned, within},
+    planned::{Behind, Known, Plan, Planned, Step, home, within},
 };
 use crate::{
     address::Purpose,
-    control::{Failure, INVALID_PARAMS, NOT_DONE},
-    options::{address, check_address},
+    control::{Call, Failure, INVALID_PARAMS, NOT_DONE},
+    options::{Listen, check_address},
 };
-use frwr_nvmf::controller::{Inventory, ListenerState, TargetListening};
+use frwr_nvmf::controller::{ElsewhereListener, Inventory, ListenerState, TargetListening};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::net::SocketAddr;
 
 /// A listener, of all cores together.
 pub(super) struct Listener {
+    /// Which device it is of.
+    pub(super) device: usize,
     pub(super) address: SocketAddr,
     /// PORTID.
     pub(super) port: u16,
@@ -32,38 +35,51 @@ pub(super) struct Listener {
     pub(super) connections: u64,
 }
 
-/// All of them, as the home core has them.
+impl Listener {
+    /// Hosts can connect there.
+    fn is_up(&self) -> bool {
+        self.listed && self.listening == TargetListening::Listens
+    }
+}
+
+/// All of them, as the home core has them of each device.
 pub(super) fn merged(findings: &Findings) -> Vec<Listener> {
+    (0..findings.devices()).flat_map(|device| of_device(findings, device)).collect()
+}
+
+fn of_device(findings: &Findings, device: usize) -> Vec<Listener> {
+    let cores = || findings.of_device(device).map(|core| &core.inventory);
     let at = |address: SocketAddr| {
         let is_it = move |one: &&ListenerState| one.address == address;
-        inventories(findings).filter_map(move |core| core.listeners.iter().find(is_it))
+        cores().filter_map(move |core| core.listeners.iter().find(is_it))
     };
     let one = |listener: &ListenerState| Listener {
+        device,
         address: listener.address,
         port: listener.port,
         listed: listener.listed,
         listening: at(listener.address).map(|one| one.listening).fold(listener.listening, TargetListening::with),
         accepted: at(listener.address).map(|one| one.accepted).sum(),
         rejected: at(listener.address).map(|one| one.rejected).sum(),
-        connections: inventories(findings).map(|core| connections(core, listener.address)).sum(),
+        connections: cores().map(|core| connections(core, listener.address)).sum(),
     };
-    home(findings).map(|here| here.listeners.iter().map(one).collect()).unwrap_or_default()
+    findings.home_of(device).map(|home| home.inventory.listeners.iter().map(one).collect()).unwrap_or_default()
 }
 
 fn connections(core: &Inventory, address: SocketAddr) -> u64 {
     core.queues.iter().filter(|queue| queue.listener == Some(address)).count() as u64
 }
 
-/// Their addresses.
-pub(super) fn addresses(here: Option<&Inventory>) -> Vec<String> {
-    let all = here.map(|here| here.listeners.as_slice()).unwrap_or_default();
-    all.iter().map(|listener| listener.address.to_string()).collect()
+/// Their addresses, as people write them.
+pub(super) fn addresses(facts: &Facts, findings: &Findings) -> Vec<String> {
+    merged(findings).iter().map(|one| facts.served.listen_at(one.device, one.address).to_string()).collect()
 }
 
-pub(super) fn listeners(_: &Facts, findings: &Findings, parameters: Map<String, Value>) -> Result<Value, Failure> {
+pub(super) fn listeners(facts: &Facts, findings: &Findings, parameters: Map<String, Value>) -> Result<Value, Failure> {
     none(&parameters)?;
     let one = |one: &Listener| {
         json!({
+            "device": facts.served.label(one.device),
             "address": one.address.to_string(),
             "port_id": one.port,
             "state": listening_name(one.listening),
@@ -76,11 +92,21 @@ pub(super) fn listeners(_: &Facts, findings: &Findings, parameters: Map<String, 
 }
 
 /// An address, as the command line takes it.
-fn listened(text: &str) -> Result<SocketAddr, Failure> {
-    let invalid = |reason: &str| Failure::new(INVALID_PARAMS, format!("params: address: {reason}"));
-    let parsed = address(text).map_err(|reason| invalid(&format!("{text:?}: {reason}")))?;
-    check_address("address", parsed, Purpose::Listen).map_err(|error| invalid(&error.to_string()))?;
+fn listened(text: &str) -> Result<Listen, Failure> {
+    let parsed: Listen = text.parse().map_err(|reason| invalid(&format!("{text:?}: {reason}")))?;
+    check_address("address", parsed.address, Purpose::Listen).map_err(|error| invalid(&error.to_string()))?;
     Ok(parsed)
+}
+
+fn invalid(reason: &str) -> Failure {
+    Failure::new(INVALID_PARAMS, format!("params: address: {reason}"))
+}
+
+/// The device that an address is of: the one that it names, or the only one.
+fn device(known: &Known<'_>, listen: &Listen) -> Result<usize, Failure> {
+    let devices = known.facts.config.devices();
+    let named = device_of("address", listen, devices).map_err(|reason| invalid(&reason))?;
+    Ok(named.and_then(|named| devices.iter().position(|device| *device == named)).unwrap_or_default())
 }
 
 #[derive(Deserialize)]
@@ -91,12 +117,26 @@ struct Added {
 
 pub(super) fn add_listener(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let Added { address } = read(parameters)?;
-    let address = listened(&address)?;
+    let listen = listened(&address)?;
+    let (device, address) = (device(known, &listen)?, listen.address);
     let found = merged(known.findings).into_iter().find(|one| one.address == address);
-    if found.is_some_and(|one| one.listed && one.listening == TargetListening::Listens) {
-        return Ok(None);
+    if let Some(other) = found.as_ref().filter(|one| one.device != device) {
+        let (of, is) = (known.facts.served.label(other.device), known.facts.served.label(device));
+        let text = format!("{of} listens at {address}, and {is} shall: remove it there first; nothing was changed");
+        return Err(Failure::new(NOT_DONE, text));
     }
-    Ok(Planned::at_home(Change::AddListener { address }))
+    if found.is_some_and(|one| one.is_up()) {
+        // Whoever was not told of it is told now.
+        let parameters = telling(done(false)).parameters;
+        return if known.findings.devices() > 1 { tell_devices(known, parameters) } else { Ok(None) };
+    }
+    Ok(changed(known.findings, device, Change::AddListener { address }))
+}
+
+/// A change of one device, of which the others are told.
+fn changed(findings: &Findings, device: usize, change: Change) -> Plan {
+    let behind = (findings.devices() > 1).then_some(Behind::Listeners);
+    Some(Box::new(Planned { behind, ..Planned::at_home_of(findings, device, change) }))
 }
 
 #[derive(Deserialize)]
@@ -110,11 +150,36 @@ struct Removed {
 
 pub(super) fn remove_listener(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let Removed { address, drain, within_seconds } = read(parameters)?;
-    let (address, within) = (listened(&address)?, within(within_seconds)?);
-    if !merged(known.findings).iter().any(|one| one.address == address) {
+    let (listen, within) = (listened(&address)?, within(within_seconds)?);
+    // An address is of one device: it need not be named.
+    let device = listen.device.is_some().then(|| device(known, &listen)).transpose()?;
+    let is_it = |one: &Listener| one.address == listen.address && device.is_none_or(|device| device == one.device);
+    let Some(found) = merged(known.findings).into_iter().find(is_it) else {
         let text =
-            format!("the target does not listen at {address}; `listeners` says where it does; nothing was changed");
+            format!("the target does not listen at {listen}; `listeners` says where it does; nothing was changed");
         return Err(Failure::new(NOT_DONE, text));
-    }
-    Ok(Planned::at_home(Change::RemoveListener { address, drain: drain.then_some(within) }))
+    };
+    let change = Change::RemoveListener { address: found.address, drain: drain.then_some(within) };
+    Ok(changed(known.findings, found.device, change))
+}
+
+/// The call that tells each device of the others; `answer` is what is answered then.
+pub(super) fn telling(answer: Value) -> Call {
+    Call { id: None, method: "listeners".to_owned(), parameters: Map::from_iter([("answer".to_owned(), answer)]) }
+}
+
+/// What each device's target is told of the others: where hosts can connect by devices that are there.
+pub(super) fn tell_devices(known: &mut Known<'_>, mut parameters: Map<String, Value>) -> Result<Plan, Failure> {
+    let findings = known.findings;
+    let is_there = |device: usize| findings.controls.get(device).is_some_and(|control| control.device_failures == 0);
+    let all: Vec<_> = merged(findings).into_iter().filter(|one| one.is_up() && is_there(one.device)).collect();
+    let others = |device| all.iter().filter(move |one| one.device != device);
+    let step = |device| {
+        let listeners = others(device).map(|one| ElsewhereListener { port: one.port, address: one.address }).collect();
+        Step { unit: home(findings, device), change: Change::ListElsewhere { listeners }, undo: None }
+    };
+    let steps = (0..findings.devices()).map(step).collect();
+    // What it follows has been done.
+    let (for_good, made) = (true, 1);
+    Ok(Some(Box::new(Planned { for_good, made, answers: parameters.remove("answer"), ..Planned::steps(steps) })))
 }

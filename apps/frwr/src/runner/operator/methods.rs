@@ -60,8 +60,12 @@ const WITHIN: Parameter = Parameter {
     required: false,
     about: "behind which it is told what holds it up; 5 where left out, 20 at most",
 };
-const ADDRESS: Parameter =
-    Parameter { name: "address", kind: "ADDR:PORT", required: true, about: "an address of the device, and a port" };
+const ADDRESS: Parameter = Parameter {
+    name: "address",
+    kind: "[DEVICE/]ADDR:PORT",
+    required: true,
+    about: "an address of the device, and a port",
+};
 const SUBSYSTEM: Parameter = Parameter { name: "subsystem", kind: "NQN", required: true, about: "which subsystem" };
 const NAMESPACE: Parameter =
     Parameter { name: "namespace", kind: "NSID", required: true, about: "which of its namespaces" };

@@ -3,13 +3,13 @@
 use super::{
     super::survey::{Findings, Found},
     Facts,
-    answers::{engine, home, inventories, merged, target, waiting},
+    answers::{all_controllers, engine, engine_of, home, inventories, merged, target, waiting},
     families::{Families, Figure, Labels, Length},
     listeners,
     namespace_figures::{errors, latencies, status_name, status_type},
 };
 use core::time::Duration;
-use frwr_engine::Waits;
+use frwr_engine::{Statistics, Waits, control::ControlStatistics};
 use frwr_nvmf::controller::{Latencies, NamespaceState, QueueState, TargetListening};
 
 /// A figure without labels.
@@ -28,7 +28,7 @@ pub(super) fn text(facts: &Facts, findings: &Findings) -> String {
     of_process(&mut families, facts, findings);
     of_reactors(&mut families, findings);
     of_device(&mut families, facts, findings);
-    of_listeners(&mut families, findings);
+    of_listeners(&mut families, facts, findings);
     of_target(&mut families, findings);
     of_namespaces(&mut families, findings);
     of_hosts(&mut families, findings);
@@ -103,7 +103,7 @@ fn of_reactors(families: &mut Families, findings: &Findings) {
         of_each(&|core| core.longest_iteration.duration.into()),
     );
     families.counter("reactor_messages", "Messages of other reactors.", of_each(&|core| core.messages.into()));
-    let answered = findings.cores.iter().map(|core| (labels(&core.reactor), core.snapshot.is_some().into())).collect();
+    let answered = findings.cores.iter().map(|core| (labels(&core.reactor), core.has_answered().into())).collect();
     families.gauge("reactor_answered", "1 where it answered this scrape, 0 where it stands still.", answered);
     let of_pollers = |figure: fn(&PollerStatistics) -> u64| {
         let of_core = |core: &Found| {
@@ -124,33 +124,47 @@ fn of_reactors(families: &mut Families, findings: &Findings) {
 }
 
 fn of_device(families: &mut Families, facts: &Facts, findings: &Findings) {
-    let (engine, control) = (engine(findings), &findings.control);
-    let labelled = |figure: u64| vec![(vec![("device", facts.served.device.clone())], Figure::Count(figure))];
-    for (name, help, figure) in [
-        ("device_work_requests", "Work requests that it accepted.", engine.work_requests),
-        ("device_doorbells", "Posts to send queues.", engine.doorbells),
-        ("device_receive_doorbells", "Posts to receive queues.", engine.receive_doorbells),
-        ("device_send_completions", "Completions of send queues.", engine.send_completions),
-        ("device_receive_completions", "Completions of receives.", engine.receive_completions),
-        ("device_posts_refused", "Posts that it refused.", engine.posts_refused),
-        ("device_connections", "Connections that were ready once.", engine.connections),
-        ("device_disconnects", "Connections that began to end.", engine.disconnects),
-        ("device_commands", "What Control had it do.", control.commands),
-        ("device_commands_failed", "What of that failed.", control.commands_failed),
-        ("device_async_events", "Asynchronous events.", control.async_events),
-        ("device_failures", "Times that it said that it is gone.", control.device_failures),
-    ] {
-        families.counter(name, help, labelled(figure));
+    type Of = fn(&Statistics, &ControlStatistics) -> u64;
+    let devices = findings.controls.iter().enumerate();
+    let devices: Vec<_> =
+        devices.map(|(at, control)| (facts.served.label(at), engine_of(findings, at), control)).collect();
+    let of_each = |figure: Of| {
+        let one = |(label, engine, control): &(&str, Statistics, &ControlStatistics)| {
+            (vec![("device", (*label).to_owned())], Figure::Count(figure(engine, control)))
+        };
+        devices.iter().map(one).collect()
+    };
+    let counters: [(_, _, Of); 12] = [
+        ("device_work_requests", "Work requests that it accepted.", |engine, _| engine.work_requests),
+        ("device_doorbells", "Posts to send queues.", |engine, _| engine.doorbells),
+        ("device_receive_doorbells", "Posts to receive queues.", |engine, _| engine.receive_doorbells),
+        ("device_send_completions", "Completions of send queues.", |engine, _| engine.send_completions),
+        ("device_receive_completions", "Completions of receives.", |engine, _| engine.receive_completions),
+        ("device_posts_refused", "Posts that it refused.", |engine, _| engine.posts_refused),
+        ("device_connections", "Connections that were ready once.", |engine, _| engine.connections),
+        ("device_disconnects", "Connections that began to end.", |engine, _| engine.disconnects),
+        ("device_commands", "What Control had it do.", |_, control| control.commands),
+        ("device_commands_failed", "What of that failed.", |_, control| control.commands_failed),
+        ("device_async_events", "Asynchronous events.", |_, control| control.async_events),
+        ("device_failures", "Times that it said that it is gone.", |_, control| control.device_failures),
+    ];
+    for (name, help, figure) in counters {
+        families.counter(name, help, of_each(figure));
     }
-    let kept = control.queue_pairs_kept;
-    families.gauge("device_queue_pairs_kept", "Queue pairs that it refuses to destroy.", labelled(kept));
+    let kept = of_each(|_, control| control.queue_pairs_kept);
+    families.gauge("device_queue_pairs_kept", "Queue pairs that it refuses to destroy.", kept);
 }
 
-fn of_listeners(families: &mut Families, findings: &Findings) {
+fn of_listeners(families: &mut Families, facts: &Facts, findings: &Findings) {
     let all = listeners::merged(findings);
-    let of_each = |figure: &dyn Fn(&listeners::Listener) -> Figure| {
-        all.iter().map(|one| (vec![("address", one.address.to_string())], figure(one))).collect()
+    let labels = |one: &listeners::Listener| {
+        let address = ("address", one.address.to_string());
+        // Of the only one nobody has to be told.
+        let device = ("device", facts.served.label(one.device).to_owned());
+        if findings.devices() > 1 { vec![address, device] } else { vec![address] }
     };
+    let of_each =
+        |figure: &dyn Fn(&listeners::Listener) -> Figure| all.iter().map(|one| (labels(one), figure(one))).collect();
     let is_up = |one: &listeners::Listener| one.listening == TargetListening::Listens;
     families.gauge("listener_up", "1 where hosts can connect.", of_each(&|one| is_up(one).into()));
     families.gauge("listener_connections", "Connections that came by it.", of_each(&|one| one.connections.into()));
@@ -249,11 +263,11 @@ fn histogram(latencies: &Latencies) -> Figure {
 }
 
 fn of_hosts(families: &mut Families, findings: &Findings) {
-    let Some(here) = home(findings) else { return };
     let name = |host: Option<frwr_nvmf::wire::Nqn>| host.map(|host| host.as_str().to_owned()).unwrap_or_default();
     let controllers = |figure: fn(&frwr_nvmf::controller::ControllerState) -> Figure| {
-        let all = here.controllers.iter();
-        all.map(|one| (vec![("host", name(one.host)), ("controller", one.id.to_string())], figure(one))).collect()
+        all_controllers(findings)
+            .map(|one| (vec![("host", name(one.host)), ("controller", one.id.to_string())], figure(one)))
+            .collect()
     };
     families.gauge("controller_ready", "1 where its host enabled it.", controllers(|one| one.ready.into()));
     families.gauge("controller_silent_seconds", "Since its host said something.", controllers(|one| one.silent.into()));

@@ -38,7 +38,7 @@ use super::{
 use crate::Error;
 use crate::control::{Call, Failure, NOT_DONE, Server, Visitor, Web, wait};
 use application::{Application, Applied};
-use changes::Changes;
+use changes::{Changes, Ended};
 use core::time::Duration;
 use frwr_engine::control::ControlStatistics;
 use frwr_nvmf::controller::Incident;
@@ -57,7 +57,8 @@ pub(super) struct Surroundings<'a> {
     /// Time since the main thread began.
     pub(super) now: Duration,
     pub(super) reactors: &'a dyn Fn() -> Vec<ReactorStatistics>,
-    pub(super) control: &'a dyn Fn() -> ControlStatistics,
+    /// Of each device, in their order.
+    pub(super) controls: &'a dyn Fn() -> Vec<ControlStatistics>,
     /// What namespaces live in.
     pub(super) media: &'a mut MediaWatch,
 }
@@ -178,22 +179,17 @@ impl Operator {
         work += self.take_calls();
         work += self.read_again();
         self.take_answers();
-        while let Some(namespace) = self.changes.next_gone(self.orders.cores()) {
+        while let Some(namespace) = self.changes.next_gone(self.orders.units()) {
             self.forget(namespace, surroundings.media);
         }
         self.survey.begin(surroundings.now, &mut self.orders);
-        if let Some((round, findings)) = self.survey.end(surroundings.now, surroundings.reactors, surroundings.control)
+        if let Some((round, findings)) = self.survey.end(surroundings.now, surroundings.reactors, surroundings.controls)
         {
             self.told(round, &findings, surroundings.media, say);
             work += 1;
         }
-        while let Some((asker, mut result)) = self.changes.turn(surroundings.now, &mut self.orders) {
-            while let Some((behind, is_so)) = self.changes.next_ended() {
-                if let Err(failure) = self.ended(behind, is_so, surroundings.media) {
-                    result = Err(failure);
-                }
-            }
-            self.answer(asker, result);
+        while let Some(ended) = self.changes.turn(surroundings.now, &mut self.orders) {
+            self.change_ended(ended, surroundings.media);
             work += 1;
         }
         self.plan_next();
@@ -261,23 +257,23 @@ impl Operator {
     }
 
     fn take_answers(&mut self) {
-        while let Some((core, answer)) = self.orders.next_answer() {
+        while let Some((unit, answer)) = self.orders.next_answer() {
             match answer {
-                Answer::Report { round, snapshot } => self.survey.answered(core, round, *snapshot),
+                Answer::Report { round, snapshot } => self.survey.answered(unit, round, *snapshot),
                 Answer::Changed { number, result, returned } => {
                     match returned {
                         // Closed, and freed, here.
                         Some(Returned::Storage(storage)) => drop(storage),
                         Some(Returned::KeyTrace { records, lost }) => {
                             drop(records);
-                            self.facts.key_trace.ended_on(core, lost);
+                            self.facts.key_trace.ended_on(unit, lost);
                         }
                         None => {}
                     }
-                    self.changes.answered(core, number, result);
+                    self.changes.answered((unit, self.orders.device_of(unit)), number, result);
                 }
                 Answer::Withdrawn(change) => drop(change),
-                Answer::Became(event) => self.changes.became(*event),
+                Answer::Became(event) => self.changes.became(self.orders.device_of(unit), *event),
             }
         }
     }
@@ -364,20 +360,38 @@ impl Operator {
         }
     }
 
-    /// What the main thread does behind a change. Where it fails the change was made, and its caller is told all the same.
-    fn ended(&mut self, behind: Behind, is_so: bool, media: &mut MediaWatch) -> Result<(), Failure> {
+    /// What the main thread does behind a change; who asked for it is answered, or that waits for what is done. Where that fails the change
+    /// was made, and its caller is told all the same.
+    fn change_ended(&mut self, Ended { asker, mut result, behind }: Ended, media: &mut MediaWatch) {
         let now = self.facts.now;
-        match behind {
-            Behind::Resized(namespace, blocks) if is_so => media.resized(namespace, blocks),
-            Behind::Added(namespace, report) if is_so => self.facts.served.add(namespace, report),
-            Behind::Added(namespace, _) => self.forget(namespace, media),
-            Behind::Resized(..) => {}
-            Behind::KeyTraceBegun(trace) if is_so => self.facts.key_trace.begin(*trace, now),
-            Behind::KeyTraceBegun(trace) => trace.give_up(),
-            Behind::KeyTraceEnded(_) if is_so => return self.facts.key_trace.finish(),
-            Behind::KeyTraceEnded(cores) => self.facts.key_trace.resume(cores),
+        match (behind, &result) {
+            (Some(Behind::Resized(namespace, blocks)), Ok(_)) => media.resized(namespace, blocks),
+            (Some(Behind::Added(namespace, report)), Ok(_)) => self.facts.served.add(namespace, report),
+            (Some(Behind::Added(namespace, _)), Err(_)) => self.forget(namespace, media),
+            (Some(Behind::Listeners), Ok(answer)) => return self.tell_devices(asker, answer.clone()),
+            (Some(Behind::KeyTraceBegun(trace)), Ok(_)) => self.facts.key_trace.begin(*trace, now),
+            (Some(Behind::KeyTraceBegun(trace)), Err(_)) => trace.give_up(),
+            (Some(Behind::KeyTraceEnded(_)), Ok(_)) => {
+                if let Err(failure) = self.facts.key_trace.finish() {
+                    result = Err(failure);
+                }
+            }
+            (Some(Behind::KeyTraceEnded(cores)), Err(_)) => self.facts.key_trace.resume(cores),
+            (Some(Behind::Resized(..) | Behind::Listeners) | None, _) => {}
         }
-        Ok(())
+        self.answer(asker, result);
+    }
+
+    /// Each device's target is told where the others listen by now, before somebody has this answer.
+    fn tell_devices(&mut self, asker: Asker, answer: Value) {
+        let (round, does) = (self.survey.want(), Does::Change(listeners::tell_devices));
+        self.waiting.push(Waiting { asker, round, call: listeners::telling(answer), does });
+    }
+
+    /// A device is gone: the others list its addresses no longer.
+    pub(super) fn device_is_gone(&mut self) {
+        let (call, does) = (listeners::telling(Value::Null), Does::Change(listeners::tell_devices));
+        self.unplanned.push_back((Asker::Nobody, call, does));
     }
 
     /// A namespace is gone, or never came.
@@ -402,6 +416,7 @@ impl Operator {
             Asker::Client(caller) => {
                 self.doors.server.iter_mut().for_each(|server| server.answer(caller, result.clone()))
             }
+            Asker::Nobody => {}
             Asker::Application => self.made(result),
             Asker::Signal => self.news.push(reload::told(result)),
         }

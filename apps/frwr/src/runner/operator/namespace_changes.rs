@@ -5,18 +5,20 @@ use super::{
         change::Change,
         config_file::{NamespaceTable, Size, as_key},
         media_watch::Identity,
+        start::unit,
     },
     parameters::read,
-    planned::{Behind, Known, Plan, Planned, Step, listed, subsystem, within},
+    planned::{Behind, Known, Plan, Planned, Step, home, listed, subsystem, within},
 };
 use crate::control::{Failure, INVALID_PARAMS, NOT_DONE};
+use core::time::Duration;
 use frwr_nvmf::{
-    controller::NewNamespace,
-    storage::{Geometry, MediumFault},
+    controller::{HOME_CORE, Inventory, NamespaceState, NewNamespace},
+    storage::{AnyStorage, Geometry, MediumFault},
+    wire::Nqn,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use std::collections::VecDeque;
 
 /// Which one `add_namespace` adds, beside what a file says of a namespace.
 #[derive(Deserialize)]
@@ -43,18 +45,25 @@ pub(super) fn add_namespace(known: &mut Known<'_>, parameters: Map<String, Value
     let opened = known.stock.open(subsystem, &namespace, known.media, known.say);
     let (mut storages, report) =
         opened.map_err(|error| Failure::new(NOT_DONE, format!("{error}; nothing was changed")))?;
-    let at_home = storages.remove(0);
-    let supply = |(core, storage)| Step {
-        core,
-        change: Change::SupplyNamespace { subsystem, identifier, storage: Box::new(storage) },
-        undo: Some(Change::WithdrawNamespace { subsystem, identifier }),
-    };
-    let mut steps: VecDeque<_> = (1..).zip(storages).map(supply).collect();
     let (ana_group, active) = (namespace.config.ana_group, namespace.active);
-    let namespace = Box::new(NewNamespace { identifier, nguid, ana_group, active, storage: at_home });
-    steps.push_back(Step { core: 0, change: Change::AddNamespace { subsystem, namespace }, undo: None });
+    let cores = known.findings.cores.len().max(1);
+    let step = |(unit, storage): (usize, AnyStorage)| {
+        if unit % cores == usize::from(HOME_CORE) {
+            let namespace = Box::new(NewNamespace { identifier, nguid, ana_group, active, storage });
+            let undo = Change::RemoveNamespace { subsystem, identifier, within: Duration::ZERO };
+            Step { unit, change: Change::AddNamespace { subsystem, namespace }, undo: Some(undo) }
+        } else {
+            let undo = Some(Change::WithdrawNamespace { subsystem, identifier });
+            let storage = Box::new(storage);
+            Step { unit, change: Change::SupplyNamespace { subsystem, identifier, storage }, undo }
+        }
+    };
+    // On no device it comes before all cores of all devices have their ways to it.
+    let (homes, others): (Vec<_>, Vec<_>) =
+        storages.drain(..).enumerate().map(step).partition(|step| step.unit % cores == usize::from(HOME_CORE));
+    let steps = others.into_iter().chain(homes).collect();
     let behind = Some(Behind::Added((subsystem, identifier), report));
-    Ok(Some(Box::new(Planned { steps, parts: 0, behind })))
+    Ok(Some(Box::new(Planned { behind, ..Planned::steps(steps) })))
 }
 
 #[derive(Deserialize)]
@@ -72,7 +81,8 @@ pub(super) fn set_namespace_active(known: &mut Known<'_>, parameters: Map<String
     if before.active == active {
         return Ok(None);
     }
-    Ok(Planned::at_home(Change::NamespaceActive { subsystem: name, identifier, active }))
+    let change = |active| Change::NamespaceActive { subsystem: name, identifier, active };
+    Ok(Planned::at_homes(known.findings, || change(active), || Some(change(!active))))
 }
 
 #[derive(Deserialize)]
@@ -87,8 +97,18 @@ pub(super) fn remove_namespace(known: &mut Known<'_>, parameters: Map<String, Va
     let OfNamespace { subsystem: of, namespace: identifier, within_seconds } = read(parameters)?;
     let (subsystem, state) = subsystem(known.findings, &of)?;
     listed(known.findings, state, identifier)?;
-    let change = Change::RemoveNamespace { subsystem, identifier, within: within(within_seconds)? };
-    Ok(Planned::at_home_and_in(known.findings.cores.len(), change))
+    let (within, findings) = (within(within_seconds)?, known.findings);
+    let is_gone = |device| {
+        let there = findings.home_of(device).map(|home| &home.inventory);
+        there.is_some_and(|there| !there.namespaces.iter().any(|one| is_it(there, one, subsystem, identifier)))
+    };
+    let change = || Change::RemoveNamespace { subsystem, identifier, within };
+    Ok(Planned::for_good(findings, 1, is_gone, change))
+}
+
+fn is_it(of: &Inventory, one: &NamespaceState, subsystem: Nqn, identifier: u32) -> bool {
+    let name = of.subsystems.get(one.subsystem).map(|subsystem| subsystem.name);
+    (name, one.identifier) == (Some(subsystem), identifier)
 }
 
 #[derive(Deserialize)]
@@ -112,15 +132,17 @@ pub(super) fn resize_namespace(known: &mut Known<'_>, parameters: Map<String, Va
     }
     // Until it is done neither what goes nor what comes is missed.
     known.media.resized((subsystem, identifier), blocks.min(before));
-    let cores = known.findings.cores.len();
-    let prepare = |core| Step { core, change: Change::PrepareResize { subsystem, identifier, blocks }, undo: None };
-    let mut steps: VecDeque<_> = (1..cores).map(prepare).collect();
-    let change = Change::ResizeNamespace { subsystem, identifier, blocks, within };
-    steps.push_back(Step { core: 0, change, undo: None });
+    let (cores, devices) = (known.findings.cores.len(), known.findings.devices());
+    let prepare = |unit| Step { unit, change: Change::PrepareResize { subsystem, identifier, blocks }, undo: None };
+    let members = (0..devices).flat_map(|device| (1..cores).map(move |core| unit(device, core, cores)));
+    let resize = |blocks| Change::ResizeNamespace { subsystem, identifier, blocks, within };
+    let homes = (0..devices).map(|device| home(known.findings, device));
+    let at_home = |unit| Step { unit, change: resize(blocks), undo: Some(resize(before)) };
+    let steps = members.map(prepare).chain(homes.map(at_home)).collect();
     // Each core says when nothing reaches beyond its new end.
-    let parts = if blocks < before { cores } else { 0 };
+    let parts = if blocks < before { cores * devices } else { 0 };
     let behind = Some(Behind::Resized((subsystem, identifier), blocks));
-    Ok(Some(Box::new(Planned { steps, parts, behind })))
+    Ok(Some(Box::new(Planned { parts, behind, ..Planned::steps(steps) })))
 }
 
 /// Blocks that a namespace can have of those that are wanted, or of all.

@@ -5,6 +5,7 @@ use super::{
         change::Change,
         media_watch::{Identity, MediaWatch},
         namespaces::NamespaceReport,
+        start::unit,
         stock::Stock,
         survey::Findings,
         trace::{Core, Trace},
@@ -15,9 +16,10 @@ use super::{
 use crate::control::{Caller, Failure, INVALID_PARAMS, TIMED_OUT};
 use core::time::Duration;
 use frwr_nvmf::{
-    controller::{NamespaceState, SubsystemState},
+    controller::{HOME_CORE, NamespaceState, SubsystemState},
     wire::Nqn,
 };
+use serde_json::Value;
 use std::collections::VecDeque;
 
 /// How long a core has for its part of a change: it takes no time where the core goes on.
@@ -32,6 +34,8 @@ pub(super) const MAX_WITHIN: Duration = Duration::from_secs(20);
 pub(super) enum Asker {
     /// Somebody at the control socket.
     Client(Caller),
+    /// Nobody: what a device's failure brings with it.
+    Nobody,
     /// Who sent a signal for the file to be read again.
     Signal,
     /// A file that is applied, for one of its changes.
@@ -61,6 +65,12 @@ pub(super) struct Planned {
     pub(super) steps: VecDeque<Step>,
     /// What cores say for themselves when they have nothing left of it: once for each of them and each namespace.
     pub(super) parts: usize,
+    /// What a step has done cannot be undone.
+    pub(super) for_good: bool,
+    /// Steps that were made before.
+    pub(super) made: usize,
+    /// What is answered where it is not that it was done.
+    pub(super) answers: Option<Value>,
     pub(super) behind: Option<Behind>,
 }
 
@@ -75,6 +85,8 @@ pub(super) enum Behind {
     KeyTraceBegun(Box<Trace>),
     /// They do so no longer; where they do all the same, by these.
     KeyTraceEnded(Vec<Core>),
+    /// Hosts connect elsewhere.
+    Listeners,
 }
 
 impl Behind {
@@ -82,30 +94,61 @@ impl Behind {
     pub(super) fn resized(&self) -> Option<Identity> {
         match self {
             Self::Resized(namespace, _) => Some(*namespace),
-            Self::Added(..) | Self::KeyTraceBegun(_) | Self::KeyTraceEnded(_) => None,
+            Self::Added(..) | Self::Listeners | Self::KeyTraceBegun(_) | Self::KeyTraceEnded(_) => None,
         }
     }
 }
 
-/// What one core is told, and what undoes it where a later one cannot.
+/// What one core is told for one device, and what undoes it where a later one cannot.
 #[derive(Debug)]
 pub(super) struct Step {
-    pub(super) core: usize,
+    /// As [`unit`] numbers them.
+    pub(super) unit: usize,
     pub(super) change: Change,
     pub(super) undo: Option<Change>,
 }
 
 impl Planned {
-    /// What the home core does for all.
-    pub(super) fn at_home(change: Change) -> Plan {
-        Self::at_home_and_in(0, change)
+    /// These steps.
+    pub(super) fn steps(steps: VecDeque<Step>) -> Self {
+        Self { steps, parts: 0, for_good: false, made: 0, answers: None, behind: None }
     }
 
-    /// The same, where cores say for so many parts when they have nothing left of it.
-    pub(super) fn at_home_and_in(parts: usize, change: Change) -> Plan {
-        let steps = VecDeque::from([Step { core: 0, change, undo: None }]);
-        Some(Box::new(Self { steps, parts, behind: None }))
+    /// What the home core does for all cores, on each device; and what undoes it.
+    pub(super) fn at_homes(
+        findings: &Findings,
+        change: impl Fn() -> Change,
+        undo: impl Fn() -> Option<Change>,
+    ) -> Plan {
+        let devices = 0..findings.devices();
+        let step = |device| Step { unit: home(findings, device), change: change(), undo: undo() };
+        Some(Box::new(Self::steps(devices.map(step).collect())))
     }
+
+    /// The same for good, on those devices where it is not done already; each core says for so many parts when it has nothing left of
+    /// them.
+    pub(super) fn for_good(
+        findings: &Findings,
+        parts: usize,
+        is_done: impl Fn(usize) -> bool,
+        change: impl Fn() -> Change,
+    ) -> Plan {
+        let devices = (0..findings.devices()).filter(|device| !is_done(*device));
+        let step = |device| Step { unit: home(findings, device), change: change(), undo: None };
+        let steps: VecDeque<_> = devices.map(step).collect();
+        let parts = parts * steps.len() * findings.cores.len();
+        Some(Box::new(Self { parts, for_good: true, ..Self::steps(steps) }))
+    }
+
+    /// What the home core does on one device.
+    pub(super) fn at_home_of(findings: &Findings, device: usize, change: Change) -> Self {
+        Self::steps(VecDeque::from([Step { unit: home(findings, device), change, undo: None }]))
+    }
+}
+
+/// The unit that changes are told for one device.
+pub(super) fn home(findings: &Findings, device: usize) -> usize {
+    unit(device, usize::from(HOME_CORE), findings.cores.len())
 }
 
 /// Until when a change shall be complete, or is told by what holds it up.

@@ -9,6 +9,7 @@ use crate::{
     control::{Failure, INVALID_PARAMS},
     options::Limit,
 };
+use core::time::Duration;
 use frwr_nvmf::{
     controller::{AllowedHosts, MAX_ANA_GROUPS},
     wire::SerialNumber,
@@ -27,7 +28,7 @@ struct NewSubsystem {
     serial: Option<String>,
 }
 
-pub(super) fn add_subsystem(_: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+pub(super) fn add_subsystem(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let NewSubsystem { subsystem, hosts, serial } = read(parameters)?;
     let name = nqn("subsystem", &subsystem)?;
     let serial = match serial {
@@ -35,7 +36,10 @@ pub(super) fn add_subsystem(_: &mut Known<'_>, parameters: Map<String, Value>) -
         Some(text) => SerialNumber::new(&text)
             .map_err(|reason| Failure::new(INVALID_PARAMS, format!("params: serial is {text:?}: {reason}")))?,
     };
-    Ok(Planned::at_home(Change::AddSubsystem { name, hosts: allowed(hosts)?, serial }))
+    let hosts = allowed(hosts)?;
+    let change = || Change::AddSubsystem { name, hosts: hosts.clone(), serial };
+    let undo = || Some(Change::RemoveSubsystem { name, within: Duration::ZERO });
+    Ok(Planned::at_homes(known.findings, change, undo))
 }
 
 #[derive(Deserialize)]
@@ -48,9 +52,14 @@ struct OldSubsystem {
 pub(super) fn remove_subsystem(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let OldSubsystem { subsystem: of, within_seconds } = read(parameters)?;
     let (name, state) = subsystem(known.findings, &of)?;
+    let (within, findings) = (within(within_seconds)?, known.findings);
+    let is_gone = |device| {
+        let there = findings.home_of(device).map(|home| home.inventory.subsystems.as_slice());
+        there.is_some_and(|there| there.iter().all(|one| one.name != name))
+    };
     // Each core hands back each of its namespaces.
-    let parts = state.namespaces as usize * known.findings.cores.len();
-    Ok(Planned::at_home_and_in(parts, Change::RemoveSubsystem { name, within: within(within_seconds)? }))
+    let change = || Change::RemoveSubsystem { name, within };
+    Ok(Planned::for_good(findings, state.namespaces as usize, is_gone, change))
 }
 
 #[derive(Deserialize)]
@@ -66,10 +75,12 @@ pub(super) fn set_ana_state(known: &mut Known<'_>, parameters: Map<String, Value
     let (subsystem, before) = subsystem(known.findings, &of)?;
     group.map_or(Ok(()), check_group)?;
     let state = state.state();
-    if group.map_or_else(|| before.ana(), |group| before.ana_of(group)) == Some(state) {
+    let before = group.map_or_else(|| before.ana(), |group| before.ana_of(group));
+    if before == Some(state) {
         return Ok(None);
     }
-    Ok(Planned::at_home(Change::Ana { subsystem, group, state }))
+    let change = |state| Change::Ana { subsystem, group, state };
+    Ok(Planned::at_homes(known.findings, || change(state), || before.map(change)))
 }
 
 fn check_group(group: u32) -> Result<(), Failure> {
@@ -92,7 +103,9 @@ pub(super) fn set_allowed_hosts(known: &mut Known<'_>, parameters: Map<String, V
     if before.hosts == hosts {
         return Ok(None);
     }
-    Ok(Planned::at_home(Change::AllowedHosts { subsystem, hosts, within: within(within_seconds)? }))
+    let within = within(within_seconds)?;
+    let change = |hosts: &AllowedHosts| Change::AllowedHosts { subsystem, hosts: hosts.clone(), within };
+    Ok(Planned::at_homes(known.findings, || change(&hosts), || Some(change(&before.hosts))))
 }
 
 /// Names of hosts, or all of them. How many there may be the target knows.

@@ -32,11 +32,11 @@ struct Three {
 
 impl Three {
     fn new() -> Self {
-        let mut orders = Orders::new(&Progress::new(3));
+        let mut orders = Orders::new(&Progress::new(3), 3);
         let desks = (0..3).map(|_| orders.add()).collect();
         let mut changes = Changes::default();
-        let step = |core| Step { core, change: wanted(), undo: Some(change(AllowedHosts::Any)) };
-        changes.queue(Asker::Application, Planned { steps: [1, 2, 0].map(step).into(), parts: 0, behind: None });
+        let step = |unit| Step { unit, change: wanted(), undo: Some(change(AllowedHosts::Any)) };
+        changes.queue(Asker::Application, Planned::steps([1, 2, 0].map(step).into()));
         Self { orders, desks, changes }
     }
 
@@ -50,14 +50,16 @@ impl Three {
     fn turn(&mut self, millis: u64) -> Option<Result<Value, i64>> {
         while let Some((core, answer)) = self.orders.next_answer() {
             match answer {
-                Answer::Changed { number, result, .. } => self.changes.answered(core, number, result),
-                Answer::Became(event) => self.changes.became(*event),
+                Answer::Changed { number, result, .. } => {
+                    self.changes.answered((core, self.orders.device_of(core)), number, result);
+                }
+                Answer::Became(event) => self.changes.became(self.orders.device_of(core), *event),
                 Answer::Withdrawn(_) => {}
                 Answer::Report { .. } => panic!("nobody asked for a report"),
             }
         }
-        let (_, result) = self.changes.turn(Duration::from_millis(millis), &mut self.orders)?;
-        Some(result.map_err(|failure| failure.code))
+        let ended = self.changes.turn(Duration::from_millis(millis), &mut self.orders)?;
+        Some(ended.result.map_err(|failure| failure.code))
     }
 
     /// A core looks for its orders: what it was told to do and did.
@@ -122,8 +124,8 @@ fn a_core_that_paused_while_it_was_asked_again_and_again_takes_the_next_change()
     (1..100).for_each(|look| assert_eq!(three.turn(10 * look), None));
     three.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
     assert_eq!(three.turn(1000), Some(Ok(done(true))));
-    let steps = [Step { core: 1, change: wanted(), undo: None }].into();
-    three.changes.queue(Asker::Application, Planned { steps, parts: 0, behind: None });
+    let steps = [Step { unit: 1, change: wanted(), undo: None }].into();
+    three.changes.queue(Asker::Application, Planned::steps(steps));
     assert_eq!(three.turn(1000), None);
     assert_eq!(three.obey(1, Ok(None)), [text(&wanted())]);
     assert_eq!(three.turn(1000), Some(Ok(done(true))));
@@ -193,12 +195,11 @@ fn a_smaller_size_that_another_one_or_the_end_of_the_namespace_overtook_is_waite
         three
     };
     let (mut three, id) = (held_up(), ChangeId(8));
-    let steps = [Step { core: 0, change: wanted(), undo: None }].into();
+    let steps = [Step { unit: 0, change: wanted(), undo: None }].into();
     let behind = Some(Behind::Resized(namespace, 2));
-    three.changes.queue(Asker::Application, Planned { steps, parts: 0, behind });
+    three.changes.queue(Asker::Application, Planned { behind, ..Planned::steps(steps) });
     assert_eq!(three.turn(22_000), None);
     three.obey(0, Ok(Some(id)));
-    three.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
     assert_eq!(three.turn(22_000), None);
     three.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
     assert_eq!(three.turn(22_000), Some(Ok(done(true))));
@@ -215,8 +216,78 @@ fn what_nobody_says_the_end_of_is_answered_as_not_complete_and_looked_after() {
     assert_eq!(three.turn(20_999), None);
     let told = three.turn(21_000).unwrap().unwrap();
     assert_eq!((&told["changed"], &told["complete"]), (&json!(true), &json!(false)));
-    assert_eq!(three.changes.unfinished.iter().map(|one| one.id).collect::<Vec<_>>(), [id]);
+    assert_eq!(
+        three.changes.unfinished.iter().map(|one| one.numbers.clone()).collect::<Vec<_>>(),
+        [[Number { device: 0, id }]]
+    );
     three.desks[1].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
     assert_eq!(three.turn(22_000), None);
     assert!(three.changes.unfinished.is_empty());
+}
+
+/// Two devices on one core each: units 0 and 1 are their home cores.
+fn two_devices(for_good: bool) -> Three {
+    let mut orders = Orders::new(&Progress::new(2), 1);
+    let desks = (0..2).map(|_| orders.add()).collect();
+    let undo = || (!for_good).then(|| change(AllowedHosts::Any));
+    let steps = [0, 1].map(|unit| Step { unit, change: wanted(), undo: undo() }).into();
+    let mut changes = Changes::default();
+    changes.queue(Asker::Application, Planned { for_good, ..Planned::steps(steps) });
+    Three { orders, desks, changes }
+}
+
+#[test]
+fn devices_are_told_one_after_the_other_and_it_is_done_when_the_last_of_them_has_it() {
+    let mut two = two_devices(false);
+    assert_eq!(two.turn(0), None);
+    // Both count their changes for themselves.
+    let id = ChangeId(7);
+    assert_eq!(two.obey(0, Ok(Some(id))), [text(&wanted())]);
+    assert_eq!(two.turn(0), None);
+    assert_eq!(two.obey(1, Ok(Some(id))), [text(&wanted())]);
+    two.desks[1].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
+    assert_eq!(two.turn(10), None, "the first one has not");
+    two.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
+    assert_eq!(two.turn(20), Some(Ok(done(true))));
+}
+
+#[test]
+fn what_one_device_does_not_take_the_others_undo_when_they_are_done_with_it() {
+    // It refuses, and nothing is undone before the other takes changes again.
+    let (mut two, id) = (two_devices(false), ChangeId(7));
+    assert_eq!(two.turn(0), None);
+    two.obey(0, Ok(Some(id)));
+    assert_eq!(two.turn(0), None);
+    two.obey(1, Err("no".to_owned()));
+    assert_eq!(two.turn(0), None);
+    assert!(two.obey(0, Ok(None)).is_empty());
+    two.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
+    assert_eq!(two.turn(10), Some(Err(NOT_DONE)));
+    assert_eq!(two.obey(0, Ok(None)), [text(&change(AllowedHosts::Any))]);
+    // It finds later that it cannot.
+    let mut two = two_devices(false);
+    for device in [0, 1] {
+        assert_eq!(two.turn(0), None);
+        two.obey(device, Ok(Some(id)));
+    }
+    two.desks[1].answer(Answer::Became(Box::new(ChangeEvent::Undone { id })));
+    assert_eq!(two.turn(0), None);
+    two.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
+    assert_eq!(two.turn(10), Some(Err(NOT_DONE)));
+    assert_eq!(two.obey(0, Ok(None)), [text(&change(AllowedHosts::Any))]);
+}
+
+#[test]
+fn what_cannot_be_undone_is_told_as_far_as_it_was_done() {
+    let mut two = two_devices(true);
+    assert_eq!(two.turn(0), None);
+    two.obey(0, Ok(None));
+    assert_eq!(two.turn(0), None);
+    two.obey(1, Err("no".to_owned()));
+    assert_eq!(two.turn(0), Some(Err(PARTLY_DONE)));
+    assert!(two.obey(0, Ok(None)).is_empty());
+    let mut two = two_devices(true);
+    assert_eq!(two.turn(0), None);
+    two.obey(0, Err("no".to_owned()));
+    assert_eq!(two.turn(0), Some(Err(NOT_DONE)), "nothing was done");
 }

@@ -1,0 +1,292 @@
+//! Several devices in one process: the same namespaces and hosts on each, listeners of each, and one of them fails.
+
+use super::{Client, FILE_BYTES, Host, SUBSYSTEM};
+use clap::Parser as _;
+use frwr::report::Report as _;
+use frwr::runner::{DiscoverConfig, LoadConfig, ServeConfig, ServeReport, discover, load, serve};
+use frwr::{CommandLine, Error, Task};
+use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftMonitor, SoftOptions};
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::fs;
+use std::io::BufReader;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+
+const A: &str = "127.0.0.1:4420";
+const B: &str = "127.0.0.2:4420";
+const C: &str = "127.0.0.3:4421";
+
+fn task(words: &[&str]) -> Task {
+    let line = CommandLine::try_parse_from([&["frwr"], words].concat());
+    line.unwrap_or_else(|error| panic!("{error}")).task.unwrap()
+}
+
+/// A target on the devices "a" and "b".
+struct Two {
+    fabric: SoftFabric,
+    folder: tempfile::TempDir,
+    monitors: [SoftMonitor; 2],
+    stop: Arc<AtomicBool>,
+    lines: mpsc::Receiver<String>,
+    thread: JoinHandle<Result<ServeReport, Error>>,
+}
+
+fn device(fabric: &SoftFabric, profile: &str) -> SoftDevice {
+    fabric.device(SoftOptions::new(profile.parse().unwrap()))
+}
+
+impl Two {
+    fn start(cores: usize, also: &[&str]) -> Self {
+        let (fabric, folder) = (SoftFabric::new(), tempfile::tempdir().unwrap());
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let (file, socket) = (path("file"), path("socket"));
+        fs::write(&file, (0..FILE_BYTES).map(|at| (at * at / 7) as u8).collect::<Vec<_>>()).unwrap();
+        let (cores, a, b) = (format!("unpinned:{cores}"), format!("a/{A}"), format!("b/{B}"));
+        let fixed = ["serve", "--device", "a", "--device", "b", "--listen", &a, "--listen", &b, "--namespace", &file];
+        let more = ["--control", &socket, "--cores", &cores, "--io-queues", "4", "--pages", "plain"];
+        let Task::Serve(arguments) = task(&[&fixed[..], &more, also].concat()) else { panic!("not serve") };
+        let config = ServeConfig::new(arguments).unwrap();
+        let devices = vec![device(&fabric, "reg_mr"), device(&fabric, "window")];
+        let monitors = [devices[0].monitor(), devices[1].monitor()];
+        let (stop, (sender, lines)) = (Arc::<AtomicBool>::default(), mpsc::channel());
+        let thread = thread::spawn({
+            let stop = Arc::clone(&stop);
+            move || {
+                serve(devices, &config, &stop, &mut |line| {
+                    let _ = sender.send(line.to_owned());
+                })
+            }
+        });
+        let listening = lines.iter().find(|line| line.starts_with("listening on")).unwrap();
+        assert!(listening.starts_with(&format!("listening on {a}, {b}, ")), "{listening}");
+        Self { fabric, folder, monitors, stop, lines, thread }
+    }
+
+    fn client(&self) -> Client {
+        Client { stream: BufReader::new(UnixStream::connect(self.folder.path().join("socket")).unwrap()) }
+    }
+
+    /// A host at an address, which verifies what it reads.
+    fn host(&self, address: &str, also: &[&str]) -> Host {
+        let (device, bytes) = (device(&self.fabric, "reg_mr"), FILE_BYTES.to_string());
+        let fixed = ["load", "--device", "test", "--connect", address, "--cores", "unpinned", "--pages", "plain"];
+        let size: &[&str] = if also.contains(&"--bytes") { &[] } else { &["--bytes", &bytes] };
+        let Task::Load(arguments) = task(&[&fixed[..], size, also].concat()) else { panic!("not load") };
+        let (config, stop) = (LoadConfig::new(arguments).unwrap(), Arc::<AtomicBool>::default());
+        let thread = thread::spawn({
+            let stop = Arc::clone(&stop);
+            move || load(device, &config, &stop, &mut |_| {})
+        });
+        Host { stop, thread }
+    }
+
+    /// What a host hears at an address: PORTIDs and addresses of the subsystem.
+    fn listed(&self, address: &str) -> Vec<(u16, String)> {
+        let words = ["discover", "--device", "test", "--connect", address];
+        let Task::Discover(arguments) = task(&words) else { panic!("not discover") };
+        let (config, stop) = (DiscoverConfig::new(arguments).unwrap(), AtomicBool::new(false));
+        let found = discover(device(&self.fabric, "reg_mr"), &config, &stop, &mut |_| {}).unwrap();
+        let at = |entry: &Value| {
+            let text = |name: &str| entry[name].as_str().unwrap().to_owned();
+            (entry["port"].as_u64().unwrap() as u16, format!("{}:{}", text("address"), text("service")))
+        };
+        frwr::runner::discovered_json(&found)["entries"].as_array().unwrap().iter().map(at).collect()
+    }
+
+    fn end(self) -> ServeReport {
+        self.stop.store(true, Relaxed);
+        self.thread.join().unwrap().unwrap_or_else(|error| panic!("{error}"))
+    }
+}
+
+fn done() -> Result<Value, Value> {
+    Ok(json!({ "changed": true, "complete": true }))
+}
+
+fn refused(result: Result<Value, Value>, code: i64, parts: &[&str]) {
+    let error = result.unwrap_err();
+    let message = error["message"].as_str().unwrap();
+    assert!(error["code"] == code && parts.iter().all(|part| message.contains(part)), "{error}: {parts:?}");
+}
+
+fn numbers(of: &Value, list: &str, name: &str) -> Vec<u64> {
+    of[list].as_array().unwrap().iter().map(|one| one[name].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn each_device_serves_the_same_and_lists_the_others_addresses() {
+    for cores in [1, 2] {
+        let target = Two::start(cores, &[]);
+        let mut client = target.client();
+        let hosts = [A, B].map(|address| target.host(address, &["--runtime", "3600"]));
+        let both_are_there = |hosts: &Value| hosts["hosts"][0]["controllers"].as_array().map(Vec::len) == Some(2);
+        client.until("hosts", both_are_there);
+        let told = client.ask("devices");
+        let names: Vec<_> =
+            told["devices"].as_array().unwrap().iter().map(|one| (&one["name"], &one["state"])).collect();
+        assert_eq!(names, [(&json!("a"), &json!("serves")), (&json!("b"), &json!("serves"))]);
+        let controllers = client.ask("controllers");
+        let ids: HashSet<_> = numbers(&controllers, "controllers", "controller").into_iter().collect();
+        assert_eq!(ids.len(), controllers["controllers"].as_array().unwrap().len(), "{controllers}");
+        let have_queues = |answer: &Value| numbers(answer, "listeners", "connections").iter().all(|count| *count >= 2);
+        let listeners = client.until("listeners", have_queues);
+        assert_eq!(numbers(&listeners, "listeners", "port_id"), [1, 17]);
+        for (address, first, second) in [(A, (1, A), (17, B)), (B, (17, B), (1, A))] {
+            assert_eq!(target.listed(address), [first, second].map(|(port, at)| (port, at.to_owned())));
+        }
+        // What changes does on both.
+        let new = json!({ "subsystem": SUBSYSTEM, "namespace": 2, "memory": "1M" });
+        assert_eq!(client.call("add_namespace", new), done());
+        for address in [A, B] {
+            let guest =
+                target.host(address, &["--nsid", "2", "--bytes", "1048576", "--runtime", "0", "--host-nqn", "nqn.x:g"]);
+            assert!(guest.thread.join().unwrap().unwrap().verified);
+        }
+        let of = |state: &str| json!({ "subsystem": SUBSYSTEM, "state": state });
+        assert_eq!(client.call("set_ana_state", of("non_optimized")), done());
+        assert_eq!(client.call("set_ana_state", of("optimized")), done());
+        let half = json!({ "subsystem": SUBSYSTEM, "namespace": 2, "bytes": "512K" });
+        assert_eq!(client.call("resize_namespace", half), done());
+        for address in [A, B] {
+            let too_long = ["--nsid", "2", "--bytes", "1048576", "--runtime", "0", "--host-nqn", "nqn.x:g"];
+            assert!(target.host(address, &too_long).thread.join().unwrap().is_err());
+        }
+        assert_eq!(client.call("remove_namespace", json!({ "subsystem": SUBSYSTEM, "namespace": 2 })), done());
+        assert_eq!(client.call("add_subsystem", json!({ "subsystem": "nqn.x:second" })), done());
+        assert_eq!(target.listed(A).len(), 4);
+        assert_eq!(client.call("remove_subsystem", json!({ "subsystem": "nqn.x:second" })), done());
+        assert_eq!(target.listed(B).len(), 2);
+        assert_eq!(client.call("drain", json!({ "host": "nqn.x:g" })), done());
+        assert_eq!(client.ask("hosts")["drained"], json!([{ "host": "nqn.x:g", "complete": true }]));
+        assert_eq!(client.call("resume", json!({ "host": "nqn.x:g" })), done());
+        let status = client.ask("status");
+        assert_eq!(
+            (&status["listen"], &status["device"]),
+            (&json!([format!("a/{A}"), format!("b/{B}")]), &json!("a, b"))
+        );
+        let cores_told = client.ask("cores");
+        let pollers: Vec<_> =
+            cores_told["cores"][0]["pollers"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+        assert_eq!(pollers, ["target", "target 2"]);
+        let metrics = client.ask("metrics");
+        for device in ["a", "b"] {
+            let line = format!("frwr_device_connections_total{{device=\"{device}\"}}");
+            assert!(metrics.as_str().unwrap().contains(&line), "{metrics}");
+        }
+        let keys = target.folder.path().join("keys");
+        assert_eq!(client.call("set_key_trace", json!({ "file": keys })), done());
+        client.until("key_trace", |told| told["bytes"].as_u64() > Some(100_000));
+        assert_eq!(client.call("set_key_trace", json!({ "file": null })), done());
+        let told = fs::read_to_string(&keys).unwrap();
+        for side in ["\"target\"", "\"target 2\""] {
+            assert!(told.contains(&format!("\"side\":{side}")), "nothing of {side}");
+        }
+        for host in hosts {
+            let report = host.end().unwrap();
+            assert!(report.verified && report.reconnects() == 0, "{}", report.table());
+        }
+        let report = target.end();
+        assert!(report.passed(), "{}", report.table());
+        assert_eq!(report.json()["left"]["queues"], 0);
+        assert_eq!(report.json()["cores"].as_array().unwrap().len(), cores);
+    }
+}
+
+#[test]
+fn listeners_of_each_device_come_and_go_and_are_saved_with_it() {
+    let target = Two::start(1, &[]);
+    let (mut client, host) = (target.client(), target.host(B, &["--runtime", "3600"]));
+    let of = |address: &str| json!({ "address": address });
+    refused(
+        client.call("add_listener", of(C)),
+        -32602,
+        &["there are several devices", "DEVICE/127.0.0.3:4421", "a, b"],
+    );
+    refused(client.call("add_listener", of(&format!("c/{C}"))), -32602, &["no --device is of that name", "a, b"]);
+    refused(client.call("add_listener", of(&format!("a/{B}"))), -32004, &["b listens at", "nothing was changed"]);
+    refused(client.call("remove_listener", of(&format!("a/{B}"))), -32004, &["does not listen at a/127.0.0.2:4420"]);
+    assert_eq!(client.call("add_listener", of(&format!("b/{C}"))), done());
+    // Both tell of it when that was answered.
+    assert_eq!(target.listed(A), [(1, A), (17, B), (18, C)].map(|(port, at)| (port, at.to_owned())));
+    assert_eq!(target.listed(C), [(17, B), (18, C), (1, A)].map(|(port, at)| (port, at.to_owned())));
+    assert!(target.host(C, &["--runtime", "0"]).thread.join().unwrap().unwrap().verified);
+    let before = client.ask("save").as_str().unwrap().to_owned();
+    for part in ["device = [\"a\", \"b\"]", &format!("\"a/{A}\", \"b/{B}\", \"b/{C}\"")] {
+        assert!(before.contains(part), "{before}");
+    }
+    let apply = |client: &mut Client, text: &str, dry_run: bool| {
+        client.call("apply", json!({ "config": text, "dry_run": dry_run }))
+    };
+    assert_eq!(apply(&mut client, &before, true), Ok(json!({ "changes": [] })));
+    // An address moves from one device to the other.
+    let moved = before.replace(&format!("b/{C}"), &format!("a/{C}"));
+    let lines = [format!("- listener b/{C}"), format!("+ listener a/{C}")];
+    assert_eq!(apply(&mut client, &moved, true), Ok(json!({ "changes": lines })));
+    assert_eq!(apply(&mut client, &moved, false), Ok(json!({ "changed": true, "complete": true, "changes": lines })));
+    assert_eq!(target.listed(B), [(17, B), (1, A), (2, C)].map(|(port, at)| (port, at.to_owned())));
+    // Devices themselves are of the start.
+    let alone = before.replace("[\"a\", \"b\"]", "\"a\"");
+    refused(apply(&mut client, &alone, true), -32602, &["no --device is of that name"]);
+    let third = before.replace("\"b\"]", "\"b\", \"c\"]").replace(&format!("\"b/{C}\""), &format!("\"c/{C}\""));
+    refused(apply(&mut client, &third, true), -32004, &["device is [\"a\",\"b\",\"c\"]", "start serve anew"]);
+    // An address is of one device, which need not be named.
+    assert_eq!(client.call("remove_listener", of(A)), done());
+    assert_eq!(client.call("remove_listener", of(C)), done());
+    assert_eq!(target.listed(B), [(17, B.to_owned())]);
+    refused(client.call("save", json!({})), -32004, &["listens nowhere on a", "add_listener"]);
+    let report = host.end().unwrap();
+    assert!(report.verified && report.reconnects() == 0);
+    assert!(target.end().passed());
+}
+
+#[test]
+fn a_device_that_is_gone_takes_its_hosts_with_it_and_the_others_go_on() {
+    for cores in [1, 2] {
+        let target = Two::start(cores, &[]);
+        let mut client = target.client();
+        let stays = target.host(A, &["--runtime", "3600", "--host-nqn", "nqn.x:stays"]);
+        let goes = target.host(B, &["--runtime", "3600", "--host-nqn", "nqn.x:goes", "--reconnects", "1"]);
+        let hosts = |count: usize| move |answer: &Value| answer["hosts"].as_array().map(Vec::len) == Some(count);
+        client.until("hosts", hosts(2));
+        target.monitors[1].remove_device();
+        assert!(target.lines.iter().any(|line| line.contains("is gone") && line.contains("the other devices go on")));
+        client.until("hosts", hosts(1));
+        let told = client.ask("devices");
+        assert_eq!((&told["devices"][0]["state"], &told["devices"][1]["state"]), (&json!("serves"), &json!("gone")));
+        assert!(goes.thread.join().unwrap().is_err());
+        // What is told by the other device leads nowhere else.
+        while target.listed(A) != [(1, A.to_owned())] {}
+        // Changes go on, on what is left of both.
+        let new = json!({ "subsystem": SUBSYSTEM, "namespace": 2, "memory": "1M" });
+        assert_eq!(client.call("add_namespace", new), done());
+        assert_eq!(client.call("remove_namespace", json!({ "subsystem": SUBSYSTEM, "namespace": 2 })), done());
+        assert_eq!(client.call("remove_listener", json!({ "address": B })), done());
+        let bytes = client.ask("status")["bytes_read"].as_u64();
+        client.until("status", |status| status["bytes_read"].as_u64() > bytes);
+        let report = stays.end().unwrap();
+        assert!(report.verified && report.reconnects() == 0, "{}", report.table());
+        if cores == 1 {
+            assert!(target.end().passed());
+        } else {
+            // Without any device there is nothing to go on with.
+            target.monitors[0].remove_device();
+            assert_eq!(target.thread.join().unwrap().unwrap_err().name(), "device_gone");
+        }
+    }
+}
+
+#[test]
+fn as_many_devices_are_opened_as_are_named() {
+    let fabric = SoftFabric::new();
+    let words =
+        ["serve", "--device", "a", "--device", "b", "--listen", &format!("a/{A}"), "--listen", &format!("b/{B}")];
+    let more = ["--namespace", "/etc/hostname", "--control", "none"];
+    let Task::Serve(arguments) = task(&[&words[..], &more].concat()) else { panic!("not serve") };
+    let config = ServeConfig::new(arguments).unwrap();
+    let devices = vec![device(&fabric, "reg_mr")];
+    let error = serve(devices, &config, &AtomicBool::new(false), &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("1 devices are open, and --device names 2"), "{error}");
+}
