@@ -1,6 +1,7 @@
 //! Side-by-side measurements, and what they need.
 
 pub mod arguments;
+pub mod asleep;
 pub mod connected;
 pub mod cores;
 pub mod detached;

@@ -2,7 +2,7 @@
 //! costs each.
 
 use crate::detached::{FarEnd, Memory};
-use core::time::Duration;
+use core::{task::Waker, time::Duration};
 use frwr_engine::{
     EngineOptions, MemoryAccess,
     control::Control,
@@ -195,6 +195,14 @@ impl<D: Device> TargetSide<D> {
     /// # Errors
     /// What engine, target or system refuse.
     pub fn new(device: D) -> Result<Self, Box<dyn Error>> {
+        Self::woken_by(device, None)
+    }
+
+    /// The same on a core that sleeps.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn woken_by(device: D, waker: Option<&Waker>) -> Result<Self, Box<dyn Error>> {
         let options = TargetOptions::new("127.0.0.1:4420".parse()?, subsystem()?).in_capsule_bytes(BLOCK);
         let mut region = region()?;
         let (control, engine) = open(device, options.engine(), &mut region)?;
@@ -203,6 +211,9 @@ impl<D: Device> TargetSide<D> {
         let buffers = region.carve(options.buffer_memory_bytes(BUFFERS), page)?.into_device_memory();
         let storage = MemoryStorage::new(medium, BLOCK, QUEUE_DEPTH.into())?;
         let mut target = Target::new(engine, vec![storage], buffers, options)?;
+        if let Some(waker) = waker {
+            target.wakes(waker)?;
+        }
         target.listen()?;
         Ok(Self { control, target, _region: region })
     }
@@ -221,10 +232,21 @@ impl<D: Device> HostSide<D> {
     /// # Errors
     /// What engine, host or system refuse.
     pub fn new(device: D) -> Result<Self, Box<dyn Error>> {
+        Self::woken_by(device, None)
+    }
+
+    /// The same on a core that sleeps.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn woken_by(device: D, waker: Option<&Waker>) -> Result<Self, Box<dyn Error>> {
         let name = Nqn::new("nqn.2026-11.invalid.frwr:bench-host")?;
         let options = HostOptions::new("127.0.0.1:4420".parse()?, subsystem()?, name).queue_depth(QUEUE_DEPTH - 1);
         let mut region = region()?;
         let (control, mut engine) = open(device, options.engine(), &mut region)?;
+        if let Some(waker) = waker {
+            engine.wakes(waker);
+        }
         let page = BLOCK as usize;
         let memory = engine
             .add_memory(region.carve(BLOCKS as usize * page, page)?.into_device_memory(), MemoryAccess::ReadWrite)?;

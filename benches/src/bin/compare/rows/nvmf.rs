@@ -1,6 +1,6 @@
-//! The row of the NVMe-oF target and host, each detached from its NIC: A24.
+//! Rows of the NVMe-oF target and host: each detached from its NIC (A24), and both on a core that may sleep (A26).
 
-use super::super::goal::Goal::AtMost;
+use super::super::goal::Goal::{AtMost, RatioAtMost};
 use super::super::quantity::Quantity;
 use super::{Case, NONE, Row, instructions, ours};
 
@@ -32,17 +32,45 @@ const fn told(name: &'static str, ours: Quantity) -> Case {
     Case { name, unit: "insn", ours, ..NONE }
 }
 
-/// See the parent. First counted on 2026-11-27 at 6bd15ba: 2,182 and 5,331 of the target, 2,178 and 2,868 of the host.
-pub(super) const ROWS: &[Row] = &[Row {
-    id: "A24",
-    what: "a command of 4 KiB, batch 32, from one port to the other, less the port",
-    cases: &[
-        first("target's part of a read, less its medium", TARGET_READ, &[AtMost(1309.0)], 873.0),
-        first("of a write in the capsule, less its medium", TARGET_WRITE, &[AtMost(3198.0)], 2132.0),
-        first("host's part of a read", HOST_READ, &[AtMost(1306.0)], 871.0),
-        first("of a write in the capsule", HOST_WRITE, &[AtMost(1721.0)], 1147.0),
-        told("target's read, with port and medium", command!("target-read")),
-        told("the medium's part of it", command!("medium-read")),
-        told("one at a time", instructions(ours("nvmf-cost", &["target-read", "1"]))),
-    ],
-}];
+/// A read of 4 KiB from the host's call to its completion, 32 at a time, host, target and software NIC on one core.
+const fn read_on(how: &'static [&'static str]) -> Quantity {
+    instructions(ours("sleep-cost", how))
+}
+
+/// An iteration of a reactor that finds nothing. Many: who publishes its figures does so by time.
+const fn look_on(how: &'static [&'static str]) -> Quantity {
+    instructions(ours("sleep-cost", how).iterations(20_000, 120_000))
+}
+
+/// See the parent. A24 was first counted on 2026-11-27 at 6bd15ba: 2,182 and 5,331 of the target, 2,178 and 2,868 of the host.
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        id: "A24",
+        what: "a command of 4 KiB, batch 32, from one port to the other, less the port",
+        cases: &[
+            first("target's part of a read, less its medium", TARGET_READ, &[AtMost(1309.0)], 873.0),
+            first("of a write in the capsule, less its medium", TARGET_WRITE, &[AtMost(3198.0)], 2132.0),
+            first("host's part of a read", HOST_READ, &[AtMost(1306.0)], 871.0),
+            first("of a write in the capsule", HOST_WRITE, &[AtMost(1721.0)], 1147.0),
+            told("target's read, with port and medium", command!("target-read")),
+            told("the medium's part of it", command!("medium-read")),
+            told("one at a time", instructions(ours("nvmf-cost", &["target-read", "1"]))),
+        ],
+    },
+    Row {
+        id: "A26",
+        what: "a core with work that may sleep",
+        cases: &[
+            Case {
+                peer: Some(read_on(&["spin", "32"])),
+                peer_name: "polling on",
+                floor: Some(1.0),
+                goals: &[RatioAtMost(1.02)],
+                ..told("a read of 4 KiB, 32 at a time, on both sides", read_on(&["sleep", "32"]))
+            },
+            told("the same, polling on", read_on(&["spin", "32"])),
+            told("an iteration that finds nothing, before it sleeps", look_on(&["idle", "sleep"])),
+            told("the same, polling on for ever", look_on(&["idle", "spin"])),
+        ],
+    },
+];
