@@ -29,6 +29,13 @@ use frwr_reactor::{Now, Poller, Sleep};
 
 /// Bytes beside what is computed: the alignment of what is carved.
 const SLACK: usize = 64 << 10;
+
+/// How long requests may take that are in flight when the run is told to end: longer than disks and networks do that work, and short
+/// for who has typed Control-C. Those that wait for a path, which may come back, would take 30 s.
+const END_TIME: Duration = Duration::from_secs(5);
+/// Said when they have taken longer.
+const UNFINISHED: &str = "requests had not ended 5 s after the run was told to end, and were given up: the namespace cannot be reached, or \
+                          its target does not answer; `frwr ctl hosts`, `subsystems` and `waits` of the target say more";
 /// Alignment of buffers: a page.
 const PAGE: usize = 4096;
 
@@ -122,6 +129,8 @@ pub(super) struct HostSide<P: Port> {
     polled: Duration,
     caught: Option<String>,
     interrupted: bool,
+    /// When it was told to end.
+    told_at: Option<Duration>,
     remote_bytes_open: Option<u64>,
     memory_report: MemoryReport,
 }
@@ -182,6 +191,7 @@ impl<P: Port> HostSide<P> {
             polled: Duration::ZERO,
             caught: None,
             interrupted: false,
+            told_at: None,
             remote_bytes_open: None,
             memory_report: MemoryReport::of(&region),
         })
@@ -350,13 +360,17 @@ impl<P: Port> HostSide<P> {
             }
             if asks.to_stop() {
                 self.interrupted = true;
+                self.told_at.get_or_insert(now);
                 self.stop_job();
             } else if self.team.wants_end() {
                 self.stop_job();
             }
         }
         if self.host.has_no_queue() && self.has_part() {
-            return self.give_up();
+            return self.give_up("the target grants no I/O queue for one of the cores any more; name fewer in --cores");
+        }
+        if self.gives_up_at().is_some_and(|at| now >= at) {
+            return self.give_up(UNFINISHED);
         }
         self.watch();
         let mut work = 0;
@@ -400,9 +414,14 @@ impl<P: Port> HostSide<P> {
         work
     }
 
-    /// A session began in which there is no queue for this core, which has a part of the load: that would wait for ever.
-    fn give_up(&mut self) -> u32 {
-        let reason = "the target grants no I/O queue for one of the cores any more; name fewer in --cores";
+    /// When requests are waited for no longer that have not ended since it was told to.
+    fn gives_up_at(&self) -> Option<Duration> {
+        let is_over = self.is_over() || self.stage != Stage::Running;
+        self.told_at.filter(|_| !is_over).map(|at| at.saturating_add(END_TIME))
+    }
+
+    /// What this core has to do would be waited for in vain: a session began in which there is no queue for it, or nobody answers.
+    fn give_up(&mut self, reason: &str) -> u32 {
         self.caught.get_or_insert_with(|| reason.to_owned());
         self.team.may_leave(true);
         self.close();
@@ -530,7 +549,7 @@ impl<P: Port> HostSide<P> {
                 HostFailure::TooManyAttempts => format!("the host gave up; its last attempt failed: {last}"),
                 failure => format!("the host gave up: {failure}"),
             });
-        } else if self.host.is_ready() {
+        } else if self.host.is_ready() && self.is_over() {
             // Everything has ended and the connection is up: now the table must be empty, but for what the host reads for itself.
             let open = self.host.engine().port().remote_bytes_open();
             self.remote_bytes_open = open.map(|bytes| bytes.saturating_sub(self.host.admin_bytes_open()));

@@ -2,6 +2,9 @@
 
 use super::Machine;
 use super::program::{passed, verified};
+use frwr_support::changes::Ctl;
+use serde_json::{Value, json};
+use std::path::Path;
 
 /// Bytes of a namespace that outlives who serves it.
 const DISK: u64 = 4 << 20;
@@ -88,4 +91,22 @@ fn a_target_that_was_never_there_is_told_with_the_remedy() {
         let directory = machine.path("frwr");
         assert!([directory.to_str().unwrap(), "--device soft", "same user"].iter().all(|part| text.contains(part)));
     }
+}
+
+/// Its requests wait for a path that may come back, and so does nobody who has it end.
+#[test]
+fn a_load_without_a_path_ends_when_it_is_told_to() {
+    let machine = Machine::new();
+    let (file, socket) = (machine.file("file"), machine.path("control"));
+    let target = machine.serve(&["--namespace", &file, "--control", socket.to_str().unwrap()]);
+    let host = machine.load(&["--file", &file, "--runtime", "36000"]);
+    let mut ctl = Ctl::open(Path::new(env!("CARGO_BIN_EXE_frwr")), &socket).unwrap();
+    let moved = |status: &Value| status["bytes_read"].as_u64() > Some(1 << 20);
+    while !moved(&ctl.ask("status").unwrap()) {}
+    let set = json!({ "subsystem": "nqn.2026-11.invalid.frwr:file", "state": "inaccessible" });
+    ctl.ask_with("set_ana_state", &set).unwrap();
+    let (code, report) = host.stop();
+    let told = report["caught"].as_str().unwrap();
+    assert!(code == Some(1) && told.contains("requests had not ended 5 s after the run was told to end"), "{report}");
+    passed(target.stop());
 }
