@@ -188,6 +188,7 @@ impl<M: Send + 'static> Reactors<M> {
             members,
             foreign,
             frame.shutdown_handle(),
+            frame.clock().clone(),
         ))
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crate::astray::{Astray, look};
+use crate::clock::Clock;
 use crate::core_set::CpuId;
 use crate::cpu::ThreadId;
 use crate::inbox::{CoreIndex, ForeignOutbox};
@@ -91,6 +92,7 @@ pub struct Running<M, C> {
     members: Vec<ReactorThread>,
     foreign: Vec<ForeignOutbox<M>>,
     shutdown: ShutdownHandle,
+    clock: Clock,
 }
 
 impl<M, C> Running<M, C> {
@@ -99,10 +101,17 @@ impl<M, C> Running<M, C> {
         members: Vec<ReactorThread>,
         mut foreign: Vec<ForeignOutbox<M>>,
         shutdown: ShutdownHandle,
+        clock: Clock,
     ) -> Self {
         // They are taken from the end: number 0 first.
         foreign.reverse();
-        Self { threads, members, foreign, shutdown }
+        Self { threads, members, foreign, shutdown, clock }
+    }
+
+    /// The clock that they read: its times compare with those that they tell.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// The CPU of each reactor; `None` is unpinned.

@@ -180,6 +180,10 @@ impl Frame {
     pub(crate) fn shutdown_handle(&self) -> ShutdownHandle {
         ShutdownHandle(Arc::clone(&self.group))
     }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
 }
 
 /// Of the sending ends that each reactor made, all of them in the same order, those of each sender.

@@ -215,8 +215,8 @@ impl Answering {
         if self.bytes + text.len() > MAX_ANSWER_BYTES {
             let (found, before) = (text.len(), self.bytes);
             let said = format!(
-                "the answer has {found} bytes behind {before} of the same batch, and all may have {MAX_ANSWER_BYTES}; ask for a part, such \
-                 as one subsystem, or ask one by one; metrics of any length are had by HTTP, of a target with --metrics ADDR:PORT"
+                "the answer has {found} bytes behind {before} of the same batch, and all may have {MAX_ANSWER_BYTES}; ask for a part \
+                 (`subsystem=NQN`, of metrics also `namespace=NSID`), or one by one"
             );
             text = rpc::answer(id, Err(Failure::new(ANSWER_TOO_LARGE, said))).to_string();
         }

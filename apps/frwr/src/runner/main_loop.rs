@@ -272,7 +272,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             {
                 operator.ask_reload();
             }
-            let work = work + self.operate(elapsed, say);
+            let work = work + self.operate(say);
             if let Some(load) = &mut self.load
                 && load.pass(say)
             {
@@ -324,7 +324,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         for incidents in &mut self.incidents {
             while let Some(incident) = incidents.pop() {
                 if let Some(operator) = &mut self.operator {
-                    operator.note(elapsed, &incident);
+                    operator.note(self.threads.clock().now(), &incident);
                 }
                 log.note(elapsed, incident, say);
             }
@@ -346,11 +346,12 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
     }
 
     /// Who asks is answered. Returns the work done.
-    fn operate(&mut self, elapsed: Duration, say: &mut dyn FnMut(&str)) -> u32 {
+    fn operate(&mut self, say: &mut dyn FnMut(&str)) -> u32 {
         let Some(operator) = &mut self.operator else { return 0 };
         let (threads, controls, media) = (self.threads, &self.controls, &mut self.media);
         let mut surroundings = Surroundings {
-            now: elapsed,
+            // What it tells stands beside times of the cores.
+            now: threads.clock().now(),
             reactors: &|| threads.statistics(),
             controls: &|| controls.iter().map(|control| control.statistics()).collect(),
             media,

@@ -16,7 +16,7 @@ const ROUND_PERIOD: Duration = Duration::from_millis(20);
 /// What all cores had at one time.
 #[derive(Clone, Debug)]
 pub(super) struct Findings {
-    /// When they were asked, since the main thread began.
+    /// When they were asked, since they began.
     pub(super) at: Duration,
     /// Of each core, in their order; one that stands still has not answered.
     pub(super) cores: Vec<Found>,

@@ -146,3 +146,33 @@ fn top_tells_the_last_interval_to_who_has_no_terminal() {
     host.end().unwrap();
     target.end();
 }
+
+/// What a core has published was so before the next question was asked.
+#[test]
+fn times_of_cores_and_of_answers_count_from_one_start() {
+    let target = Target::start(2);
+    let mut client = target.client();
+    let first = client.ask("cores");
+    let next = client.ask("cores");
+    for core in all(&first, "cores") {
+        assert!(core["at_seconds"].as_f64().unwrap() <= next["at_seconds"].as_f64().unwrap(), "{core}: {next}");
+    }
+    target.end();
+}
+
+/// Where not all are alike, who looks for the one that he set finds it.
+#[test]
+fn an_ana_group_without_namespaces_is_told_where_it_has_a_state_of_its_own() {
+    let target = Target::start(1);
+    let mut client = target.client();
+    let groups = |answer: Value| answer["subsystems"][0]["ana_groups"].clone();
+    let usual = json!([{ "group": 1, "state": "optimized", "namespaces": 1 }]);
+    assert_eq!(groups(client.ask("subsystems")), usual);
+    let set = |group: Value, state: &str| json!({ "subsystem": SUBSYSTEM, "group": group, "state": state });
+    client.call("set_ana_state", set(json!(7), "inaccessible")).unwrap();
+    let seventh = json!({ "group": 7, "state": "inaccessible", "namespaces": 0 });
+    assert_eq!(groups(client.ask("subsystems")), json!([usual[0], seventh]));
+    client.call("set_ana_state", set(Value::Null, "optimized")).unwrap();
+    assert_eq!(groups(client.ask("subsystems")), usual);
+    target.end();
+}

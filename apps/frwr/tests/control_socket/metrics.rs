@@ -189,3 +189,24 @@ fn the_dashboard_asks_for_what_there_is() {
     host.end().unwrap();
     target.end();
 }
+
+/// Of many namespaces all figures are longer than an answer may be.
+#[test]
+fn figures_of_one_namespace_are_asked_for() {
+    let target = Target::start(2);
+    let mut client = target.client();
+    let new = serde_json::json!({ "subsystem": SUBSYSTEM, "namespace": 2, "memory": 65536 });
+    client.call("add_namespace", new).unwrap();
+    let mut found = |only: Value| {
+        let text = client.call("metrics", only).unwrap();
+        let all = samples(text.as_str().unwrap());
+        let has = |nsid: u32| all.keys().any(|name| name.contains(&format!("namespace=\"{nsid}\"")));
+        assert!(all.keys().any(|name| name.starts_with("frwr_reactor_polls") || name.starts_with("frwr_uptime")));
+        [has(1), has(2)]
+    };
+    assert_eq!(found(serde_json::json!({})), [true, true]);
+    assert_eq!(found(serde_json::json!({ "namespace": 2 })), [false, true]);
+    assert_eq!(found(serde_json::json!({ "subsystem": SUBSYSTEM, "namespace": 1 })), [true, false]);
+    assert_eq!(found(serde_json::json!({ "subsystem": "nqn.2026-11.invalid.frwr:other" })), [false, false]);
+    target.end();
+}

@@ -9,6 +9,7 @@ use super::{
     key_trace::file as key_trace_file,
     listeners::addresses,
     methods::{self as table, MethodDescription},
+    metrics::Only,
     namespace_figures::NamespaceFigures,
     parameters::{Parameter, none, nqn, read},
 };
@@ -21,10 +22,10 @@ use core::ops::Add;
 use frwr_engine::{Statistics as EngineStatistics, Waits, control::ControlStatistics};
 use frwr_nvmf::{
     controller::{
-        AllowedHosts, AnaGroupState, ControllerState, DrainState, Inventory, NamespaceState, QueuePhase, QueueState,
-        SubsystemState, TargetListening, TargetStatistics, WaitingNow,
+        AllowedHosts, ControllerState, DrainState, Inventory, NamespaceState, QueuePhase, QueueState, SubsystemState,
+        TargetListening, TargetStatistics, WaitingNow,
     },
-    wire::Nqn,
+    wire::{AnaState, Nqn},
 };
 use frwr_reactor::{Longest, Statistics as ReactorStatistics};
 use serde::Deserialize;
@@ -267,7 +268,7 @@ pub(super) fn subsystems(_: &Facts, findings: &Findings, parameters: Parameters)
             "serial": subsystem.serial.as_str(),
             "allowed_hosts": hosts,
             "ana_state": subsystem.ana().map(ana_name),
-            "ana_groups": subsystem.ana_groups.iter().map(ana_group).collect::<Vec<_>>(),
+            "ana_groups": ana_groups(subsystem),
             "namespaces": subsystem.namespaces,
             "controllers": all_controllers(findings).filter(of_it).count(),
         })
@@ -276,8 +277,15 @@ pub(super) fn subsystems(_: &Facts, findings: &Findings, parameters: Parameters)
     Ok(list("subsystems", all, findings))
 }
 
-fn ana_group(one: &AnaGroupState) -> Value {
-    json!({ "group": one.group, "state": ana_name(one.state), "namespaces": one.namespaces })
+/// Groups that have namespaces, and where not all are alike those that somebody gave a state before they have any.
+fn ana_groups(subsystem: &SubsystemState) -> Vec<Value> {
+    let differ = subsystem.ana().is_none();
+    let group = |(group, state): (u32, &AnaState)| {
+        let namespaces = subsystem.ana_groups.iter().find(|one| one.group == group).map_or(0, |one| one.namespaces);
+        let is_shown = namespaces > 0 || differ && *state != AnaState::Optimized;
+        is_shown.then(|| json!({ "group": group, "state": ana_name(*state), "namespaces": namespaces }))
+    };
+    (1..).zip(&subsystem.ana_states).filter_map(group).collect()
 }
 
 /// Namespaces with what all cores did in them.
@@ -519,7 +527,15 @@ pub(super) fn waits(_: &Facts, findings: &Findings, parameters: Parameters) -> A
     }))
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfNamespaces {
+    subsystem: Option<String>,
+    namespace: Option<u32>,
+}
+
 pub(super) fn metrics(facts: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
-    none(&parameters)?;
-    Ok(super::metrics::text(facts, findings).into())
+    let OfNamespaces { subsystem, namespace } = read(parameters)?;
+    let subsystem = subsystem.map(|text| nqn("subsystem", &text)).transpose()?;
+    Ok(super::metrics::text(facts, findings, &Only { subsystem, namespace }).into())
 }

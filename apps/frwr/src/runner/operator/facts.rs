@@ -21,7 +21,7 @@ pub(in super::super) struct Facts {
     pub(super) recent: Recent,
     pub(super) key_trace: KeyTrace,
     pub(super) progress: Progress,
-    /// Since the main thread began.
+    /// Since the cores began.
     pub(super) now: Duration,
 }
 

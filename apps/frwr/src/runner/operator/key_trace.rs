@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Default)]
 pub(in super::super) struct KeyTrace {
     trace: Option<Trace>,
-    /// Since the main thread began.
+    /// Since the cores began.
     began: Duration,
     /// Lost records that each core had counted for each device when it told no longer, of this trace and of former ones.
     lost: Vec<u64>,

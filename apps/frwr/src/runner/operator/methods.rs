@@ -130,7 +130,10 @@ const METHODS: &[Method] = &[
     Method {
         name: "metrics",
         about: "all figures as OpenMetrics text",
-        parameters: &[],
+        parameters: &[
+            OF_SUBSYSTEM,
+            Parameter { name: "namespace", kind: "NSID", required: false, about: "of namespaces only this one" },
+        ],
         does: Does::Ask(answers::metrics),
     },
     Method {

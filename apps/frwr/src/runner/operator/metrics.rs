@@ -10,7 +10,10 @@ use super::{
 };
 use core::time::Duration;
 use frwr_engine::{Statistics, Waits, control::ControlStatistics};
-use frwr_nvmf::controller::{Latencies, NamespaceState, QueueState, TargetListening};
+use frwr_nvmf::{
+    controller::{Latencies, NamespaceState, QueueState, TargetListening},
+    wire::Nqn,
+};
 
 /// A figure without labels.
 fn one(figure: impl Into<Figure>) -> Vec<(Labels, Figure)> {
@@ -22,15 +25,29 @@ fn by<const N: usize>(label: &'static str, figures: [(&str, u64); N]) -> Vec<(La
     figures.into_iter().map(|(value, count)| (vec![(label, value.to_owned())], count.into())).collect()
 }
 
+/// Of which namespaces there are figures; all by default.
+#[derive(Debug, Default)]
+pub(super) struct Only {
+    pub(super) subsystem: Option<Nqn>,
+    pub(super) namespace: Option<u32>,
+}
+
+impl Only {
+    fn has(&self, subsystem: &str, identifier: u32) -> bool {
+        self.subsystem.is_none_or(|only| only.as_str() == subsystem)
+            && self.namespace.is_none_or(|only| only == identifier)
+    }
+}
+
 /// The text of all that the cores said, as a scrape has it.
-pub(super) fn text(facts: &Facts, findings: &Findings) -> String {
+pub(super) fn text(facts: &Facts, findings: &Findings, only: &Only) -> String {
     let mut families = Families::default();
     of_process(&mut families, facts, findings);
     of_reactors(&mut families, findings);
     of_device(&mut families, facts, findings);
     of_listeners(&mut families, facts, findings);
     of_target(&mut families, findings);
-    of_namespaces(&mut families, findings);
+    of_namespaces(&mut families, findings, only);
     of_hosts(&mut families, findings);
     of_keys(&mut families, findings);
     of_waits(&mut families, findings);
@@ -205,10 +222,12 @@ fn of_target(families: &mut Families, findings: &Findings) {
     families.gauge("data_buffers_free", "Data buffers that nobody uses.", one(target.buffers_free));
 }
 
-fn of_namespaces(families: &mut Families, findings: &Findings) {
-    let (all, here) = (merged(findings), home(findings));
+fn of_namespaces(families: &mut Families, findings: &Findings, only: &Only) {
+    let (mut all, here) = (merged(findings), home(findings));
     let subsystem = |at: usize| here.and_then(|here| here.subsystems.get(at));
     let name = |at: usize| subsystem(at).map_or("", |subsystem| subsystem.name.as_str());
+    let is_shown = |subsystem: usize, identifier: u32| only.has(name(subsystem), identifier);
+    all.retain(|one| is_shown(one.subsystem, one.identifier));
     let labels = |subsystem: usize, identifier: u32| {
         vec![("subsystem", name(subsystem).to_owned()), ("namespace", identifier.to_string())]
     };
@@ -237,7 +256,9 @@ fn of_namespaces(families: &mut Families, findings: &Findings) {
         "1 where its medium fails for good.",
         of_each(&|one| (!is_well(one)).into()),
     );
-    let taken = latencies(findings).into_iter().map(|((subsystem, identifier, kind), latencies)| {
+    let taken =
+        latencies(findings).into_iter().filter(|((subsystem, identifier, _), _)| is_shown(*subsystem, *identifier));
+    let taken = taken.map(|((subsystem, identifier, kind), latencies)| {
         let labels = [labels(subsystem, identifier), vec![("command", kind.name().to_owned())]].concat();
         (labels, histogram(&latencies))
     });
@@ -246,7 +267,9 @@ fn of_namespaces(families: &mut Families, findings: &Findings) {
         "Commands that succeeded, from the iteration that found one to the one that answered it.",
         taken.collect(),
     );
-    let failed = errors(findings).into_iter().map(|((subsystem, identifier, status), count)| {
+    let failed =
+        errors(findings).into_iter().filter(|((subsystem, identifier, _), _)| is_shown(*subsystem, *identifier));
+    let failed = failed.map(|((subsystem, identifier, status), count)| {
         let kind = vec![("type", status_type(status).to_owned()), ("status", status_name(status))];
         ([labels(subsystem, identifier), kind].concat(), count.into())
     });

@@ -44,6 +44,7 @@ use frwr_engine::control::ControlStatistics;
 use frwr_nvmf::controller::Incident;
 use frwr_reactor::Statistics as ReactorStatistics;
 use methods::Does;
+use metrics::Only;
 use planned::{Asker, Behind, Known};
 use reload::Reload;
 use serde_json::Value;
@@ -54,7 +55,7 @@ const CALLS_PER_TURN: usize = crate::control::MAX_CLIENTS;
 
 /// What the operator can ask the rest of the main thread for.
 pub(super) struct Surroundings<'a> {
-    /// Time since the main thread began.
+    /// Time since the cores began, by their clock.
     pub(super) now: Duration,
     pub(super) reactors: &'a dyn Fn() -> Vec<ReactorStatistics>,
     /// Of each device, in their order.
@@ -406,7 +407,7 @@ impl Operator {
         let (ready, later): (Vec<_>, _) = self.visitors.iter().partition(|(_, wanted)| *wanted <= round);
         self.visitors = later;
         if let Some(web) = self.doors.web.as_mut().filter(|_| !ready.is_empty()) {
-            let text = metrics::text(&self.facts, findings);
+            let text = metrics::text(&self.facts, findings, &Only::default());
             ready.into_iter().for_each(|(visitor, _)| web.answer(visitor, &text));
         }
     }
