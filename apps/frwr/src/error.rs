@@ -5,7 +5,7 @@ use frwr_engine::{EngineError, provider::soft::runtime_directory};
 use frwr_mempool::region::{CarveError, RegionError};
 use frwr_nvmf::{
     controller::TargetError,
-    host::HostError,
+    host::{HostError, PathsError},
     storage::{FileError, NbdError},
 };
 use frwr_reactor::{CoreIndex, LaunchError, PlacementError, RunningError};
@@ -165,6 +165,7 @@ named!(
     EngineError => "engine", Engine;
     TargetError => "target", Told;
     HostError => "host", Told;
+    PathsError => "paths", Told;
     FileError => "storage", Told;
     NbdError => "storage", Told;
     RunningError => "reactor_panicked", Told;

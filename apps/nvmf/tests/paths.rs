@@ -131,6 +131,7 @@ fn a_path_that_is_lost_for_ever_is_given_up_and_with_the_last_one_all_is() {
     all.tick = 20 * MS;
     assert_eq!(all.completed(1)[0].result, Err(IoError::Abandoned));
     assert_eq!(all.paths.write(3, &[all.segment(3)], 3), Err(RequestError::NotReady));
+    assert!(all.paths.serves_no_more() && all.paths.failure().is_none());
     all.finish();
 }
 

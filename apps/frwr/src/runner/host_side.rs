@@ -6,6 +6,7 @@ use super::{
     host_team::{News, Team},
     intervals::IntervalSource,
     job_plan::JobPlan,
+    load_paths::{LoadedPath, state_name},
     progress::{Doing, IoCounters, Progress},
     report::MemoryReport,
     target_side::map,
@@ -23,9 +24,11 @@ use frwr_engine::{
 };
 use frwr_mempool::{DeviceMemory, lane, region::PagePolicy};
 use frwr_nvmf::host::{
-    Host, HostFailure, HostOptions, HostStatistics, IoError, MAX_REQUEST_BYTES, MAX_SEGMENTS, RequestError,
+    Host, HostFailure, HostOptions, HostStatistics, IoError, MAX_REQUEST_BYTES, MAX_SEGMENTS, PathChange, PathState,
+    Paths, PathsOptions, RequestError,
 };
 use frwr_reactor::{Now, Poller, Sleep};
+use std::net::SocketAddr;
 
 /// Bytes beside what is computed: the alignment of what is carved.
 const SLACK: usize = 64 << 10;
@@ -50,6 +53,13 @@ pub(super) struct HostPlan {
     pub(super) tolerated_failures: u64,
     /// Where each interval of the load is told, where that is asked for.
     pub(super) intervals: Option<IntervalSource>,
+    /// Where the paths lead, of which the first is that of `options`.
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) paths: PathsOptions,
+    /// Where changes of several paths are told.
+    pub(super) changes: Option<lane::Sender<PathChange>>,
+    /// Of several paths, attempts that each may make before there was a session.
+    pub(super) attempts: u32,
 }
 
 impl HostPlan {
@@ -57,7 +67,18 @@ impl HostPlan {
     ///
     /// Where each core has several, in a namespace each, `job` is which of the `jobs` this one is.
     pub(super) fn of_member(&self, member: usize, namespace: u32, job: usize, jobs: usize) -> Self {
-        let Self { options, job: plan, pages, capabilities, inject, tolerated_failures, intervals: _ } = self;
+        let Self {
+            options,
+            job: plan,
+            pages,
+            capabilities,
+            inject,
+            tolerated_failures,
+            addresses,
+            paths,
+            attempts,
+            ..
+        } = self;
         let seed = plan.seed.wrapping_add((member as u64) << 32).wrapping_add((job as u64) << 48);
         let mut options = options.clone();
         options.namespace = namespace;
@@ -70,6 +91,10 @@ impl HostPlan {
             inject: *inject,
             tolerated_failures: *tolerated_failures,
             intervals: None,
+            addresses: addresses.clone(),
+            paths: paths.clone(),
+            changes: None,
+            attempts: *attempts,
         }
     }
 }
@@ -102,7 +127,14 @@ enum Stage {
 
 /// The host, the job, and what they live in.
 pub(super) struct HostSide<P: Port> {
-    host: Host<P>,
+    host: Paths<P>,
+    addresses: Vec<SocketAddr>,
+    changes: Option<lane::Sender<PathChange>>,
+    /// One that found no room on its way.
+    untold: Option<PathChange>,
+    /// How each of them was when it was told of last.
+    states: Vec<PathState>,
+    attempts: u32,
     namespace: u32,
     work: Work,
     memory: MemoryId,
@@ -138,8 +170,7 @@ pub(super) struct HostSide<P: Port> {
 impl<P: Port> HostSide<P> {
     /// Makes everything on the calling core. It may sleep where there is a waker.
     pub(super) fn new(
-        port: P,
-        link: CoreLink,
+        ports: Vec<(P, CoreLink)>,
         plan: HostPlan,
         node: Option<u32>,
         progress: Progress,
@@ -151,24 +182,32 @@ impl<P: Port> HostSide<P> {
         let data_bytes = plan.job.queue_depth as usize * layout.slot_bytes();
         let engine_bytes = Engine::<P>::region_bytes(&engine_options, &plan.capabilities)?;
         let admin_bytes = plan.options.memory_bytes();
-        let bytes = engine_bytes + data_bytes + admin_bytes + SLACK;
+        let bytes = data_bytes + ports.len() * (engine_bytes + admin_bytes + SLACK);
         let mut region = map(bytes, plan.pages, node)?;
-        let mut engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
-        if let Some(waker) = waker {
-            engine.wakes(waker);
+        let make = if team.is_first() { Host::new } else { Host::follower };
+        let mut hosts = Vec::with_capacity(ports.len());
+        for ((port, link), address) in ports.into_iter().zip(&plan.addresses) {
+            let mut engine = Engine::new(port, link, &mut region, engine_options.clone(), &plan.capabilities)?;
+            if let Some(waker) = waker {
+                engine.wakes(waker);
+            }
+            let admin = region.carve(admin_bytes, PAGE)?.into_device_memory();
+            hosts.push(make(engine, admin, plan.options.clone().address(*address))?);
         }
         let data = region.carve(data_bytes, PAGE)?.into_device_memory();
-        let admin = region.carve(admin_bytes, PAGE)?.into_device_memory();
-        let memory =
-            engine.add_memory(data.clone(), MemoryAccess::ReadWrite).map_err(frwr_nvmf::host::HostError::from)?;
+        let mut host = Paths::new(hosts, plan.paths)?;
+        let memory = host.add_memory(&data, MemoryAccess::ReadWrite)?;
         let namespace = plan.options.namespace;
-        let make = if team.is_first() { Host::new } else { Host::follower };
-        let mut host = make(engine, admin, plan.options)?;
         host.start();
         let (most_bytes, unit_bytes, runtime) = (plan.job.most(), plan.job.load.sizes.unit(), plan.job.load.runtime);
         let tally = Tally::new().map_err(|error| Error::setup(format!("no latency histogram: {error:?}")))?;
         Ok(Self {
+            states: vec![PathState::Connecting; plan.addresses.len()],
             host,
+            addresses: plan.addresses,
+            changes: plan.changes,
+            untold: None,
+            attempts: plan.attempts,
             namespace,
             work: Work::Planned { plan: Box::new(plan.job), data, tally: Box::new(tally) },
             memory,
@@ -199,12 +238,14 @@ impl<P: Port> HostSide<P> {
 
     /// Tells what becomes of its keys.
     pub(super) fn trace_keys(&mut self, records: lane::Sender<TraceRecord>) {
-        self.host.engine_mut().trace_to(records);
+        if let Some(host) = self.host.host_mut(0) {
+            host.engine_mut().trace_to(records);
+        }
     }
 
-    /// Its engine's port.
-    pub(super) fn port(&self) -> &P {
-        self.host.engine().port()
+    /// The ports of its engines.
+    pub(super) fn ports(&self) -> impl Iterator<Item = &P> {
+        self.host.hosts().map(|host| host.engine().port())
     }
 
     /// Until when its core may sleep if nothing arrives, as of the last poll, which found nothing: a short while, since the main thread asks
@@ -216,12 +257,17 @@ impl<P: Port> HostSide<P> {
         let of_interval = self.intervals.as_ref().and_then(IntervalSource::due_at);
         let due = [self.kill_at, of_job, of_interval].into_iter().flatten().filter(|at| *at > self.polled).min();
         let until = due.map_or(until, |at| at.min(until));
-        (until > self.polled && self.host.engine().rests()).then_some(until)
+        (until > self.polled && self.host.hosts().all(|host| host.engine().rests())).then_some(until)
+    }
+
+    /// What arrives wakes its core.
+    fn arm(&mut self) -> bool {
+        (0..self.host.count()).all(|path| self.host.host_mut(path).is_none_or(|host| host.engine_mut().arm()))
     }
 
     /// The engine's figures.
     pub(super) fn engine(&self) -> Statistics {
-        self.host.engine().statistics()
+        self.host.hosts().map(|host| host.engine().statistics()).fold(Statistics::default(), |sum, one| sum + one)
     }
 
     /// The job, for its report; `None` where it never began.
@@ -251,18 +297,36 @@ impl<P: Port> HostSide<P> {
     /// Where the host gave up without ever having had a session: how many attempts there were, and why the last failed.
     pub(super) fn never_connected(&self) -> Option<(u64, HostFailure)> {
         let statistics = self.host.statistics();
-        let failure = self.host.failure().filter(|_| statistics.sessions == 0)?;
-        Some((statistics.failures, self.host.last_failure().unwrap_or(failure)))
+        let failure = self.host.failure().filter(|_| statistics.sessions == 0);
+        let last = self.last_failure().filter(|_| failure.is_some() || self.is_hopeless())?;
+        Some((statistics.failures, last))
+    }
+
+    /// None of several paths has had a session, and each was tried often enough.
+    fn is_hopeless(&self) -> bool {
+        let mut hosts = self.host.hosts().map(|host| host.statistics());
+        self.host.count() > 1 && hosts.all(|host| host.sessions == 0 && host.failures > self.attempts.into())
     }
 
     /// Why its last session ended.
     pub(super) fn last_failure(&self) -> Option<HostFailure> {
-        self.host.last_failure()
+        self.host.hosts().find_map(Host::last_failure)
+    }
+
+    /// What its paths did, where there are several.
+    pub(super) fn paths(&self) -> Vec<LoadedPath> {
+        let several = if self.host.count() > 1 { self.host.count() } else { 0 };
+        let of = |path: u16| {
+            let address = *self.addresses.get(usize::from(path))?;
+            let (state, counted) = (self.states.get(usize::from(path))?, self.host.path_statistics(path));
+            Some(LoadedPath::new(self.namespace, address, *state, counted))
+        };
+        (0..several).filter_map(of).collect()
     }
 
     /// The host gave the target up.
     pub(super) fn gave_up(&self) -> bool {
-        self.host.failure().is_some()
+        self.host.failure().is_some() || self.host.serves_no_more() || self.is_hopeless()
     }
 
     /// What was wrong first.
@@ -286,9 +350,12 @@ impl<P: Port> HostSide<P> {
         &self.memory_report
     }
 
-    /// The host's counters.
+    /// The host's counters. Of several paths each has a first session, of which one is no other's.
     pub(super) fn session(&self) -> HostStatistics {
-        self.host.statistics()
+        let mut statistics = self.host.statistics();
+        let connected = self.host.hosts().filter(|host| host.statistics().sessions > 0).count() as u64;
+        statistics.sessions -= connected.saturating_sub(1);
+        statistics
     }
 
     /// Most I/O queues of a session.
@@ -315,17 +382,20 @@ impl<P: Port> HostSide<P> {
 
     /// It follows the first core, and got no queue.
     pub(super) fn had_no_queue(&self) -> bool {
-        self.host.has_no_queue()
+        self.host.hosts().all(Host::has_no_queue)
     }
 
     /// News of another core that shares the job.
     pub(super) fn hear(&mut self, from: u16, news: News) {
-        self.team.hear(from, news, &mut self.host);
+        if let Some(host) = self.host.host_mut(0) {
+            self.team.hear(from, news, host);
+        }
     }
 
     fn poll(&mut self, now: Duration) -> u32 {
         self.polled = now;
         let mut work = self.host.poll(now);
+        self.tell_changes();
         while let Some(completion) = self.host.next_completion() {
             match completion.result {
                 // What the host gave up is told with why it gave up.
@@ -366,7 +436,7 @@ impl<P: Port> HostSide<P> {
                 self.stop_job();
             }
         }
-        if self.host.has_no_queue() && self.has_part() {
+        if self.had_no_queue() && self.has_part() {
             return self.give_up("the target grants no I/O queue for one of the cores any more; name fewer in --cores");
         }
         if self.gives_up_at().is_some_and(|at| now >= at) {
@@ -375,7 +445,7 @@ impl<P: Port> HostSide<P> {
         self.watch();
         let mut work = 0;
         if self.host.is_ready() {
-            self.queues = self.queues.max(self.host.queues());
+            self.queues = self.queues.max(self.host.hosts().map(Host::queues).sum());
             self.begin(now);
         }
         let mut doing = Doing::Connecting;
@@ -392,8 +462,8 @@ impl<P: Port> HostSide<P> {
         if doing == Doing::Job(Phase::Load) && self.load_began.is_none() {
             self.load_began = Some(now);
             self.kill_at = (self.inject == Some(Inject::KillPeer)).then(|| now + self.runtime / 2);
-            if let Work::Begun(job) = &mut self.work {
-                self.team.divide(job, &self.host);
+            if let (Work::Begun(job), Some(host)) = (&mut self.work, self.host.hosts().next()) {
+                self.team.divide(job, host);
             }
         }
         // Behind the division: what is another core's is never begun here.
@@ -403,7 +473,7 @@ impl<P: Port> HostSide<P> {
         if self.kill_at.is_some_and(|at| now >= at) {
             self.progress.kill_peer();
         }
-        let given_up = self.host.failure().is_some();
+        let given_up = self.gave_up();
         if self.is_over() || given_up {
             let failed = given_up || self.is_wrong();
             if self.team.may_leave(failed) || given_up {
@@ -481,19 +551,44 @@ impl<P: Port> HostSide<P> {
             return;
         }
         if self.host.statistics().failures > self.tolerated_failures
-            && let Some(failure) = self.host.last_failure()
+            && let Some(failure) = self.last_failure()
         {
             self.stop(format!("the session ended by itself: {failure}"));
             return;
         }
         // While the job runs nothing but its requests opens memory, and what the host reads for itself.
         if self.host.is_ready()
-            && let Some(open) = self.host.engine().port().remote_bytes_open()
+            && let Some(open) = self.bytes_open()
         {
             let requests = u64::from(self.job().map_or(0, Job::in_flight)) * u64::from(self.most_bytes);
-            let most = requests + self.host.admin_bytes_open();
+            let most = requests + self.admin_bytes_open();
             if open > most {
                 self.stop(format!("{open} bytes are open to the peer, but requests in flight opened at most {most}"));
+            }
+        }
+    }
+
+    /// Bytes open to peers, over all paths, where their devices can be asked.
+    fn bytes_open(&self) -> Option<u64> {
+        self.ports().map(Port::remote_bytes_open).sum()
+    }
+
+    /// Those of them that hosts opened for what they read for themselves.
+    fn admin_bytes_open(&self) -> u64 {
+        self.host.hosts().map(Host::admin_bytes_open).sum()
+    }
+
+    /// Tells of paths that came and went.
+    fn tell_changes(&mut self) {
+        let Some(changes) = &mut self.changes else { return };
+        while let Some(change) = self.untold.take().or_else(|| self.host.next_change()) {
+            if let Some(state) = self.states.get_mut(usize::from(change.path)).filter(|_| self.stage == Stage::Running)
+            {
+                *state = change.now;
+            }
+            if self.stage == Stage::Running && changes.push(change).is_err() {
+                self.untold = Some(change);
+                return;
             }
         }
     }
@@ -544,15 +639,17 @@ impl<P: Port> HostSide<P> {
 
     fn close(&mut self) {
         if let Some(failure) = self.host.failure() {
-            let last = self.host.last_failure().unwrap_or(failure);
+            let last = self.last_failure().unwrap_or(failure);
             self.caught.get_or_insert_with(|| match failure {
                 HostFailure::TooManyAttempts => format!("the host gave up; its last attempt failed: {last}"),
                 failure => format!("the host gave up: {failure}"),
             });
+        } else if let Some(state) = self.host.state(0).filter(|_| self.host.serves_no_more()) {
+            let first = state_name(state);
+            self.caught.get_or_insert_with(|| format!("none of the paths will serve again; the first is {first}"));
         } else if self.host.is_ready() && self.is_over() {
             // Everything has ended and the connection is up: now the table must be empty, but for what the host reads for itself.
-            let open = self.host.engine().port().remote_bytes_open();
-            self.remote_bytes_open = open.map(|bytes| bytes.saturating_sub(self.host.admin_bytes_open()));
+            self.remote_bytes_open = self.bytes_open().map(|bytes| bytes.saturating_sub(self.admin_bytes_open()));
         }
         if self.remote_bytes_open.is_some_and(|bytes| bytes > 0) {
             let bytes = self.remote_bytes_open.unwrap_or_default();
@@ -573,7 +670,9 @@ impl<T: Port, H: Port> Poller<Core<T, H>> for HostPoller {
         let mut work = 0;
         for side in &mut core.hosts {
             work += side.poll(now.time());
-            side.team.carry(&mut side.host, &mut core.outbox);
+            if let Some(host) = side.host.host_mut(0) {
+                side.team.carry(host, &mut core.outbox);
+            }
         }
         // What is wrong in one namespace ends the run: nobody waits for the others.
         if core.hosts.len() > 1 && core.hosts.iter().any(HostSide::is_wrong) {
@@ -595,7 +694,7 @@ impl<T: Port, H: Port> Poller<Core<T, H>> for HostPoller {
     }
 
     fn arm(&mut self, core: &mut Core<T, H>) -> bool {
-        core.hosts.iter_mut().all(|side| side.host.engine_mut().arm())
+        core.hosts.iter_mut().all(HostSide::arm)
     }
 
     fn begin_shutdown(&mut self, core: &mut Core<T, H>, _: &Now) {

@@ -5,6 +5,7 @@ use super::{
     command_line::{Config, Inject},
     depth::Depth,
     load_file::{LoadedFile, load},
+    load_paths::PathLog,
     main_loop::{MainLoop, ended, leave},
     media_watch::MediaWatch,
     outcome::Outcome,
@@ -89,11 +90,12 @@ impl Move<'_> {
         let placement = config.placement.clone().unwrap_or_else(|| for_both(&topology));
         let mut keys = config.job.output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
         let follow = |keys: &mut Option<Trace>, side, reactor| keys.as_mut().map(|keys| keys.follow(side, reactor));
-        let target = Beginning { port, link, plan: target_plan, keys: follow(&mut keys, "target", 0) };
+        let target =
+            Beginning { port, link, further: Vec::new(), plan: target_plan, keys: follow(&mut keys, "target", 0) };
         let (port, link) = open(&mut host_control, &host_plan.options.engine(), &host_plan.capabilities)?;
         // The last of them carries the host.
         let keys_of_host = follow(&mut keys, "host", reactors(&placement).saturating_sub(1));
-        let host = Beginning { port, link, plan: host_plan, keys: keys_of_host };
+        let host = Beginning { port, link, further: Vec::new(), plan: host_plan, keys: keys_of_host };
         let of_port = match tracing {
             Some((path, taps)) => Trace::of_port(path, &taps, host.port.id())?,
             None => None,
@@ -114,6 +116,7 @@ impl Move<'_> {
             progress: &progress,
             incidents: Vec::new(),
             load: None,
+            paths: PathLog::default(),
             operator: None,
             media: MediaWatch::default(),
             lookout: &mut lookout,

@@ -5,6 +5,7 @@ use super::{
     intervals::intervals,
     load_command::{LoadArguments, LoadConfig},
     load_file::{LoadedFile, load as load_file},
+    load_paths::{PathLog, changes},
     load_report::{LoadReport, SteadyReport},
     load_watch::LoadWatch,
     main_loop::{MainLoop, ended, leave, removed},
@@ -76,7 +77,7 @@ fn load_on<D: Device>(
 where
     D::Port: Send + 'static,
 {
-    let LoadArguments { job, queues, file, output, observe, shape, nsid, .. } = &config.arguments;
+    let LoadArguments { job, queues, file, output, observe, shape, nsid, connect, .. } = &config.arguments;
     let file = file.as_deref().map(load_file).transpose()?;
     let output = output.as_deref().map(Output::new).transpose()?;
     let files = NamedFiles::open(observe.files())?;
@@ -91,7 +92,7 @@ where
     let effective = job.queue_depth.min(depth.effective * u32::from(*queues));
     let mut control = Control::new(device);
     let mut keys = job.output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
-    let (mut hosts, mut sinks) = (Vec::with_capacity(cores), Vec::new());
+    let (mut hosts, mut sinks, mut paths) = (Vec::with_capacity(cores), Vec::new(), PathLog::new(connect));
     for member in 0..cores {
         let mut of_core = Vec::with_capacity(nsid.len());
         for (job, namespace) in nsid.iter().enumerate() {
@@ -101,9 +102,16 @@ where
                 plan.intervals = Some(source);
                 sinks.push(sink);
             }
-            let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
+            let mut open = || open(&mut control, &plan.options.engine(), &plan.capabilities);
+            let (port, link) = open()?;
+            let further = (1..connect.len()).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
+            if connect.len() > 1 {
+                let (sender, changes) = changes();
+                plan.changes = Some(sender);
+                paths.follow(*namespace, nsid.len() > 1, changes);
+            }
             let keys = keys.as_mut().map(|keys| keys.follow("host", member));
-            of_core.push(Beginning { port, link, plan, keys });
+            of_core.push(Beginning { port, link, further, plan, keys });
         }
         hosts.push(of_core);
     }
@@ -130,6 +138,7 @@ where
         progress: &progress,
         incidents: Vec::new(),
         load: watch.as_mut(),
+        paths,
         operator: None,
         media: MediaWatch::default(),
         lookout: &mut lookout,
@@ -186,13 +195,13 @@ fn subject(config: &LoadConfig, file: Option<&LoadedFile>, effective_queue_depth
     let name = path.as_ref().map(|path| path.display().to_string());
     Subject {
         device: device.label(),
-        file: name.unwrap_or_else(|| format!("the namespace of {connect}")),
+        file: name.unwrap_or_else(|| format!("the namespace of {}", connect[0])),
         compared,
         block_bytes: shape.sizes(job).most(),
         queue_depth: job.queue_depth,
         effective_queue_depth,
         read_share: shape.read_share(job, file.is_some()),
-        address: *connect,
+        address: connect[0],
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{
     load_observed::ObserveArguments,
+    load_paths::PathArguments,
     load_shape::ShapeArguments,
     plan::{HOST, STEP_TIMEOUT, SUBSYSTEM, name},
     start::reactors,
@@ -39,9 +40,13 @@ pub struct LoadArguments {
     /// The device.
     #[command(flatten)]
     pub device: DeviceArguments,
-    /// Where the target listens.
-    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
-    pub connect: SocketAddr,
+    /// Where the target listens. Given several times, or with commas: paths to one namespace, by one target or by several in front of one
+    /// storage; those that are optimized (ANA) are used before others, and what a lost one had goes to the next.
+    #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',', required = true, value_parser = address)]
+    pub connect: Vec<SocketAddr>,
+    /// What several paths take.
+    #[command(flatten)]
+    pub paths: PathArguments,
     /// The subsystem's NQN. Default: that of `serve`.
     #[arg(long, value_name = "NQN")]
     pub subsystem: Option<String>,
@@ -83,7 +88,7 @@ pub struct LoadArguments {
     #[command(flatten)]
     pub job: JobArguments,
     /// Attempts to connect or to reconnect that may fail in a row; pauses grow from 10 ms to 1 s. 0 ends the run with the
-    /// first connection.
+    /// first connection. Of several paths, one that was lost is tried for ten minutes.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = RECONNECTS.parser::<u32>())]
     pub reconnects: u32,
     /// Seconds that requests may go unanswered before the connection is given up.
@@ -130,6 +135,8 @@ impl LoadConfig {
             return Err(Error::usage("trace_cores", text));
         }
         arguments.check()?;
+        let traced = of_keys_or_port.filter(|_| cores == 1);
+        arguments.paths.check(&arguments.connect, cores, traced)?;
         device.check()?;
         let expected = arguments.expect_sha256.as_deref().map(digest).transpose()?;
         Ok(Self { arguments, expected, placement })
@@ -140,7 +147,7 @@ impl LoadConfig {
         let LoadArguments { device, subsystem, host_nqn, job, queues, .. } = &self.arguments;
         let subsystem = name(subsystem.as_deref().unwrap_or(SUBSYSTEM))?;
         let host = name(host_nqn.as_deref().unwrap_or(HOST))?;
-        let mut options = HostOptions::new(self.arguments.connect, subsystem, host);
+        let mut options = HostOptions::new(self.arguments.connect[0], subsystem, host);
         options.in_capsule_data = self.arguments.in_capsule;
         options.queues = *queues;
         // Bounded far below 2^16.
@@ -149,7 +156,9 @@ impl LoadConfig {
         options.queue_depth = job.queue_depth.div_ceil((*queues).into()) as u16;
         options.remote_invalidation = job.invalidation.remote_invalidate;
         options.parameters = device.parameters();
-        options.max_attempts = self.arguments.reconnects;
+        options.keep_alive = self.arguments.paths.keep_alive();
+        // Of several paths one that was lost is to come back, while the others serve.
+        options.max_attempts = if self.arguments.connect.len() > 1 { u32::MAX } else { self.arguments.reconnects };
         options.step_timeout = STEP_TIMEOUT;
         options.command_timeout = Duration::from_secs(self.arguments.io_timeout);
         options.command_retries = Some(self.arguments.io_retries);
@@ -188,7 +197,7 @@ impl LoadArguments {
         RECONNECTS.check(self.reconnects)?;
         IO_TIMEOUT.check(self.io_timeout)?;
         IO_RETRIES.check(self.io_retries)?;
-        check_address("--connect", self.connect, Purpose::Connect)?;
+        self.connect.iter().try_for_each(|address| check_address("--connect", *address, Purpose::Connect))?;
         let whole = [("--output", self.output.is_some()), ("--expect-sha256", self.expect_sha256.is_some())];
         let whole = whole.into_iter().find_map(|(option, said)| said.then_some(option));
         self.observe.check(self.job.runtime)?;

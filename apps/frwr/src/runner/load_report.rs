@@ -1,6 +1,6 @@
 //! What a report tells of the load of `frwr load`: what it was asked for, and each kind of request by itself.
 
-use super::{load_command::LoadArguments, steady_state::SteadyState};
+use super::{load_command::LoadArguments, load_paths::LoadedPath, steady_state::SteadyState};
 use crate::job::{Side, Tally};
 use core::{fmt::Write as _, time::Duration};
 use serde::Serialize;
@@ -31,6 +31,8 @@ pub struct LoadReport {
     pub unchecked_bytes: u64,
     /// What was moved in each of the namespaces.
     pub namespaces: Vec<LoadedNamespace>,
+    /// What each of several paths did.
+    pub paths: Vec<LoadedPath>,
     /// The steady state that was to end it.
     pub steady_state: Option<SteadyReport>,
 }
@@ -79,6 +81,7 @@ impl LoadReport {
             behind: None,
             unchecked_bytes: 0,
             namespaces: Vec::new(),
+            paths: Vec::new(),
             steady_state: None,
         }
     }
@@ -95,6 +98,7 @@ impl LoadReport {
             "behind_us": self.behind.map(|behind| behind.as_secs_f64() * 1e6),
             "unchecked_bytes": self.unchecked_bytes,
             "namespaces": self.namespaces,
+            "paths": self.paths,
             "steady_state": self.steady_state,
             "read": of_side(tally.reads(), seconds),
             "write": of_side(tally.writes(), seconds),
@@ -126,6 +130,10 @@ impl LoadReport {
                 let (iops, mebibytes) = (rate(*requests as f64), rate(*bytes as f64 / f64::from(1 << 20)));
                 writeln!(out, "{nsid:>9}  {requests:>10}  {iops:>10.0}  {mebibytes:>9.1}")?;
             }
+        }
+        if !self.paths.is_empty() {
+            writeln!(out, "\n{}", LoadedPath::HEADER)?;
+            self.paths.iter().try_for_each(|path| writeln!(out, "{}", path.row()))?;
         }
         if let Some(behind) = self.behind.filter(|behind| *behind >= LATE) {
             let behind = behind.as_secs_f64();

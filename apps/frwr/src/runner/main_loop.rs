@@ -4,6 +4,7 @@ use super::{
     cores::{Core, Message},
     incident_log::IncidentLog,
     live_line::{LiveLine, Reading, name},
+    load_paths::PathLog,
     load_watch::LoadWatch,
     media_watch::MediaWatch,
     operator::{Operator, Surroundings},
@@ -142,6 +143,8 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
     pub(super) traces: &'a mut [Trace],
     /// What looks at the intervals of a load.
     pub(super) load: Option<&'a mut LoadWatch>,
+    /// What is said of a load's paths.
+    pub(super) paths: PathLog,
     /// Who answers and does what somebody asks for; without, a line is told.
     pub(super) operator: Option<&'a mut Operator>,
     /// What to say once the target listens.
@@ -255,6 +258,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                 self.service.iter_mut().for_each(|service| service.ready(&line));
             }
             refusals.tell(&self.controls, elapsed, say);
+            self.paths.tell(say);
             self.lookout.pass(elapsed, || self.threads.astray(), say);
             self.media.tell(elapsed, say);
             if !told && self.progress.has_broken_storage() {
@@ -300,6 +304,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         }
         self.tell_incidents(&mut log, clock.now().saturating_sub(began), say);
         log.finish(say);
+        self.paths.tell(say);
         self.stalls.finish(say);
         self.media.tell(clock.now().saturating_sub(began), say);
         trouble.map_or(Ok(()), Err)

@@ -94,6 +94,7 @@ impl<T: Port, H: Port> Outcome<T, H> {
             load: load.map(|load| LoadReport {
                 behind: all().filter_map(|host| host.job()?.behind()).max(),
                 namespaces: namespaces(all()),
+                paths: all().flat_map(HostSide::paths).collect(),
                 unchecked_bytes: all().filter_map(|host| Some(host.job()?.unchecked_bytes())).sum(),
                 ..load
             }),

@@ -15,7 +15,7 @@ use core::{num::NonZeroU64, time::Duration};
 use frwr_engine::provider::Capabilities;
 use frwr_nvmf::{
     controller::{ADMIN_QUEUE_ENTRIES, AllowedHosts, DEFAULT_ANA_GROUP, TargetOptions, UNPROVEN_CONNECTIONS},
-    host::HostOptions,
+    host::{HostOptions, PathsOptions},
     storage::Geometry,
     wire::{DEFAULT_PORT, DISCOVERY_SUBSYSTEM, Nqn, SerialNumber},
 };
@@ -129,6 +129,10 @@ pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabiliti
         // Nobody ends the loop's connection but who injects it.
         tolerated_failures: u64::from(*inject == Some(Inject::KillPeer)),
         intervals: None,
+        addresses: vec![loop_address()],
+        paths: PathsOptions::default(),
+        changes: None,
+        attempts: 0,
     })
 }
 
@@ -168,7 +172,7 @@ pub(super) fn loaded(
     file: Option<&LoadedFile>,
     capabilities: &Capabilities,
 ) -> Result<HostPlan, Error> {
-    let LoadArguments { job, scatter, shape, .. } = &config.arguments;
+    let LoadArguments { job, scatter, shape, connect, paths, io_retries, reconnects, .. } = &config.arguments;
     let source = match file {
         Some(file) => file.source(),
         None if shape.is_range(false) => Source::Range { bytes: shape.bytes },
@@ -184,5 +188,9 @@ pub(super) fn loaded(
         // The host reconnects, and gives up by itself after `reconnects` attempts in a row.
         tolerated_failures: u64::MAX,
         intervals: None,
+        addresses: connect.clone(),
+        paths: paths.options(*io_retries),
+        changes: None,
+        attempts: *reconnects,
     })
 }

@@ -4,6 +4,7 @@ use super::{
     clash::served_twice,
     depth::Depth,
     incident_log,
+    load_paths::PathLog,
     main_loop::{MainLoop, Served, ended, leave},
     media_watch::MediaWatch,
     namespaces::{NamespaceReport, SubsystemConfig, SubsystemPlan, Users},
@@ -118,7 +119,7 @@ where
             let (port, link) = open(control, &plan.options.engine(), &plan.capabilities)?;
             progress.part(unit(device, core, cores)).publish(IoCounters::default(), Doing::OpeningListener);
             let keys = keys.as_mut().map(|keys| keys.follow(poller_name(device), core));
-            of_core.push(Beginning { port, link, plan, keys });
+            of_core.push(Beginning { port, link, further: Vec::new(), plan, keys });
         }
     }
     let mut lines: Vec<_> =
@@ -164,6 +165,7 @@ where
         progress: &progress,
         incidents,
         load: None,
+        paths: PathLog::default(),
         operator: Some(&mut operator),
         media,
         lookout: &mut lookout,

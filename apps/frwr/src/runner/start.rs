@@ -35,6 +35,8 @@ use std::{
 pub(super) struct Beginning<P, Plan> {
     pub(super) port: P,
     pub(super) link: CoreLink,
+    /// Of a host with several paths, those behind the first.
+    pub(super) further: Vec<(P, CoreLink)>,
     pub(super) plan: Plan,
     /// Where what becomes of keys is told, where that is asked for.
     pub(super) keys: Option<lane::Sender<TraceRecord>>,
@@ -182,15 +184,16 @@ fn build<T: Port, H: Port>(
 ) -> Result<Reactor<Core<T, H>>, Error> {
     let (seat, waker) = waker(seat, idle);
     let node = seat.node();
-    let targets = targets.into_iter().map(|(Beginning { port, link, plan, keys }, progress)| {
+    let targets = targets.into_iter().map(|(Beginning { port, link, plan, keys, .. }, progress)| {
         let mut side = TargetSide::new(port, link, plan, node, progress, waker.as_ref())?;
         if let Some(records) = keys {
             side.trace_keys(records);
         }
         Ok::<_, Error>(side)
     });
-    let hosts = hosts.into_iter().map(|(Beginning { port, link, plan, keys }, progress, team)| {
-        let mut side = HostSide::new(port, link, plan, node, progress, team, waker.as_ref())?;
+    let hosts = hosts.into_iter().map(|(Beginning { port, link, further, plan, keys }, progress, team)| {
+        let ports = core::iter::once((port, link)).chain(further).collect();
+        let mut side = HostSide::new(ports, plan, node, progress, team, waker.as_ref())?;
         if let Some(records) = keys {
             side.trace_keys(records);
         }
@@ -220,7 +223,7 @@ fn build<T: Port, H: Port>(
 fn wake_by_ports<T: Port, H: Port>(reactor: &mut Reactor<Core<T, H>>) -> Result<(), Error> {
     let Core { target, others, hosts, .. } = reactor.context();
     let of_target = target.iter().chain(others).flat_map(TargetSide::descriptors);
-    let descriptors = hosts.iter().filter_map(|side| side.port().descriptor()).chain(of_target);
+    let descriptors = hosts.iter().flat_map(HostSide::ports).filter_map(Port::descriptor).chain(of_target);
     let own = own_descriptors(descriptors)?;
     wake_by(reactor, own)
 }

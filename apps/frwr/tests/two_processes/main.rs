@@ -9,6 +9,7 @@ mod key_traces;
 mod latency;
 mod moves;
 mod nbd;
+mod paths;
 mod program;
 mod service;
 

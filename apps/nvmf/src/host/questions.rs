@@ -114,9 +114,10 @@ impl<P: Port> Host<P> {
         self.context.transport.engine_mut()
     }
 
-    /// Bytes of admin data that are open to the controller, while the session goes on.
+    /// Bytes of admin data that are open to the controller at most, while a session goes on or is set up.
     #[must_use]
     pub fn admin_bytes_open(&self) -> u64 {
-        if self.context.is_in_flight(AdminSlot::Chore) { IDENTIFY_BYTES as u64 } else { 0 }
+        let reads = [AdminSlot::Step, AdminSlot::Chore].into_iter().any(|slot| self.context.is_in_flight(slot));
+        if reads { IDENTIFY_BYTES as u64 } else { 0 }
     }
 }

@@ -129,8 +129,8 @@ impl<P: Port> Paths<P> {
     /// As [`Host::shut_down`]: outstanding requests first, then all paths. Where no path serves, nothing is waited for.
     pub fn shut_down(&mut self) {
         self.stopping = true;
-        if let Some(host) = self.alone() {
-            host.shut_down();
+        if self.paths.len() == 1 || self.table.is_empty() {
+            self.paths.iter_mut().for_each(|path| path.host_mut().shut_down());
         }
     }
 

@@ -130,7 +130,7 @@ impl<P: Port> OnePath<P> {
         let before = core::mem::replace(&mut self.state, now);
         match (before.serves(), self.state.serves()) {
             (false, true) => self.statistics.came += 1,
-            (true, false) => self.statistics.went += 1,
+            (true, false) if now != PathState::Stopped => self.statistics.went += 1,
             _ => {}
         }
     }

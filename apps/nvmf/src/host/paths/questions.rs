@@ -32,15 +32,20 @@ impl<P: Port> Paths<P> {
         self.paths.iter().all(|path| path.host().is_stopped())
     }
 
-    /// Why none of them will serve again, as far as that is known; of one path, [`Host::failure`].
+    /// Why none of them will serve again, where a host says it; of one path, [`Host::failure`]. See [`Paths::serves_no_more`].
     #[must_use]
     pub fn failure(&self) -> Option<HostFailure> {
         if let [one] = &*self.paths {
             return one.host().failure();
         }
-        let is_over = self.paths.iter().all(|path| path.state().is_final());
         let failure = |path: &OnePath<P>| path.host().failure().or(path.host().last_failure());
-        self.paths.iter().find_map(failure).filter(|_| is_over && !self.stopping)
+        self.paths.iter().find_map(failure).filter(|_| self.serves_no_more())
+    }
+
+    /// None of several paths will serve again: each has given up, was refused, or says that it has lost the namespace for ever.
+    #[must_use]
+    pub fn serves_no_more(&self) -> bool {
+        self.paths.len() > 1 && !self.stopping && self.paths.iter().all(|path| path.state().is_final())
     }
 
     /// Size of the namespace; `None` before the first session.
@@ -96,7 +101,7 @@ impl<P: Port> Paths<P> {
     #[must_use]
     pub fn statistics(&self) -> HostStatistics {
         let of_hosts = self.paths.iter().map(|path| path.host().statistics());
-        of_hosts.fold(HostStatistics::default(), |sum, one| sum + one)
+        of_hosts.reduce(|sum, one| sum + one).unwrap_or_default()
     }
 
     /// The hosts, for tools.

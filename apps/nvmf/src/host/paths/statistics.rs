@@ -20,7 +20,7 @@ frwr_mempool::statistics! {
         pub waiting: u64 => Gauge,
         /// Requests that it has now.
         pub outstanding: u64 => Gauge,
-        /// How often it came to serve, and how often it ceased to.
+        /// How often it came to serve, and how often it ceased to before it was shut down.
         pub came: u64,
         /// See [`PathStatistics::came`].
         pub went: u64,

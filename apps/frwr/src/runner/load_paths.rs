@@ -1,0 +1,187 @@
+//! What `frwr load` is told of several paths, and what it tells of them.
+
+use super::ana_name::ana_name;
+use crate::{Error, options::Limit};
+use clap::{Args, ValueEnum};
+use core::time::Duration;
+use frwr_mempool::lane;
+use frwr_nvmf::host::{MAX_PATHS, PathChange, PathPolicy, PathState, PathStatistics, PathsOptions};
+use serde::Serialize;
+use std::net::SocketAddr;
+
+/// In seconds.
+const PATH_TIMEOUT: Limit = Limit::new("--path-timeout", 1, 3600);
+/// In seconds; 0 for none. More is what no lost path should be waited for.
+const KEEP_ALIVE: Limit = Limit::new("--keep-alive", 0, 3600);
+/// Changes on their way to the main thread: paths, and a few for each. One that finds no room is told with the next.
+const LANE: usize = 8 * MAX_PATHS;
+
+/// Which of equal paths a request takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Policy {
+    /// The one with most room in its queues.
+    #[default]
+    QueueRoom,
+    /// One after the other.
+    RoundRobin,
+}
+
+/// What several paths take.
+#[derive(Clone, Debug, Args)]
+pub struct PathArguments {
+    /// Which of the paths that are as good as each other a request takes.
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = Policy::QueueRoom)]
+    pub path_policy: Policy,
+    /// Seconds that requests wait while none of several paths serves, before they fail, and with them the run.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = PATH_TIMEOUT.parser::<u64>())]
+    pub path_timeout: u64,
+    /// Keep Alive Timeout in seconds, 0 for none. A write that a lost path has not answered goes to another one when its target must have
+    /// ended it for silence: after this time, twice where the target counts any command as a sign of life, and two seconds more; or when
+    /// the same path is back.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = KEEP_ALIVE.parser::<u64>())]
+    pub keep_alive: u64,
+    /// The storage behind several targets sees to it that one that was lost writes nothing any more before another one serves: such a write
+    /// goes on at once.
+    #[arg(long)]
+    pub storage_fences: bool,
+}
+
+impl PathArguments {
+    /// Checks what was said of several paths. `traced`: an option that follows one connection's core.
+    pub(super) fn check(&self, paths: &[SocketAddr], cores: usize, traced: Option<&str>) -> Result<(), Error> {
+        PATH_TIMEOUT.check(self.path_timeout)?;
+        KEEP_ALIVE.check(self.keep_alive)?;
+        let count = paths.len();
+        if count > MAX_PATHS {
+            let text = format!("--connect names {count} addresses: must be 1 to {MAX_PATHS}; name fewer");
+            return Err(Error::usage("paths", text));
+        }
+        let twice = paths.iter().enumerate().find(|(at, path)| paths[..*at].contains(path));
+        if let Some((_, path)) = twice {
+            let text = format!("--connect names {path} twice: it is one path; name it once");
+            return Err(Error::usage("paths", text));
+        }
+        if count > 1 && cores > 1 {
+            let text = format!(
+                "--connect names {count} paths, which one core has alone, and --cores names {cores} cores; name one core, or one \
+                 address"
+            );
+            return Err(Error::usage("paths_cores", text));
+        }
+        if let (2.., Some(option)) = (count, traced) {
+            let text =
+                format!("{option} follows one path, and --connect names {count}; name one, or leave {option} out");
+            return Err(Error::usage("trace_paths", text));
+        }
+        Ok(())
+    }
+
+    pub(super) fn keep_alive(&self) -> Duration {
+        Duration::from_secs(self.keep_alive)
+    }
+
+    pub(super) fn options(&self, retries: u16) -> PathsOptions {
+        let policy = match self.path_policy {
+            Policy::QueueRoom => PathPolicy::QueueRoom,
+            Policy::RoundRobin => PathPolicy::RoundRobin,
+        };
+        PathsOptions::default()
+            .policy(policy)
+            .path_timeout(Duration::from_secs(self.path_timeout))
+            .command_retries(Some(retries))
+            .storage_fences(self.storage_fences)
+    }
+}
+
+/// From a core to the main thread.
+pub(super) fn changes() -> (lane::Sender<PathChange>, lane::Receiver<PathChange>) {
+    lane::bounded(LANE)
+}
+
+/// What the main thread says of paths.
+#[derive(Default)]
+pub(super) struct PathLog {
+    /// Of each namespace: what its lines begin with, and what came of its paths.
+    namespaces: Vec<(String, lane::Receiver<PathChange>)>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl PathLog {
+    pub(super) fn new(addresses: &[SocketAddr]) -> Self {
+        Self { namespaces: Vec::new(), addresses: addresses.to_vec() }
+    }
+
+    /// One more namespace, which is named where there are several.
+    pub(super) fn follow(&mut self, nsid: u32, several: bool, changes: lane::Receiver<PathChange>) {
+        let begins = if several { format!("namespace {nsid}, ") } else { String::new() };
+        self.namespaces.push((begins, changes));
+    }
+
+    /// A line for each change.
+    pub(super) fn tell(&mut self, say: &mut dyn FnMut(&str)) {
+        for (begins, changes) in &mut self.namespaces {
+            while let Some(PathChange { path, now, waiting, .. }) = changes.pop() {
+                let address = self.addresses.get(usize::from(path)).map_or_else(String::new, ToString::to_string);
+                let waits = match waiting {
+                    0 => String::new(),
+                    _ => format!("; {waiting} writes wait until its controller is over"),
+                };
+                say(&format!("{begins}path {address}: {}{waits}", state_name(now)));
+            }
+        }
+    }
+}
+
+/// A state in a line.
+pub(super) fn state_name(state: PathState) -> String {
+    match state {
+        PathState::Connecting => "connecting".to_owned(),
+        PathState::Connected(ana) => format!("connected, {}", ana_name(ana)),
+        PathState::Lost(failure) => format!("lost: {failure}"),
+        PathState::Refused(refusal) => format!("not used: {refusal}"),
+        PathState::Failed(failure) => format!("given up: {failure}"),
+        _ => "shut down".to_owned(),
+    }
+}
+
+/// What a path of a load did.
+#[derive(Clone, Debug, Serialize)]
+pub struct LoadedPath {
+    /// The namespace.
+    pub nsid: u32,
+    /// Where it leads.
+    pub address: String,
+    /// How it was at the end of the load.
+    pub state: String,
+    /// Requests handed to it; one that came back and was handed to it again counts again.
+    pub requests: u64,
+    /// Those of them that a path had given back before.
+    pub sent_again: u64,
+    /// Requests that it did not answer before its connection ended.
+    pub lost: u64,
+    /// Writes among them, which waited until its controller was over.
+    pub fenced: u64,
+    /// Requests that it gave back unsent, or refused because of how the namespace could be reached.
+    pub refused: u64,
+    /// How often it came to serve, and how often it ceased to.
+    pub came: u64,
+    /// See `came`.
+    pub went: u64,
+}
+
+impl LoadedPath {
+    pub(super) fn new(nsid: u32, address: SocketAddr, state: PathState, counted: PathStatistics) -> Self {
+        let PathStatistics { requests, resubmitted, lost, fenced, refused, came, went, .. } = counted;
+        let (address, state, sent_again) = (address.to_string(), state_name(state), resubmitted);
+        Self { nsid, address, state, requests, sent_again, lost, fenced, refused, came, went }
+    }
+
+    /// What stands above a table of them.
+    pub(super) const HEADER: &str = "path                     requests  sent again        lost     refused  came  went";
+
+    /// A row of it.
+    pub(super) fn row(&self) -> String {
+        let Self { address, requests, sent_again, lost, refused, came, went, .. } = self;
+        format!("{address:<21}  {requests:>10}  {sent_again:>10}  {lost:>10}  {refused:>10}  {came:>4}  {went:>4}")
+    }
+}
