@@ -15,6 +15,9 @@ SCREEN_PACKAGES=(chromium:chromium tmux:tmux)
 # Servers of block devices that namespaces are tried over.
 # shellcheck disable=SC2034  # as above
 NBD_PACKAGES=(nbdkit:nbdkit qemu-utils:qemu-nbd)
+# A cluster of Ceph on this machine alone: its daemons and its tools; of its libraries those that the programs load.
+# shellcheck disable=SC2034  # as above
+CEPH_PACKAGES=(ceph-mon:ceph-mon ceph-osd:ceph-osd ceph-common:rbd librbd1)
 # The libraries that an emulated card stands below.
 # shellcheck disable=SC2034  # as above
 CARD_PACKAGES=(libibverbs1 librdmacm1 ibverbs-providers)

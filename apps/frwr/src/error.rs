@@ -6,7 +6,7 @@ use frwr_mempool::region::{CarveError, RegionError};
 use frwr_nvmf::{
     controller::TargetError,
     host::{HostError, PathsError},
-    storage::{FileError, NbdError},
+    storage::{FileError, NbdError, RbdError},
 };
 use frwr_reactor::{CoreIndex, LaunchError, PlacementError, RunningError};
 use serde_json::json;
@@ -168,6 +168,7 @@ named!(
     PathsError => "paths", Told;
     FileError => "storage", Told;
     NbdError => "storage", Told;
+    RbdError => "storage", Told;
     RunningError => "reactor_panicked", Told;
 );
 

@@ -299,7 +299,7 @@ fn mistakes_are_refused_with_line_and_key() {
         (SMALLEST.replace("nqn.2014-08.org.nvmexpress:disk", "disk"), 4, &["nqn: \"disk\""]),
         (format!("{SMALLEST}{}", SMALLEST.replace(TOP, "")), 7, &["nqn: another subsystem"]),
         (SMALLEST.replace("memory", "size"), 6, &["unknown field `size`", "`memory`"]),
-        (namespace(""), 5, &["exactly one of memory, load, file, device and nbd"]),
+        (namespace(""), 5, &["exactly one of memory, load, file, device, nbd and rbd"]),
         (namespace("memory = 1\nfile = \"f\""), 5, &["exactly one of"]),
         (namespace("memory = \"1X\""), 6, &["memory: must be", "64M"]),
         (namespace("memory = true"), 6, &["memory: must be", "64M"]),
@@ -355,6 +355,14 @@ fn mistakes_are_refused_with_line_and_key() {
             namespace("nbd = \"nbd://a/\"\n[[subsystem.namespace]]\nnbd = \"nbd://a:10809?x-patience=1\""),
             8,
             &["nbd: \"nbd://a:10809/\" is the medium of another", "read_only for both"],
+        ),
+        (namespace("rbd = \"pool/image\""), 6, &["rbd", "names no image", "rbd:POOL/IMAGE"]),
+        (namespace("rbd = \"rbd:a/b?user=x\""), 6, &["\"user\" is not known", "conf, id and keyring"]),
+        (namespace("rbd = \"rbd:a/b\"\nbacking = \"ring\""), 7, &["backing", "file and device"]),
+        (
+            namespace("rbd = \"rbd:a/b\"\n[[subsystem.namespace]]\nrbd = \"rbd:a/b?id=x\""),
+            8,
+            &["rbd: \"rbd:a/b\" is the medium of another", "read_only for both"],
         ),
         (namespace("file = \"f\"\ndirect = 1"), 7, &["direct: invalid type", "boolean"]),
         (
@@ -547,6 +555,11 @@ fn an_export_of_an_nbd_server_is_a_namespace_on_the_command_line_and_in_a_file()
     assert_eq!(command_line(&[]).unwrap(), written.subsystems[0].namespaces[0]);
     let error = command_line(&["--backing", "auto"]).unwrap_err().to_string();
     assert!(error.contains("--backing") && error.contains("leave it out"), "{error}");
+    // An image of Ceph likewise, whose snapshot is another one's to read.
+    let name = ["--device", "soft", "--listen", "10.0.0.1:4420", "--namespace", "rbd:pool/image?id=a"];
+    let named = serve(&name).unwrap().subsystems[0].namespaces[0].clone();
+    let images = ["rbd:pool/image?id=a", "rbd:pool/image@then"].map(|name| format!("rbd = \"{name}\""));
+    assert_eq!(named, parsed(&with_namespaces(&images)).unwrap().subsystems[0].namespaces[0]);
     // For reading only it may be served twice.
     let twice = ["nbd = \"nbd://a/b\"\nread_only = true"; 2].map(str::to_owned);
     parsed(&with_namespaces(&twice)).unwrap();

@@ -41,7 +41,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// `storage::file::sys` is its one room.
+// `storage::file::sys` and `storage::rbd::sys` are its rooms.
 #![deny(unsafe_code)]
 
 #[cfg(feature = "conformance")]

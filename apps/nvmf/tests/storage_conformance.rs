@@ -1,9 +1,10 @@
 //! Every storage of this crate keeps what storages promise (`frwr_nvmf::conformance`): memory,
 //! files by io_uring and by a worker thread, on disks whose power fails and which run full, block
-//! devices, and exports of an NBD server.
+//! devices, exports of an NBD server, and images of a Ceph cluster.
 
 use frwr_nvmf::conformance::{Medium, Suite};
 use frwr_nvmf::storage::Backing;
+use frwr_support::storage_harness::ceph::{Cluster, OnRbd};
 use frwr_support::storage_harness::disks::skipped;
 use frwr_support::storage_harness::media::{InFile, InMemory, OnDevice, OnDisk, OnNbdkit, time};
 use frwr_support::storage_harness::nbd::OnNbd;
@@ -110,4 +111,11 @@ fn an_nbd_export_that_is_written_through_keeps_them() {
 fn an_export_of_nbdkit_on_a_disk_that_fails_keeps_them() {
     let not_shown = [&[OFFERED, CACHED, "a_read_only_way_changes_nothing", CUT][..], &ONE_SIZE].concat();
     keeps_them_where_it_can_be_had("NBD by nbdkit", OnNbdkit::new, &not_shown);
+}
+
+#[test]
+fn an_image_of_ceph_keeps_them() {
+    let Some(cluster) = Cluster::find() else { return };
+    let image = cluster.image();
+    keeps_its_promises("RBD", || OnRbd::new(&image), &[OFFERED, LOST]);
 }

@@ -1,7 +1,7 @@
 //! What the kernel says of this machine, from sysfs and procfs. What cannot be read is unknown, never an error:
 //! containers hide parts of both.
 
-use super::rdma::{RdmaDevice, RdmaSystem, read_devices, read_system};
+use super::rdma::{RdmaDevice, RdmaSystem, has_library, read_devices, read_system};
 use frwr_mempool::limits::{CpuQuota, Limits, MemoryRoom, Resource};
 use frwr_reactor::{CpuId, CpuSet, Topology};
 use std::{collections::BTreeMap, fs, path::Path};
@@ -84,10 +84,14 @@ pub struct Machine {
     pub virtual_machine: bool,
     /// NBD servers that are installed. Namespaces on those of other machines need none.
     pub nbd_servers: Vec<&'static str>,
+    /// Ceph's libraries that are missing, by Debian's packages: images of a Ceph cluster need them.
+    pub missing_ceph: Vec<&'static str>,
 }
 
 /// Servers that frwr was tried with.
 const NBD_SERVERS: [&str; 2] = ["nbdkit", "qemu-nbd"];
+/// What images of a Ceph cluster are reached by, and Debian's package of each.
+const CEPH_LIBRARIES: [(&str, &str); 2] = [("librados.so.2", "librados2"), ("librbd.so.1", "librbd1")];
 
 impl Machine {
     /// This machine, as the calling thread may use it.
@@ -114,6 +118,11 @@ impl Machine {
                 .and_then(|list| CpuSet::parse_kernel_list(&list))
                 .unwrap_or_default(),
             nbd_servers: NBD_SERVERS.into_iter().filter(|name| is_installed(root, name)).collect(),
+            missing_ceph: CEPH_LIBRARIES
+                .into_iter()
+                .filter(|(library, _)| !has_library(root, library))
+                .map(|(_, package)| package)
+                .collect(),
             virtual_machine: text(&root.join("proc/cpuinfo"))
                 .is_some_and(|info| has_flag(&info, "hypervisor") == Some(true)),
             clock,

@@ -381,7 +381,7 @@ pub(crate) fn library_file(root: &Path, name: &str) -> Option<PathBuf> {
     LIBRARY_FOLDERS.iter().find_map(|folder| fs::canonicalize(root.join(folder).join(name)).ok())
 }
 
-fn has_library(root: &Path, name: &str) -> bool {
+pub(super) fn has_library(root: &Path, name: &str) -> bool {
     let lies = library_file(root, name).is_some();
     let cached = || {
         let cache = fs::read(root.join("etc/ld.so.cache")).unwrap_or_default();

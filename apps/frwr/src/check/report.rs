@@ -56,6 +56,15 @@ pub fn machine_text(machine: &Machine) -> String {
     line("governor", &join(machine.clock.governors.keys().cloned()));
     let servers = join(machine.nbd_servers.iter().map(ToString::to_string));
     line("NBD", &format!("built in, needs nothing; servers here: {servers}"));
+    let missing = machine.missing_ceph.join(" ");
+    line(
+        "Ceph RBD",
+        &if missing.is_empty() {
+            "librados.so.2 and librbd.so.1 are here".to_owned()
+        } else {
+            format!("its libraries are not here; to serve images: apt-get install {missing}")
+        },
+    );
     for device in &machine.rdma_devices {
         screen.push_str(&rdma_report::summary(device));
     }
@@ -114,6 +123,8 @@ pub fn machine_json(machine: &Machine) -> Value {
         },
         "governors": machine.clock.governors.keys().collect::<Vec<_>>(),
         "nbd_servers": machine.nbd_servers,
+        // Debian's packages of libraries that are not here.
+        "missing_ceph": machine.missing_ceph,
         "shortcomings": shortcomings(machine),
     })
 }

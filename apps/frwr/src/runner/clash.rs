@@ -1,7 +1,7 @@
 //! Namespaces that cannot be served at a time, since they are one medium.
 
 use super::namespaces::{MediumConfig, NamespaceConfig};
-use frwr_nvmf::storage::{Below, NbdOptions};
+use frwr_nvmf::storage::{Below, NbdOptions, RbdOptions};
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
@@ -15,7 +15,15 @@ const SERVED_ONCE: &str = "what is written is served once; name another one, or 
 pub(super) fn served_twice<'a>(namespaces: impl Iterator<Item = &'a NamespaceConfig>) -> Option<(usize, String)> {
     let mut before: Vec<(&Path, Below, bool)> = Vec::new();
     let mut exports: Vec<(NbdOptions, bool)> = Vec::new();
+    let mut images: Vec<(&RbdOptions, bool)> = Vec::new();
     for (place, namespace) in namespaces.enumerate() {
+        if let MediumConfig::Rbd { options } = &namespace.medium {
+            let read_only = namespace.read_only;
+            if images.iter().any(|(other, both)| !(read_only && *both) && other.is_same_image(options)) {
+                return Some((place, format!("\"{options}\" is the medium of another namespace: {SERVED_ONCE}")));
+            }
+            images.push((options, read_only));
+        }
         if let Some(options) = export(namespace) {
             let read_only = namespace.read_only;
             let clashes = |(other, both): &(NbdOptions, bool)| !(read_only && *both) && other.is_same_export(&options);
@@ -62,6 +70,9 @@ impl Media {
             (MediumConfig::Stored { path: first, .. }, MediumConfig::Stored { path: second, .. }) => (first, second),
             (MediumConfig::Nbd { .. }, MediumConfig::Nbd { .. }) => {
                 return export(one).zip(export(other)).is_some_and(|(first, second)| first.is_same_export(&second));
+            }
+            (MediumConfig::Rbd { options: first }, MediumConfig::Rbd { options: second }) => {
+                return first.is_same_image(second);
             }
             _ => return false,
         };

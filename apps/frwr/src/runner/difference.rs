@@ -346,7 +346,9 @@ fn other_key(is: &NamespaceConfig, wanted: &NamespaceConfig) -> Option<&'static 
         }
         // The URI says all of it but what has keys of its own.
         (MediumConfig::Nbd { options: is }, MediumConfig::Nbd { options }) if is.uri() == options.uri() => None,
+        (MediumConfig::Rbd { options: is }, MediumConfig::Rbd { options }) if is.name() == options.name() => None,
         (_, MediumConfig::Nbd { .. }) => Some("nbd"),
+        (_, MediumConfig::Rbd { .. }) => Some("rbd"),
         (_, MediumConfig::Memory { .. }) => Some("memory"),
         (_, MediumConfig::Loaded { .. }) => Some("load"),
         (_, MediumConfig::Stored { kind: MediumKind::Device, .. }) => Some("device"),

@@ -138,6 +138,10 @@ fn line(name: &str, fault: MediumFault) -> String {
             "{name}: its server came back with an export that can do less; every command fails until it is as before and serve is \
              started again"
         ),
+        MediumFault::Removed => format!(
+            "{name} is not there any more: somebody removed it, its pool or its snapshot; every command to its namespace fails; remove \
+             the namespace, or put the image back and start serve again"
+        ),
     }
 }
 

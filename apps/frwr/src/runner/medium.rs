@@ -1,14 +1,16 @@
 //! The medium below a namespace, whichever it is, as the main thread looks at it.
 
-use frwr_nvmf::storage::{FileMedium, Geometry, MediumFault, NbdMedium};
+use frwr_nvmf::storage::{FileMedium, Geometry, MediumFault, NbdMedium, RbdMedium};
 
-/// A file, a block device, or an export of a server.
+/// A file, a block device, an export of a server, or an image of a cluster.
 #[derive(Debug)]
 pub(super) enum Medium {
     /// A file or block device.
     File(FileMedium),
     /// An export of an NBD server.
     Nbd(NbdMedium),
+    /// An image of a Ceph cluster.
+    Rbd(RbdMedium),
 }
 
 impl Medium {
@@ -17,6 +19,7 @@ impl Medium {
         match self {
             Self::File(medium) => medium.fault(),
             Self::Nbd(medium) => medium.fault(),
+            Self::Rbd(medium) => medium.fault(),
         }
     }
 
@@ -25,6 +28,8 @@ impl Medium {
         match self {
             Self::File(medium) => medium.look(),
             Self::Nbd(medium) => medium.fault(),
+            // A thread of its own looks: its cluster may take long.
+            Self::Rbd(medium) => medium.fault(),
         }
     }
 
@@ -33,6 +38,7 @@ impl Medium {
         match self {
             Self::File(medium) => medium.geometry(),
             Self::Nbd(medium) => medium.geometry(),
+            Self::Rbd(medium) => medium.geometry(),
         }
     }
 
@@ -40,6 +46,7 @@ impl Medium {
     pub(super) fn measure(&mut self) -> Result<Geometry, String> {
         match self {
             Self::File(medium) => medium.measure().map_err(|error| error.to_string()),
+            Self::Rbd(medium) => medium.measure().map_err(|error| error.to_string()),
             Self::Nbd(_) => {
                 let text = "an NBD export has one size for ever here; remove the namespace, and add it again";
                 Err(text.to_owned())
@@ -49,16 +56,18 @@ impl Medium {
 
     /// Has so many blocks, of those that it was measured with.
     pub(super) fn resize(&mut self, blocks: u64) {
-        if let Self::File(medium) = self {
-            // What a change of the namespace was told that was measured.
-            let _ = medium.resize(blocks);
-        }
+        // What a change of the namespace was told that was measured.
+        let _ = match self {
+            Self::File(medium) => medium.resize(blocks),
+            Self::Rbd(medium) => medium.resize(blocks),
+            Self::Nbd(_) => Ok(()),
+        };
     }
 
     /// Whether some core has no server now, and how often one has lost it by now.
     pub(super) fn losses(&self) -> (bool, u64) {
         match self {
-            Self::File(_) => (false, 0),
+            Self::File(_) | Self::Rbd(_) => (false, 0),
             Self::Nbd(medium) => medium.losses(),
         }
     }
@@ -73,5 +82,6 @@ pub(super) fn fault_text(fault: MediumFault) -> String {
         MediumFault::Unanswered => "a connection was given up with writes unanswered".to_owned(),
         MediumFault::Breach => "its server does not keep to the protocol".to_owned(),
         MediumFault::Changed => "its server came back with an export that can do less".to_owned(),
+        MediumFault::Removed => "somebody removed it".to_owned(),
     }
 }

@@ -14,7 +14,7 @@ use frwr_nvmf::{
     controller::{AllowedHosts, DEFAULT_ANA_GROUP},
     storage::{
         AnyStorage, Backing, FileMedium, FileOptions, Geometry, MediumKind, NbdAddress, NbdMedium, NbdOptions,
-        is_nbd_uri,
+        RbdMedium, RbdOptions, is_nbd_uri, is_rbd_name,
     },
     wire::{AnaState, Nqn, SerialNumber},
 };
@@ -130,6 +130,11 @@ pub enum MediumConfig {
         /// Which.
         options: NbdOptions,
     },
+    /// An image of a Ceph cluster, of which the namespace says as much.
+    Rbd {
+        /// Which.
+        options: RbdOptions,
+    },
 }
 
 impl SubsystemConfig {
@@ -178,16 +183,17 @@ impl SubsystemConfig {
 }
 
 impl NamespaceConfig {
-    /// As `--namespace PATH --backing BACKING` says, or `--namespace URI`.
+    /// As `--namespace PATH --backing BACKING` says, or `--namespace URI`, of NBD or of RBD.
     ///
     /// # Errors
     /// A URI that cannot be used, or a backing beside it.
     pub fn of_command_line(path: PathBuf, backing: NamespaceBacking, block_bytes: u32) -> Result<Self, Error> {
-        if let Some(uri) = path.to_str().filter(|text| is_nbd_uri(text)) {
+        if let Some(uri) = path.to_str().filter(|text| is_nbd_uri(text) || is_rbd_name(text)) {
             if backing != NamespaceBacking::Memory {
                 return Err(Error::usage("backing", "--backing: is for files and block devices only; leave it out"));
             }
-            let (medium, ana_group) = (MediumConfig::nbd("--namespace", uri)?, DEFAULT_ANA_GROUP);
+            let named = if is_rbd_name(uri) { MediumConfig::rbd } else { MediumConfig::nbd };
+            let (medium, ana_group) = (named("--namespace", uri)?, DEFAULT_ANA_GROUP);
             return Ok(Self { medium, block_bytes, read_only: false, ana_group });
         }
         let kind = MediumKind::Any;
@@ -204,7 +210,7 @@ impl NamespaceConfig {
     /// The file or block device that it lives in, or comes from.
     pub(super) fn path(&self) -> Option<&Path> {
         match &self.medium {
-            MediumConfig::Memory { .. } | MediumConfig::Nbd { .. } => None,
+            MediumConfig::Memory { .. } | MediumConfig::Nbd { .. } | MediumConfig::Rbd { .. } => None,
             MediumConfig::Loaded { path } | MediumConfig::Stored { path, .. } => Some(path),
         }
     }
@@ -219,6 +225,7 @@ impl NamespaceConfig {
                 json!({ key: path.display().to_string(), "backing": backing_name(*backing), "direct": direct })
             }
             MediumConfig::Nbd { options } => json!({ "nbd": options.uri() }),
+            MediumConfig::Rbd { options } => json!({ "rbd": options.name() }),
         };
         value["block_size"] = self.block_bytes.into();
         value["read_only"] = self.read_only.into();
@@ -232,6 +239,7 @@ impl NamespaceConfig {
             MediumConfig::Memory { .. } => "memory".to_owned(),
             MediumConfig::Loaded { path } | MediumConfig::Stored { path, .. } => path.display().to_string(),
             MediumConfig::Nbd { options } => options.to_string(),
+            MediumConfig::Rbd { options } => options.to_string(),
         }
     }
 }
@@ -252,6 +260,11 @@ impl MediumConfig {
                 }
                 Self::Nbd { options }
             }
+            Self::Rbd { mut options } => {
+                options.conf = options.conf.as_deref().map(whole);
+                options.keyring = options.keyring.as_deref().map(whole);
+                Self::Rbd { options }
+            }
             memory @ Self::Memory { .. } => memory,
         }
     }
@@ -260,6 +273,12 @@ impl MediumConfig {
     pub(super) fn nbd(flag: &str, uri: &str) -> Result<Self, Error> {
         let options = uri.parse().map_err(|error| Error::usage("nbd", format!("{flag}: {error}")))?;
         Ok(Self::Nbd { options })
+    }
+
+    /// What a name of an image says; `flag` is what it was given by.
+    pub(super) fn rbd(flag: &str, name: &str) -> Result<Self, Error> {
+        let options = name.parse().map_err(|error| Error::usage("rbd", format!("{flag}: {error}")))?;
+        Ok(Self::Rbd { options })
     }
 }
 
@@ -336,7 +355,7 @@ pub(super) enum NamespacePlan {
 pub struct NamespaceReport {
     /// Path, or `memory`.
     pub name: String,
-    /// `memory`, `io_uring`, `worker thread` or `NBD`.
+    /// `memory`, `io_uring`, `worker thread`, `NBD` or `RBD`.
     pub kind: &'static str,
     /// Bytes of the file that it held at first, or of the namespace.
     pub bytes: u64,
@@ -420,6 +439,17 @@ pub(super) fn prepare(
             let geometry = medium.geometry();
             media.add(identity, config.name(), medium);
             (plans, "NBD", geometry, None)
+        }
+        MediumConfig::Rbd { options } => {
+            let mut medium = RbdMedium::open(options.block_bytes(block_bytes).read_only(read_only))?;
+            is_read_only = medium.is_read_only();
+            let geometry = medium.geometry();
+            medium.resize(part(geometry)?).map_err(Error::setup)?;
+            let depth = users.depth.clamp(1, MAX_FILE_DEPTH);
+            let open = |_| Ok(NamespacePlan::Open { storage: medium.storage(depth)?, alignment: 1 });
+            let plans = (0..users.cores).map(open).collect::<Result<_, Error>>()?;
+            media.add(identity, config.name(), Medium::Rbd(medium));
+            (plans, "RBD", geometry, None)
         }
     };
     let blocks = part(geometry)?;

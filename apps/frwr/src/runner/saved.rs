@@ -48,6 +48,7 @@ struct SavedNamespace {
     file: Option<String>,
     device: Option<String>,
     nbd: Option<String>,
+    rbd: Option<String>,
     bytes: Option<u64>,
     backing: Option<&'static str>,
     direct: Option<bool>,
@@ -109,6 +110,7 @@ impl SavedNamespace {
                 Self { file, device, backing, direct: (!direct).then_some(false), ..all }
             }
             MediumConfig::Nbd { options } => Self { nbd: Some(options.uri()), ..all },
+            MediumConfig::Rbd { options } => Self { rbd: Some(options.name()), ..all },
         })
     }
 }
@@ -128,7 +130,7 @@ mod tests {
         runner::{ServeConfig, ana_name::AnaStates},
     };
     use clap::Parser as _;
-    use frwr_nvmf::storage::{MAX_NBD_CONNECTIONS, NbdAddress, NbdOptions};
+    use frwr_nvmf::storage::{MAX_NBD_CONNECTIONS, NbdAddress, NbdOptions, RbdOptions};
     use proptest::{
         collection::{btree_map, vec},
         option,
@@ -155,6 +157,11 @@ mod tests {
                     let address = NbdAddress::Tcp { host: "host".to_owned(), port: port.max(1) };
                     let options = NbdOptions::new(address, export).connections(connections.min(MAX_NBD_CONNECTIONS));
                     MediumConfig::Nbd { options: options.write_through(through) }
+                }
+            ),
+            ("[a-z /%?&=@]{1,8}", option::of("[a-z@/]{1,8}"), option::of("[a-z &]{1,8}")).prop_map(
+                |(image, snapshot, id)| {
+                    MediumConfig::Rbd { options: RbdOptions::new("pool", image).snapshot(snapshot).id(id) }
                 }
             ),
         ]

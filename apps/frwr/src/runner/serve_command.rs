@@ -107,7 +107,7 @@ pub struct ServeArguments {
 #[derive(Clone, Debug, Args)]
 pub struct SubsystemArguments {
     /// The file whose bytes the namespace holds. Read once into memory and never written, unless --backing says otherwise. Or an export
-    /// of an NBD server: nbd://HOST:PORT/EXPORT, nbd+unix:///EXPORT?socket=PATH.
+    /// of an NBD server: nbd://HOST:PORT/EXPORT, nbd+unix:///EXPORT?socket=PATH. Or an image of a Ceph cluster: rbd:POOL/IMAGE.
     #[arg(long, value_name = "FILE", required_unless_present = "config")]
     pub namespace: Option<PathBuf>,
     /// Where the namespace's bytes live: in memory, or in FILE itself, a file or block device of whole blocks, which hosts

@@ -162,7 +162,7 @@ fn a_namespace_that_cannot_be_added_leaves_nothing() {
     let file = target.folder.path().join("second");
     std::fs::write(&file, [0; 8192]).unwrap();
     for (parameters, code, says) in [
-        (another(2, json!({})), -32602, "exactly one of memory, load, file, device and nbd"),
+        (another(2, json!({})), -32602, "exactly one of memory, load, file, device, nbd and rbd"),
         (another(2, json!({ "memory": "64M", "file": file })), -32602, "exactly one of"),
         (another(2, json!({ "memory": "64M", "direct": true })), -32602, "direct: is for file and device only"),
         (another(2, json!({ "memory": 17, "block_size": 512 })), -32602, "memory is 17"),

@@ -11,6 +11,7 @@ mod moves;
 mod nbd;
 mod paths;
 mod program;
+mod rbd;
 mod service;
 
 use program::Machine;

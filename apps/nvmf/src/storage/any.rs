@@ -2,7 +2,7 @@
 
 use super::{
     AttachError, CompletionBatch, Cookie, Features, Geometry, MemoryStorage, NbdStorage, Operation, QueueFull,
-    ResizeError, RingStorage, Storage, StorageStatistics, ThreadStorage,
+    RbdStorage, ResizeError, RingStorage, Storage, StorageStatistics, ThreadStorage,
 };
 use core::{task::Waker, time::Duration};
 use frwr_mempool::DeviceMemory;
@@ -19,6 +19,8 @@ pub enum AnyStorage {
     Thread(ThreadStorage),
     /// An export of an NBD server.
     Nbd(Box<NbdStorage>),
+    /// An image of a Ceph cluster.
+    Rbd(Box<RbdStorage>),
 }
 
 macro_rules! each {
@@ -28,12 +30,13 @@ macro_rules! each {
             AnyStorage::Ring($inner) => $call,
             AnyStorage::Thread($inner) => $call,
             AnyStorage::Nbd($inner) => $call,
+            AnyStorage::Rbd($inner) => $call,
         }
     };
 }
 
 impl AnyStorage {
-    /// What it is, for people: `memory`, `io_uring`, `worker thread` or `NBD`.
+    /// What it is, for people: `memory`, `io_uring`, `worker thread`, `NBD` or `RBD`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -41,6 +44,7 @@ impl AnyStorage {
             Self::Ring(_) => "io_uring",
             Self::Thread(_) => "worker thread",
             Self::Nbd(_) => "NBD",
+            Self::Rbd(_) => "RBD",
         }
     }
 }

@@ -24,4 +24,6 @@ pub enum MediumFault {
     Breach,
     /// The medium's server came back with an export that cannot take the place of the one it had. Every operation fails.
     Changed,
+    /// Somebody removed the image, its pool or its snapshot. Every operation fails: what is left of it would read as zeros.
+    Removed,
 }

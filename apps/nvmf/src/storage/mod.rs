@@ -7,6 +7,8 @@ mod flushes;
 mod medium_fault;
 mod memory;
 mod nbd;
+mod percent;
+mod rbd;
 
 pub use any::AnyStorage;
 pub use file::{
@@ -18,6 +20,10 @@ pub use memory::{MemoryStorage, MemoryStorageError};
 pub use nbd::{
     MAX_NBD_CONNECTIONS, NbdAddress, NbdBreach, NbdError, NbdMedium, NbdOptions, NbdRefusal, NbdStorage, NbdUriError,
     is_nbd_uri,
+};
+
+pub use rbd::{
+    MAX_RBD_WAYS, RbdError, RbdLibraryError, RbdMedium, RbdNameError, RbdOptions, RbdStorage, is_rbd_name, rbd_version,
 };
 
 use arrayvec::ArrayVec;

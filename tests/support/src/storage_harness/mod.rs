@@ -1,5 +1,6 @@
 //! Storages of all kinds over the same bytes, and what drives one by hand.
 
+pub mod ceph;
 pub mod disks;
 pub mod foreign;
 pub mod media;

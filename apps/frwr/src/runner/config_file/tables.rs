@@ -56,6 +56,7 @@ pub(in super::super) struct NamespaceTable {
     file: Option<PathBuf>,
     device: Option<PathBuf>,
     nbd: Option<String>,
+    rbd: Option<String>,
     block_size: Option<u32>,
     read_only: Option<bool>,
     backing: Option<BackingName>,
@@ -90,17 +91,18 @@ impl NamespaceTable {
         };
         let direct = self.direct.unwrap_or(true);
         let stored = |path: &PathBuf, kind| MediumConfig::Stored { path: path.clone(), kind, backing, direct };
-        let medium = match (self.memory, &self.load, &self.file, &self.device, &self.nbd) {
-            (Some(Size(bytes)), None, None, None, None) => {
+        let medium = match (self.memory, &self.load, &self.file, &self.device, &self.nbd, &self.rbd) {
+            (Some(Size(bytes)), None, None, None, None, None) => {
                 Limit::new("--memory", block_bytes.into(), MAX_MEMORY_BYTES).check(bytes)?;
                 MediumConfig::Memory { bytes }
             }
-            (None, Some(path), None, None, None) => MediumConfig::Loaded { path: path.clone() },
-            (None, None, Some(path), None, None) => stored(path, MediumKind::File),
-            (None, None, None, Some(path), None) => stored(path, MediumKind::Device),
-            (None, None, None, None, Some(uri)) => MediumConfig::nbd("--nbd", uri)?,
+            (None, Some(path), None, None, None, None) => MediumConfig::Loaded { path: path.clone() },
+            (None, None, Some(path), None, None, None) => stored(path, MediumKind::File),
+            (None, None, None, Some(path), None, None) => stored(path, MediumKind::Device),
+            (None, None, None, None, Some(uri), None) => MediumConfig::nbd("--nbd", uri)?,
+            (None, None, None, None, None, Some(name)) => MediumConfig::rbd("--rbd", name)?,
             _ => {
-                let text = "namespace: name exactly one of memory, load, file, device and nbd";
+                let text = "namespace: name exactly one of memory, load, file, device, nbd and rbd";
                 return Err(Error::usage("config", text));
             }
         };
@@ -115,10 +117,11 @@ impl NamespaceTable {
 
     /// The key of a medium that is served once.
     pub(super) const fn medium_key(&self) -> &'static str {
-        match (&self.device, &self.nbd) {
-            (Some(_), _) => "device",
-            (None, Some(_)) => "nbd",
-            (None, None) => "file",
+        match (&self.device, &self.nbd, &self.rbd) {
+            (Some(_), ..) => "device",
+            (None, Some(_), _) => "nbd",
+            (None, None, Some(_)) => "rbd",
+            (None, None, None) => "file",
         }
     }
 }

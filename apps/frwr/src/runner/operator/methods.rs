@@ -170,7 +170,7 @@ const METHODS: &[Method] = &[
     },
     Method {
         name: "add_namespace",
-        about: "adds a namespace, of memory, in a file or block device, or of an NBD server",
+        about: "adds a namespace, of memory, in a file or block device, of an NBD server, or in a Ceph cluster",
         parameters: &[
             SUBSYSTEM,
             Parameter { name: "namespace", kind: "NSID", required: true, about: "its identifier" },
@@ -179,6 +179,12 @@ const METHODS: &[Method] = &[
             Parameter { name: "file", kind: "PATH", required: false, about: "a regular file" },
             Parameter { name: "device", kind: "PATH", required: false, about: "a block device" },
             Parameter { name: "nbd", kind: "URI", required: false, about: "an export of an NBD server" },
+            Parameter {
+                name: "rbd",
+                kind: "NAME",
+                required: false,
+                about: "an image of a Ceph cluster, rbd:POOL/IMAGE",
+            },
             Parameter { name: "backing", kind: "auto|ring|thread", required: false, about: "of file and device" },
             Parameter { name: "direct", kind: "true|false", required: false, about: "past the page cache" },
             Parameter { name: "read_only", kind: "true|false", required: false, about: "hosts cannot write" },

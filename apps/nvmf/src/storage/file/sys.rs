@@ -1,4 +1,4 @@
-//! The one room of this crate with `unsafe` code. What the kernel is given here are addresses in a [`DeviceMemory`], which
+//! One of the two rooms of this crate with `unsafe` code (`rbd/sys` is the other). What the kernel is given here are addresses in a [`DeviceMemory`], which
 //! stays mapped for as long as an operation may run, and which nobody has a Rust reference to: to this process, a kernel
 //! that moves bytes there is a device like any other.
 

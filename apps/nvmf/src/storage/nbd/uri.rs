@@ -1,5 +1,6 @@
 //! NBD URIs (the NBD project's document on them): where an export is, and how it is used.
 
+use super::super::percent::{self, Encoded};
 use super::wire::MAX_TEXT_BYTES;
 use core::{fmt, str::FromStr, time::Duration};
 use std::path::PathBuf;
@@ -104,20 +105,6 @@ impl fmt::Display for NbdOptions {
                 write!(f, "nbd+unix:///{export}?socket={}", Encoded(path.as_os_str().as_encoded_bytes()))
             }
         }
-    }
-}
-
-/// Percent-encoded where it has to be (RFC 3986, 2.1).
-struct Encoded<'a>(&'a [u8]);
-
-impl fmt::Display for Encoded<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|&byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' | b':' => {
-                write!(f, "{}", char::from(byte))
-            }
-            _ => write!(f, "%{byte:02X}"),
-        })
     }
 }
 
@@ -242,24 +229,9 @@ fn number(name: &'static str, value: &str, least: u32, most: u32) -> Result<u32,
     number.ok_or_else(|| NbdUriError::Range { name, value: value.to_owned(), least, most })
 }
 
-/// Percent-decoded (RFC 3986, 2.1).
+/// Percent-decoded.
 fn decoded(text: &str) -> Result<Vec<u8>, NbdUriError> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [byte, behind @ ..] = rest {
-        rest = behind;
-        if *byte != b'%' {
-            bytes.push(*byte);
-            continue;
-        }
-        let digits = behind.split_at_checked(2).and_then(|(digits, behind)| {
-            rest = behind;
-            core::str::from_utf8(digits).ok().filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
-        });
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.ok_or_else(|| NbdUriError::Encoding(text.to_owned()))?);
-    }
-    Ok(bytes)
+    percent::decoded(text).ok_or_else(|| NbdUriError::Encoding(text.to_owned()))
 }
 
 #[cfg(test)]

@@ -1,0 +1,73 @@
+//! A target over an image of a Ceph cluster, whose OSD dies under load and comes back; where `tests/run ceph` has started one.
+
+use super::Machine;
+use super::program::{passed, verified};
+use frwr_support::storage_harness::ceph::Cluster;
+use std::sync::{Mutex, PoisonError};
+
+/// Blocks of an image that a load has room in.
+const BLOCKS: u64 = 4096;
+
+/// There is one cluster for all.
+static ALONE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn a_load_is_verified_over_ceph_whose_osd_is_killed_and_started_again() {
+    let Some(cluster) = Cluster::find() else { return };
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let image = cluster.image_of(BLOCKS);
+    let machine = Machine::new();
+    let target = machine.serve(&["--namespace", &image.uri()]);
+    let file = machine.file("file");
+    let host = machine.load(&["--file", &file, "--runtime", "3600", "--io-timeout", "600"]);
+    host.says("mixed load");
+    for _ in 0..2 {
+        cluster.daemon("kill-osd");
+        cluster.daemon("start-osd");
+        // It goes on.
+        host.says("mixed load");
+        host.says("mixed load");
+    }
+    let report = verified(host.stop());
+    assert_eq!((&report["reconnects"], &report["resubmitted"]), (&0.into(), &0.into()), "{report}");
+    let served = passed(target.stop());
+    let namespace = &served["namespaces"][0];
+    assert_eq!((&namespace["fault"], &namespace["failed"]), (&serde_json::Value::Null, &0.into()), "{served}");
+    // Nobody has it any more.
+    assert!(cluster.tool("rbd", &["status", &image.path()]).contains("Watchers: none"), "the image was not closed");
+}
+
+#[test]
+fn a_target_over_ceph_ends_though_its_osd_is_gone_with_commands() {
+    let Some(cluster) = Cluster::find() else { return };
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let image = cluster.image_of(BLOCKS);
+    let machine = Machine::new();
+    let target = machine.serve(&["--namespace", &image.uri()]);
+    let file = machine.file("file");
+    let mut host = machine.load(&["--file", &file, "--runtime", "3600", "--io-timeout", "600"]);
+    host.says("mixed load");
+    cluster.daemon("kill-osd");
+    host.kill();
+    let (code, report) = target.stop();
+    cluster.daemon("start-osd");
+    assert!(code.is_some(), "killed by a signal: {report}");
+}
+
+#[test]
+fn a_target_over_ceph_is_told_what_keeps_it_from_its_image() {
+    let Some(cluster) = Cluster::find() else { return };
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let image = cluster.image_of(BLOCKS);
+    let machine = Machine::new();
+    cluster.daemon("kill-mon");
+    let uri = format!("rbd:{}?conf={}", image.path(), cluster.impatient_conf().display());
+    let target = machine.start(&["serve", "--listen", "127.0.0.1:4420", "--namespace", &uri]);
+    let line = target.says("monitor");
+    cluster.daemon("start-mon");
+    assert!(line.contains("client_mount_timeout") && line.contains(&image.path()), "{line}");
+    let absent = format!("rbd:pool/absent?conf={}", cluster.conf().display());
+    let target = machine.start(&["serve", "--listen", "127.0.0.1:4420", "--namespace", &absent]);
+    let line = target.says("absent");
+    assert!(line.contains("rbd ls POOL"), "{line}");
+}

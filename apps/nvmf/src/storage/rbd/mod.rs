@@ -1,0 +1,20 @@
+//! An image of a Ceph cluster as a namespace, by librbd, which is loaded when the first image is opened. Operations are given to librbd
+//! by the core that polls the storage; their ends are asked for, so that nothing of ours runs on a thread of librbd. All images of a
+//! process that reach their cluster in the same way share one connection to it (`cluster`), and all cores one open image (`shared`).
+
+mod cluster;
+mod environment;
+mod mailbox;
+mod medium;
+mod name;
+mod shared;
+mod storage;
+#[allow(unsafe_code, reason = "the one room that calls librados and librbd; docs/architecture.md")]
+mod sys;
+mod task;
+
+pub use medium::{RbdError, RbdMedium};
+pub use name::{RbdNameError, RbdOptions, is_rbd_name};
+pub use shared::MAX_RBD_WAYS;
+pub use storage::RbdStorage;
+pub use sys::{RbdLibraryError, rbd_version};

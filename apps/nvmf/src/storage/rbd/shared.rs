@@ -1,0 +1,154 @@
+//! What all cores have together of one image: the open image, and what is wrong with it for good.
+
+use super::super::{MAX_STORAGE_DEPTH, StorageError, medium_fault::MediumFault};
+use super::{
+    cluster::Connection,
+    mailbox::Mailbox,
+    sys::{Errno, Image, TakenBatch},
+};
+use core::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{Arc, OnceLock, mpsc};
+
+/// Ways to one image at most: more than cores that have ever served one.
+pub const MAX_RBD_WAYS: usize = 256;
+
+/// What is wrong, as a number; the worse the larger.
+mod fault {
+    pub(super) const NONE: u8 = 0;
+    pub(super) const SHRUNK: u8 = 1;
+    pub(super) const REMOVED: u8 = 2;
+}
+
+/// Of one image, for all its ways. An image that has the lock of RBD's feature `exclusive-lock` writes; had each core an image of its
+/// own, the lock would go from one to the other with each write.
+#[derive(Debug)]
+pub(super) struct Shared {
+    // In the order in which they are dropped.
+    image: Image,
+    connection: Arc<Connection>,
+    /// Of ways, past ones too.
+    mailboxes: Box<[OnceLock<Mailbox>]>,
+    taken: Box<[AtomicBool]>,
+    fault: AtomicU8,
+    /// Bytes that it was found with when it was too short.
+    found: AtomicU64,
+    /// Bytes that it has, when somebody looked last.
+    bytes: AtomicU64,
+    /// Dropped when all of it is closed.
+    #[expect(dead_code, reason = "who waits for that has the other end")]
+    closed: mpsc::Sender<()>,
+}
+
+impl Shared {
+    pub(super) fn new(image: Image, connection: Arc<Connection>, bytes: u64, closed: mpsc::Sender<()>) -> Self {
+        Self {
+            image,
+            connection,
+            mailboxes: (0..MAX_RBD_WAYS).map(|_| OnceLock::new()).collect(),
+            taken: (0..MAX_RBD_WAYS).map(|_| AtomicBool::new(false)).collect(),
+            fault: AtomicU8::new(fault::NONE),
+            found: AtomicU64::new(0),
+            bytes: AtomicU64::new(bytes),
+            closed,
+        }
+    }
+
+    pub(super) const fn image(&self) -> &Image {
+        &self.image
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// A place for a way, until it leaves; `None` where all are taken.
+    pub(super) fn enter(&self) -> Option<usize> {
+        let place = self.taken.iter().position(|taken| !taken.swap(true, Acquire))?;
+        // Nobody polls it yet, so that it may take memory here.
+        self.mailbox(place);
+        Some(place)
+    }
+
+    /// A way is gone, and nothing of it runs.
+    pub(super) fn leave(&self, place: usize) {
+        if let Some(taken) = self.taken.get(place) {
+            taken.store(false, Release);
+        }
+    }
+
+    /// That of a way.
+    pub(super) fn mailbox(&self, place: usize) -> &Mailbox {
+        self.mailboxes[place].get_or_init(|| Mailbox::new(MAX_STORAGE_DEPTH))
+    }
+
+    /// What the operation in a slot of a way is called by.
+    pub(super) const fn token(place: usize, slot: u32) -> usize {
+        place * MAX_STORAGE_DEPTH + slot as usize
+    }
+
+    /// Takes ends of operations to those that they belong to; false where there may be more.
+    pub(super) fn collect(&self) -> bool {
+        let mut batch = TakenBatch::new();
+        self.image.take(&mut batch);
+        for taken in &batch {
+            let (place, slot) = (taken.token / MAX_STORAGE_DEPTH, taken.token % MAX_STORAGE_DEPTH);
+            self.mailbox(place).post(slot, taken.result);
+        }
+        !batch.is_full()
+    }
+
+    /// What is wrong for good; `wanted` are the bytes of the namespace.
+    pub(super) fn fault(&self, wanted: u64) -> Option<MediumFault> {
+        match self.fault.load(Relaxed) {
+            fault::NONE => None,
+            fault::SHRUNK => Some(MediumFault::Shrunk { found: self.found.load(Relaxed), wanted }),
+            _ => Some(MediumFault::Removed),
+        }
+    }
+
+    /// Why nothing is done any more.
+    pub(super) fn refuses(&self) -> Option<StorageError> {
+        match self.fault.load(Relaxed) {
+            fault::NONE => None,
+            fault::SHRUNK => Some(StorageError::Shrunk),
+            _ => Some(StorageError::Medium),
+        }
+    }
+
+    /// It ends at this byte, and a namespace behind it.
+    pub(super) fn is_cut(&self, found: u64) {
+        self.found.store(found, Relaxed);
+        self.fault.fetch_max(fault::SHRUNK, Release);
+    }
+
+    /// It is not there any more.
+    pub(super) fn is_removed(&self) {
+        self.fault.fetch_max(fault::REMOVED, Release);
+    }
+
+    /// Bytes that it has, when somebody looked last.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Where it is shorter than a namespace of so many bytes, it stays out of order.
+    pub(super) fn check_size(&self, wanted: u64) {
+        let bytes = self.bytes();
+        if bytes < wanted {
+            self.is_cut(bytes);
+        }
+    }
+
+    /// Looks how large it is, and whether it is there. May block: for no core.
+    pub(super) fn look(&self) {
+        match self.image.check_existence().and_then(|()| self.image.size()) {
+            Ok(bytes) => self.bytes.store(bytes, Relaxed),
+            Err(Errno(libc::ENOENT)) => self.is_removed(),
+            // It says so at its operations.
+            Err(_) => {}
+        }
+    }
+}

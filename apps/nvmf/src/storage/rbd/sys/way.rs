@@ -1,0 +1,132 @@
+//! One core's operations with an image, and the memory that they move bytes to and from.
+
+use super::{
+    super::{mailbox::Mailbox, shared::Shared},
+    Errno,
+    image::Step,
+};
+use core::time::Duration;
+use frwr_mempool::DeviceMemory;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::{os::fd::BorrowedFd, sync::Arc, time::Instant};
+
+/// How long a way that is dropped waits for what librbd has of it: its OSDs answer in milliseconds, and start again within seconds.
+const DROP_LIMIT: Duration = Duration::from_secs(10);
+/// Between two looks meanwhile, where another core hears of an end and posts it.
+const DROP_TURN: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+
+/// A way of one core. At most as many operations run as it has slots.
+#[derive(Debug)]
+pub(in super::super) struct Way {
+    shared: Arc<Shared>,
+    /// Its place among the mailboxes.
+    place: usize,
+    buffers: Option<DeviceMemory>,
+    running: usize,
+}
+
+impl Way {
+    /// `place` is nobody else's.
+    pub(in super::super) const fn new(shared: Arc<Shared>, place: usize) -> Self {
+        Self { shared, place, buffers: None, running: 0 }
+    }
+
+    pub(in super::super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(in super::super) fn mailbox(&self) -> &Mailbox {
+        self.shared.mailbox(self.place)
+    }
+
+    /// Takes the memory of all buffers, once. False where it has one already.
+    pub(in super::super) fn attach(&mut self, buffers: DeviceMemory) -> bool {
+        let is_new = self.buffers.is_none();
+        self.buffers.get_or_insert(buffers);
+        is_new
+    }
+
+    /// The memory of all buffers.
+    pub(in super::super) const fn buffers(&self) -> Option<&DeviceMemory> {
+        self.buffers.as_ref()
+    }
+
+    /// Operations that librbd has.
+    pub(in super::super) const fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Begins a step of the operation in a slot, which has none that runs.
+    ///
+    /// # Errors
+    /// What librbd says, or EFAULT where its buffer lies outside; nothing was begun.
+    pub(in super::super) fn start(&mut self, slot: u32, step: Step) -> Result<(), Errno> {
+        let memory = match step {
+            Step::Read { bytes, buffer, .. } | Step::Write { bytes, buffer, .. } => {
+                let place = self.buffers.as_ref().and_then(|all| all.slice(buffer, bytes as usize).ok());
+                // Nothing is ever accessed through it by Rust.
+                core::ptr::with_exposed_provenance_mut(place.ok_or(Errno(libc::EFAULT))?.address() as usize)
+            }
+            _ => core::ptr::null_mut(),
+        };
+        let token = Shared::token(self.place, slot);
+        // SAFETY: it lies in `self.buffers`, which stays mapped until all have ended (`drop`), and which is memory that devices change.
+        unsafe { self.shared.image().start(token, step, memory) }?;
+        self.running += 1;
+        Ok(())
+    }
+
+    /// Operations that have ended; false where there may be more at once.
+    pub(in super::super) fn take(&mut self, mut each: impl FnMut(u32, i64)) -> bool {
+        if self.running == 0 {
+            return true;
+        }
+        let is_all = self.shared.collect();
+        let running = &mut self.running;
+        self.shared.mailbox(self.place).take(|slot, result| {
+            *running -= 1;
+            each(slot, result);
+        });
+        is_all
+    }
+
+    /// Waits until all have ended; false where that takes too long.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a way is dropped when nobody polls it, and its cluster may never answer"
+    )]
+    fn wait(&mut self) -> bool {
+        let began = Instant::now();
+        while self.running > 0 {
+            self.take(|_, _| {});
+            if self.running > 0 {
+                if began.elapsed() >= DROP_LIMIT {
+                    return false;
+                }
+                pause(self.shared.image().descriptor());
+            }
+        }
+        true
+    }
+}
+
+/// Until an operation has ended, or a turn is over.
+fn pause(event: BorrowedFd<'_>) {
+    let mut count = [0; 8];
+    // What it was written for has been looked at, and those that wait for it edge-triggered have heard of it.
+    let _ = rustix::io::read(event, &mut count);
+    let _ = poll(&mut [PollFd::new(&event, PollFlags::IN)], Some(&DROP_TURN));
+}
+
+impl Drop for Way {
+    /// Waits for what runs: its buffers must stay mapped until then.
+    fn drop(&mut self) {
+        if self.wait() {
+            self.shared.leave(self.place);
+        } else {
+            // They stay mapped for ever, and the image open.
+            core::mem::forget(self.buffers.take());
+            core::mem::forget(Arc::clone(&self.shared));
+        }
+    }
+}
