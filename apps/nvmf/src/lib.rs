@@ -44,9 +44,12 @@
 // `storage::file::sys` and `storage::rbd::sys` are its rooms.
 #![deny(unsafe_code)]
 
+pub mod authentication;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod controller;
+#[cfg(feature = "dhchap")]
+pub mod dhchap;
 pub mod host;
 mod stood_still;
 pub mod storage;

@@ -43,6 +43,9 @@ impl Remedy {
             HostFailure::Timeout { .. } | HostFailure::CommandTimeout { .. } | HostFailure::KeepAlive { .. } => {
                 ChangeOrTry("see whether the target runs")
             }
+            HostFailure::AuthenticationRequired | HostFailure::Authentication(_) => {
+                Change("give it the host's key by --dhchap-key")
+            }
             HostFailure::ControllerFatal => ChangeOrTry("restart the target, whose log says why"),
             HostFailure::Unsupported(_) => Change("use another target"),
             HostFailure::QueueDepth { .. } => Change("lower --queue-depth"),
@@ -133,6 +136,7 @@ mod tests {
             HostFailure::Open(OpenFailure::Stale),
             HostFailure::Timeout { what: "connecting", stood_still: Duration::ZERO },
             HostFailure::KeepAlive { stood_still: Duration::ZERO },
+            HostFailure::AuthenticationRequired,
             HostFailure::Unsupported("anything"),
             HostFailure::QueueDepth { wanted: 9, limit: 8 },
             HostFailure::NamespaceChanged,

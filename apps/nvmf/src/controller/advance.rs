@@ -102,6 +102,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         let Some(slot) = self.commands.get(index) else { return Step::Drop };
         let reply = match slot.work() {
             Work::Connect(connect) => return self.step_connect(index, connect),
+            Work::AuthenticationSend { length } => return self.step_authentication_send(index, length),
+            Work::AuthenticationReceive { length } => return self.step_authentication_receive(index, length),
             Work::Abort { controller, abort } => return self.step_abort(index, controller, abort),
             // A host may rely on a feature once all cores go by it. Every poll looks again, so that no answer of a member leads to a
             // search for the commands that wait for it.

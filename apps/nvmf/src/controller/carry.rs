@@ -138,8 +138,9 @@ impl<P: Port, S: Storage> Target<P, S> {
             self.copy_controller(connection, index, name, settings)?;
             Some(index)
         });
-        if let Some(index) = seated {
-            return self.commands.answer(index, Reply::result(name.id.into()));
+        if let (Some(index), Some((connection, _))) = (seated, asked) {
+            self.seated(connection);
+            return self.commands.answer(index, Reply::result(self.connect_result(connection, name.id)));
         }
         if let Some(member) = self.spread.member_mut() {
             member.decline_seat(seat);

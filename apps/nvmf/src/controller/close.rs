@@ -20,6 +20,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// A connection is gone. With an admin queue ends its controller, and with that all its I/O queues.
     pub(super) fn close_queue(&mut self, connection: ConnectionId) {
         let Some(Closed { controller, left_to }) = self.sessions.close(connection) else { return };
+        self.authentications.close(connection);
         // Mutant: what storages still have of a session that is over is forgotten.
         if !mutant!(target_orphans_forgotten) {
             self.late.leave_orphans(connection, left_to, &mut self.commands);
@@ -86,6 +87,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         if self.clock.judges(self.engine.may_have_unread(read), self.engine.polls_of_full_queues()) {
             self.expire_controllers();
             self.expire_connections();
+            self.expire_authentications();
             self.watch_silent_hosts();
         }
     }

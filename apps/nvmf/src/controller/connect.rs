@@ -29,6 +29,18 @@ impl<P: Port, S: Storage> Target<P, S> {
             Ok(data) => data,
             Err(refusal) => return self.connected(index, Names::default(), Err(refusal)),
         };
+        if matches!(self.purpose(&data), Ok(Purpose::Io(_))) {
+            match self.has_to_prove(&data) {
+                // Somebody changes keys at this moment.
+                None => return self.hold(connection, Connecting::Held(None)),
+                Some(Err(refusal)) => return self.connected(index, Names::of(&data), Err(refusal)),
+                Some(Ok(has_to)) => {
+                    if let Some(queue) = self.sessions.find(connection) {
+                        queue.has_to_prove(has_to);
+                    }
+                }
+            }
+        }
         if connect.queue_id == ADMIN_QUEUE {
             self.leave_ending_queues();
             let purpose = self.purpose(&data).ok();
@@ -75,7 +87,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             queue.connect(Connecting::No);
         }
         let reply = match answer {
-            Ok(id) => Reply::result(id.into()),
+            Ok(id) => Reply::result(self.connect_result(connection, id)),
             Err(refusal) => self.refuse_connect(connection, names, refusal),
         };
         self.commands.go(index, Phase::Reply(reply))
@@ -121,8 +133,10 @@ impl<P: Port, S: Storage> Target<P, S> {
             }
         };
         let made = self.controllers.get(controller);
+        let id = made.map_or(0, Controller::id);
         self.sessions.seat(connection, controller, connect, made.and_then(Controller::host));
-        Ok(made.map_or(0, Controller::id))
+        self.seated(connection);
+        Ok(id)
     }
 
     /// What the host connects to. Everybody may ask the discovery service, and sees what is for them.

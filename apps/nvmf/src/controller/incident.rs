@@ -1,6 +1,7 @@
 //! What peers did wrong: a bounded list of records, for whoever may print them.
 
 use super::refusal::{Offered, Printable, Refusal, Rejection};
+use crate::authentication::AuthenticationFailure;
 use crate::stood_still::StoodStill;
 use crate::wire::{self, Nqn, Status};
 use core::fmt;
@@ -46,6 +47,8 @@ pub enum Fault {
     Rejected(Rejection),
     /// A Connect was refused.
     ConnectRefused(Refusal),
+    /// The host did not prove itself, or does not believe this controller; the connection was ended.
+    Authentication(AuthenticationFailure),
     /// The connection, or a controller that was not enabled, was ended for somebody else to have its place.
     MadeRoom {
         /// So long after it was accepted.
@@ -129,6 +132,7 @@ impl Fault {
                 0x3_0000 | u32::from(failure.status.number())
             }
             Self::ConnectRefused(refusal) => 0x4_0000 | refusal.kind(),
+            Self::Authentication(failure) => 0x5_0000 | failure.kind(),
             Self::ShortCapsule { .. } => 1,
             Self::Overrun { .. } => 2,
             Self::CommandIdentifier { .. } => 3,
@@ -195,6 +199,7 @@ impl fmt::Display for Fault {
                 write!(f, "Connect refused, {}: ", refusal.answer().0)?;
                 refusal.tell(None, None, f)
             }
+            Self::Authentication(failure) => write!(f, "authentication failed, connection ended: {failure}"),
             Self::MadeRoom { after, is_queue: false } => {
                 write!(f, "connection ended to make room for others: no Connect in {after:?}")
             }

@@ -6,6 +6,8 @@
 
 mod admission;
 mod advance;
+mod authenticate;
+mod authentication;
 mod breach;
 mod carry;
 mod change;
@@ -61,6 +63,7 @@ pub use statistics::{TargetListening, TargetStatistics};
 pub use subsystem::{AllowedHosts, DEFAULT_ANA_GROUP, MAX_ANA_GROUPS, MAX_NAMESPACES, MAX_SUBSYSTEMS, Subsystem};
 
 use crate::storage::{AttachError, Storage};
+use authentication::Authentications;
 use clock::Clock;
 use commands::Commands;
 use controllers::Controllers;
@@ -139,6 +142,7 @@ pub struct Target<P: Port, S: Storage> {
     /// Who waits to be let in, whose connections there are, and what they became.
     lobby: Lobby,
     sessions: Sessions,
+    authentications: Authentications,
     controllers: Controllers,
     late: Late,
     /// What there is for hosts.
@@ -196,6 +200,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             clock: Clock::new(),
             lobby: Lobby::new(&options),
             sessions: Sessions::new(&options),
+            authentications: Authentications::new(options.connections()),
             controllers: Controllers::new(&options),
             late: Late::new(options.places()),
             subsystems,

@@ -44,7 +44,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         };
         let (is_admin, association) = match self.sessions.admit(connection, command_id, forgets) {
             Ok(Some(of)) => of,
-            Ok(None) => return self.engine.release(received),
+            Ok(None) => return self.received_locked(connection, &entry, received),
             Err(fault) => return self.breaks_protocol(connection, received, fault),
         };
         let mut arrival = Arrival { connection, entry: &entry, is_admin, association };
@@ -57,6 +57,12 @@ impl<P: Port, S: Storage> Target<P, S> {
             }
             Err(status) => return self.start(&arrival, Err(refused(status)), None, received),
         }
+        let accepted = self.check(&arrival);
+        self.start(&arrival, accepted, scattered, received);
+    }
+
+    #[inline(always)]
+    fn check(&mut self, arrival: &Arrival<'_>) -> Accepted {
         let mut checks = Checks {
             engine: &self.engine,
             options: &self.options,
@@ -67,8 +73,30 @@ impl<P: Port, S: Storage> Target<P, S> {
             media: &self.media,
             now: self.clock.watched(),
         };
-        let accepted = opcodes::check(&mut checks, &arrival);
-        self.start(&arrival, accepted, scattered, received);
+        opcodes::check(&mut checks, arrival)
+    }
+
+    /// A command of a queue that takes none: it ends, or its host has to prove itself first.
+    #[cold]
+    fn received_locked(&mut self, connection: ConnectionId, entry: &SubmissionQueueEntry, received: Received) {
+        let command_id = entry.command_id.get();
+        let (is_admin, association) = match self.sessions.admit_locked(connection, command_id) {
+            Ok(Some(of)) => of,
+            Ok(None) => return self.engine.release(received),
+            Err(fault) => return self.breaks_protocol(connection, received, fault),
+        };
+        let arrival = Arrival { connection, entry, is_admin, association };
+        if opcodes::is_authentication(entry) {
+            let accepted = self.check(&arrival);
+            return self.start(&arrival, accepted, None, received);
+        }
+        if self.commands.is_full() {
+            let entries = self.sessions.get(connection).map_or(0, Queue::entries);
+            return self.breaks_protocol(connection, received, Fault::Overrun { entries });
+        }
+        self.engine.release(received);
+        self.commands.answer_without(connection, command_id, refused(Status::AUTHENTICATION_REQUIRED));
+        self.go_on();
     }
 
     #[cold]

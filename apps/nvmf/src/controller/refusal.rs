@@ -140,6 +140,11 @@ pub enum Refusal {
         /// It gives a name.
         is_named: bool,
     },
+    /// Every host has to prove itself, and there is no key for this one.
+    NoKey {
+        /// It gives a name.
+        is_named: bool,
+    },
     /// As many hosts are connected as may be.
     Hosts {
         /// Those that may be, each with each of its subsystems ([`super::TargetOptions::controllers`] less
@@ -201,7 +206,7 @@ impl Refusal {
             Self::Twice => (Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0),
             Self::SubsystemName(_) | Self::NoSubsystem => invalid(InvalidParameter::SUBSYSTEM),
             Self::HostName(_) => invalid(InvalidParameter::HOST),
-            Self::NotAllowed { .. } | Self::OtherHost | Self::OtherAddress { .. } => {
+            Self::NotAllowed { .. } | Self::NoKey { .. } | Self::OtherHost | Self::OtherAddress { .. } => {
                 (Status::CONNECT_INVALID_HOST.do_not_retry(), 0)
             }
             // Somebody may go.
@@ -242,6 +247,7 @@ impl Refusal {
             Self::Orphans { .. } => 19,
             Self::Internal => 20,
             Self::Drains => 21,
+            Self::NoKey { .. } => 22,
         }
     }
 
@@ -277,6 +283,13 @@ impl Refusal {
             Self::NotAllowed { is_named } => {
                 let who = if *is_named { "the host" } else { "a host that gives no name" };
                 write!(f, "{who} is on no list of {name}; allowed_hosts or --allow-host lists names")
+            }
+            Self::NoKey { is_named } => {
+                let who = if *is_named { "the host" } else { "a host that gives no name" };
+                write!(
+                    f,
+                    "{who} has no key, and every host has to prove itself; give it one by [[host]] or set_host_key"
+                )
             }
             Self::Hosts { places, returning } => {
                 match places {

@@ -71,6 +71,8 @@ impl Names {
 enum Intake {
     /// They are taken.
     Open,
+    /// Those of authentication are taken, and all others refused: its host has to prove itself first.
+    Locked,
     /// They are not looked at: the queue ends when those that it has have ended. Its host sends them again elsewhere, or later.
     Drains,
     /// They are not looked at: the host broke the protocol, or made room, and the connection ends.
@@ -92,6 +94,8 @@ pub(super) struct Queue {
     /// Its end waits for a device that refuses to destroy its queue pair, perhaps for ever.
     kept: bool,
     connecting: Connecting,
+    /// Its host will have to prove itself once it is a queue.
+    has_to_prove: bool,
     /// SQHD of the next response.
     head: u16,
     /// Commands that came.
@@ -185,6 +189,16 @@ impl Queue {
         self.intake == Intake::Doomed
     }
 
+    /// Its host has to prove itself before anything else is executed.
+    pub(super) fn is_locked(&self) -> bool {
+        self.intake == Intake::Locked
+    }
+
+    /// Whether its host will have to prove itself once it is a queue.
+    pub(super) fn has_to_prove(&mut self, has_to: bool) {
+        self.has_to_prove = has_to;
+    }
+
     /// Its end is under way.
     pub(super) fn ends_by<P: Port>(&self, engine: &Engine<P>) -> bool {
         self.is_doomed() || self.established && !engine.is_ready(self.connection)
@@ -263,6 +277,8 @@ pub(super) struct Sessions {
     /// When a connection has to have become a queue, in watched time.
     next_connect_check: Option<Duration>,
     incidents: Incidents,
+    /// Hosts can prove themselves.
+    authenticates: bool,
     /// What came and what was ended here; the other fields are zero.
     counted: TargetStatistics,
 }
@@ -276,6 +292,7 @@ impl Sessions {
             spare: (0..connections).map(|_| IdentifiersInUse::new()).collect(),
             next_connect_check: None,
             incidents: Incidents::default(),
+            authenticates: false,
             counted: TargetStatistics::default(),
         }
     }
@@ -287,6 +304,16 @@ impl Sessions {
 
     pub(super) fn listeners_mut(&mut self) -> &mut Listeners {
         &mut self.listeners
+    }
+
+    /// There are commands of authentication.
+    pub(super) fn authenticates(&self) -> bool {
+        self.authenticates
+    }
+
+    /// From now on.
+    pub(super) fn begin_to_authenticate(&mut self) {
+        self.authenticates = true;
     }
 
     /// Connections that there can be.
@@ -366,6 +393,7 @@ impl Sessions {
             ended_with: None,
             kept: false,
             connecting: Connecting::No,
+            has_to_prove: false,
             head: 0,
             commands: 0,
             outstanding: 0,
@@ -410,6 +438,23 @@ impl Sessions {
             queue.connect_by = None;
             // The Connect itself was the first entry of the queue.
             queue.head = 1 % entries;
+            if queue.has_to_prove && queue.intake == Intake::Open {
+                queue.intake = Intake::Locked;
+            }
+        }
+    }
+
+    /// Its host has proven itself.
+    pub(super) fn unlock(&mut self, connection: ConnectionId) {
+        if let Some(queue) = self.find(connection).filter(|queue| queue.is_locked()) {
+            queue.intake = Intake::Open;
+        }
+    }
+
+    /// Its host is not believed any more.
+    pub(super) fn lock(&mut self, connection: ConnectionId) {
+        if let Some(queue) = self.find(connection).filter(|queue| queue.intake == Intake::Open) {
+            queue.intake = Intake::Locked;
         }
     }
 
@@ -434,7 +479,8 @@ impl Sessions {
     /// The I/O queues of a controller take no commands any more, and end with those that they have.
     pub(super) fn drain_io_queues(&mut self, controller: usize) {
         let all = self.queues.iter_mut().flatten();
-        for queue in all.filter(|queue| queue.intake == Intake::Open && !queue.is_admin() && queue.is_of(controller)) {
+        let takes = |queue: &Queue| matches!(queue.intake, Intake::Open | Intake::Locked);
+        for queue in all.filter(|queue| takes(queue) && !queue.is_admin() && queue.is_of(controller)) {
             queue.intake = Intake::Drains;
         }
     }
@@ -508,7 +554,28 @@ impl Sessions {
         command_id: u16,
         forgets: impl FnOnce() -> bool,
     ) -> Result<Option<(bool, Option<Association>)>, Fault> {
-        let Some(queue) = self.find(connection).filter(|queue| queue.intake == Intake::Open) else { return Ok(None) };
+        self.admit_where(Intake::Open, connection, command_id, forgets)
+    }
+
+    /// The same of a queue whose host has to prove itself first.
+    #[cold]
+    pub(super) fn admit_locked(
+        &mut self,
+        connection: ConnectionId,
+        command_id: u16,
+    ) -> Result<Option<(bool, Option<Association>)>, Fault> {
+        self.admit_where(Intake::Locked, connection, command_id, || false)
+    }
+
+    #[inline(always)]
+    fn admit_where(
+        &mut self,
+        intake: Intake,
+        connection: ConnectionId,
+        command_id: u16,
+        forgets: impl FnOnce() -> bool,
+    ) -> Result<Option<(bool, Option<Association>)>, Fault> {
+        let Some(queue) = self.find(connection).filter(|queue| queue.intake == intake) else { return Ok(None) };
         let of = (queue.is_admin(), queue.association);
         // Mutant: two commands in flight may have one identifier.
         if !queue.in_use.insert(command_id) && !mutant!(target_identifier_twice) {

@@ -63,6 +63,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.media.start();
         work += self.poll_storage();
         self.serve_waiting();
+        if self.authentications.is_busy() {
+            self.advance_authentications();
+        }
         if looks {
             self.expire(read);
         }
@@ -85,6 +88,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// The process has no descriptor left for what storages wake by.
     pub fn wakes(&mut self, waker: &Waker) -> io::Result<()> {
         self.engine.wakes(waker);
+        self.authentications.wakes(waker);
         self.media.wakes(waker)
     }
 
@@ -113,7 +117,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     #[must_use]
     pub fn sleeps_until(&self) -> Option<Duration> {
         let (now, engine) = (self.clock.now(), self.engine.poll_at());
-        let needs_polls = self.awaits_storage() && !self.media.rest();
+        let needs_polls = self.authentications.is_busy() || self.awaits_storage() && !self.media.rest();
         if needs_polls || !self.engine.rests() || self.ending.is_ending() || engine.is_some_and(|at| at <= now) {
             return None;
         }

@@ -40,6 +40,10 @@ pub(super) enum Work {
     Nothing,
     /// Data in: [`wire::ConnectData`].
     Connect(Seating),
+    /// Data in: a message of this many bytes.
+    AuthenticationSend { length: u32 },
+    /// Data out: a message, and zeros behind it.
+    AuthenticationReceive { length: u32 },
     /// Data out: a structure of 4096 bytes.
     Identify { structure: u8, namespace: u32 },
     /// Data out.
@@ -74,8 +78,13 @@ impl Work {
     /// The step behind taking a buffer, and the first one for commands without data.
     pub(super) fn first_phase(&self) -> Phase {
         match self {
-            Self::Connect(_) | Self::Write { .. } | Self::Compare { .. } | Self::Deallocate { .. } => Phase::Fetch,
-            Self::Identify { .. }
+            Self::Connect(_)
+            | Self::AuthenticationSend { .. }
+            | Self::Write { .. }
+            | Self::Compare { .. }
+            | Self::Deallocate { .. } => Phase::Fetch,
+            Self::AuthenticationReceive { .. }
+            | Self::Identify { .. }
             | Self::LogPage(_)
             | Self::HostIdentifier
             | Self::Abort { .. }
@@ -98,7 +107,19 @@ impl Work {
     /// Its data may follow the command in the capsule.
     pub(super) fn takes_in_capsule_data(&self) -> bool {
         // Linux sends the data of an I/O queue's Connect so, where there is room.
-        matches!(self, Self::Connect(_) | Self::Write { .. } | Self::Compare { .. } | Self::Deallocate { .. })
+        matches!(
+            self,
+            Self::Connect(_)
+                | Self::AuthenticationSend { .. }
+                | Self::Write { .. }
+                | Self::Compare { .. }
+                | Self::Deallocate { .. }
+        )
+    }
+
+    /// Bytes that it has room for, of a message that it asks for.
+    pub(super) fn message_room(&self) -> Option<u32> {
+        if let Self::AuthenticationReceive { length } = self { Some(*length) } else { None }
     }
 
     /// A part of it was executed already.
@@ -141,6 +162,8 @@ impl Work {
             | Self::Harden { namespace, .. } => Some(*namespace),
             Self::Nothing
             | Self::Connect(_)
+            | Self::AuthenticationSend { .. }
+            | Self::AuthenticationReceive { .. }
             | Self::Identify { .. }
             | Self::LogPage(_)
             | Self::HostIdentifier

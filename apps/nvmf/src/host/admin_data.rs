@@ -3,9 +3,10 @@
 use super::context::Context;
 use super::options::{ADMIN_ENTRIES, AdminSlot};
 use super::transport::Outgoing;
+use crate::authentication::MAX_MESSAGE_BYTES;
 use crate::wire::{
-    self, ADMIN_QUEUE, BROADCAST_NAMESPACE, Command, Connect, ConnectData, DYNAMIC_CONTROLLER, DataPointer, GetLogPage,
-    IDENTIFY_BYTES, Identify, KeyedDataBlock,
+    self, ADMIN_QUEUE, AuthenticationMessage, BROADCAST_NAMESPACE, Command, Connect, ConnectData, DYNAMIC_CONTROLLER,
+    DataPointer, GetLogPage, IDENTIFY_BYTES, Identify, KeyedDataBlock,
 };
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_engine::provider::{Access, Port};
@@ -60,11 +61,15 @@ fn keyed(length: u32) -> DataPointer {
 pub(super) struct AdminData {
     memory: DeviceMemory,
     id: MemoryId,
+    /// Of the message that is sent next.
+    message_bytes: u32,
 }
+
+const _: () = assert!(MAX_MESSAGE_BYTES == IDENTIFY_BYTES);
 
 impl AdminData {
     pub(super) fn new(memory: DeviceMemory, id: MemoryId) -> Self {
-        Self { memory, id }
+        Self { memory, id, message_bytes: 0 }
     }
 
     /// What a command brought.
@@ -96,6 +101,28 @@ impl AdminData {
             data: keyed(CONNECT_DATA_BYTES),
         };
         Asked { command: Command::Connect(connect), opens: Some((Access::RemoteRead, CONNECT_DATA_BYTES)) }
+    }
+
+    /// Authentication Send of a message.
+    pub(super) fn send_message(&self) -> Asked {
+        let length = self.message_bytes;
+        let command = Command::AuthenticationSend(AuthenticationMessage { length, data: keyed(length) });
+        Asked { command, opens: Some((Access::RemoteRead, length)) }
+    }
+
+    /// The message that is sent next, of [`MAX_MESSAGE_BYTES`] at most.
+    pub(super) fn write_message(&mut self, message: &[u8]) {
+        let message = message.get(..MAX_MESSAGE_BYTES).unwrap_or(message);
+        // The memory holds ADMIN_DATA_BYTES, as many.
+        let _ = self.memory.write(0, message);
+        self.message_bytes = message.len() as u32;
+    }
+
+    /// Authentication Receive, with room for the largest message.
+    pub(super) fn receive_message() -> Asked {
+        let length = STRUCTURE_BYTES;
+        let command = Command::AuthenticationReceive(AuthenticationMessage { length, data: keyed(length) });
+        Asked { command, opens: Some((Access::RemoteWrite, length)) }
     }
 
     /// Submits a command.

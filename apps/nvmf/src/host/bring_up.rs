@@ -4,6 +4,7 @@
 use super::admin_data::{AdminData, Asked};
 use super::ana::Ana;
 use super::attachment::Attachment;
+use super::authentication::Stage;
 use super::context::Context;
 use super::discovery::Discovery;
 use super::failure::HostFailure;
@@ -97,6 +98,9 @@ impl Found {
         match step {
             Step::Connect => data.connect(None, context),
             Step::ConnectIo(queue) => data.connect(Some((queues.id(queue), self.limits.id)), context),
+            Step::Authenticate(_, Stage::Receive) => AdminData::receive_message(),
+            // The others send nothing.
+            Step::Authenticate(..) => data.send_message(),
             Step::GetCapabilities => get(Property::Capabilities, PropertySize::Eight),
             Step::Enable => configure(ControllerConfiguration::ENABLED),
             Step::AwaitReady | Step::AwaitShutdown => get(Property::Status, PropertySize::Four),
@@ -133,6 +137,8 @@ impl Found {
                 self.limits.named(result as u16);
                 Step::GetCapabilities
             }
+            // The session knows what follows.
+            Step::Authenticate(..) => step,
             Step::GetCapabilities => {
                 self.limits.check_capabilities(ControllerCapabilities(result), options)?;
                 Step::Enable

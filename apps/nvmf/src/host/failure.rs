@@ -1,6 +1,7 @@
 //! Why a host's session ended, or never began.
 
 use super::step::Step;
+use crate::authentication::AuthenticationFailure;
 use crate::stood_still::StoodStill;
 use crate::wire::{RejectPrivateData, RejectStatus, Status, UnsupportedFormat};
 use core::time::Duration;
@@ -26,6 +27,12 @@ pub enum HostFailure {
         /// What the controller said.
         status: Status,
     },
+    /// The controller does not let anybody in who has not proven itself.
+    #[error("the controller asks for a proof of who this host is; give a key (--dhchap-key)")]
+    AuthenticationRequired,
+    /// This host is not believed, or does not believe the controller.
+    #[error("authentication failed: {0}")]
+    Authentication(AuthenticationFailure),
     /// A step, or a command of the admin queue behind them, took longer than `step_timeout`.
     #[error("{what} took longer than step_timeout{}; raise it, or look at the target", StoodStill(*.stood_still))]
     Timeout {
@@ -106,7 +113,9 @@ impl HostFailure {
             Self::Command { status, .. } => status.is_final(),
             // A target whose places are taken by our own former connections has room soon.
             Self::Rejected(status) => *status != RejectStatus::NoResources && !had_session,
-            Self::Unsupported(_)
+            Self::AuthenticationRequired
+            | Self::Authentication(_)
+            | Self::Unsupported(_)
             | Self::QueueDepth { .. }
             | Self::Format(_)
             | Self::NamespaceChanged

@@ -9,6 +9,7 @@ mod aborts;
 mod admin_data;
 mod ana;
 mod attachment;
+mod authentication;
 mod bounce;
 mod bring_up;
 mod chores;
@@ -59,6 +60,7 @@ pub use paths::{
 pub use requests::{HostCompletion, MAX_REQUEST_BYTES};
 pub use statistics::HostStatistics;
 
+use crate::authentication::Authenticator;
 use crate::wire::CompletionQueueEntry;
 use admin_data::AdminData;
 use bounce::Bounce;
@@ -75,6 +77,7 @@ use parts::Abortion;
 use queues::Queues;
 use role::Role;
 use session::{After, Session, Turn};
+use std::sync::Arc;
 use time::Time;
 use timeouts::Late;
 use transport::{Answer, Transport};
@@ -125,6 +128,12 @@ impl<P: Port> Host<P> {
             role,
             context: Context { transport: Transport::new(engine, options.commands()), time: Time::new(), options },
         })
+    }
+
+    /// Says who proves this host to controllers that ask for it, and controllers to this host ([`Authenticator`]). To be called before it
+    /// is started, and of followers too.
+    pub fn authenticates(&mut self, authenticator: Arc<dyn Authenticator>) {
+        self.session.authenticates(authenticator);
     }
 
     /// Starts to connect, or to wait for a session to follow.

@@ -3,6 +3,7 @@
 use super::aborts::Aborts;
 use super::admin_data::AdminData;
 use super::attachment::Attachment;
+use super::authentication::{Authentication, Stage, connect_of, connects};
 use super::bring_up::{Found, Next};
 use super::chores::Chores;
 use super::context::Context;
@@ -16,11 +17,13 @@ use super::reconnect::Reconnect;
 use super::role::Role;
 use super::statistics::HostStatistics;
 use super::step::Step;
+use crate::authentication::Authenticator;
 use crate::wire::{AcceptPrivateData, AnaState, CompletionQueueEntry};
 use core::time::Duration;
 use frwr_engine::provider::Port;
 use frwr_engine::{ConnectionId, SubmitError};
 use frwr_mempool::mutant;
+use std::sync::Arc;
 
 /// What the host is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +77,7 @@ pub(super) struct Session {
     queues: Queues,
     found: Found,
     data: AdminData,
+    authentication: Authentication,
     keep_alive: KeepAlive,
     chores: Chores,
     aborts: Aborts,
@@ -95,6 +99,7 @@ impl Session {
             queues,
             found,
             data,
+            authentication: Authentication::default(),
             keep_alive: KeepAlive::default(),
             chores: Chores::default(),
             aborts: Aborts::default(),
@@ -104,6 +109,11 @@ impl Session {
             sessions: 0,
             failures: 0,
         }
+    }
+
+    /// Who proves this host, and controllers to it.
+    pub(super) fn authenticates(&mut self, authenticator: Arc<dyn Authenticator>) {
+        self.authentication.set(authenticator);
     }
 
     /// What it counted.
@@ -227,6 +237,9 @@ impl Session {
             State::Bringing { step, deadline, .. } if context.time.has_passed(deadline) => {
                 return Err(late(step.name(), context));
             }
+            State::Bringing { step: Step::Authenticate(queue, stage), .. } if stage.is_polled() => {
+                return self.advance_authentication(queue, stage, context);
+            }
             State::Bringing { step, at, .. } if context.time.now() >= at && !context.is_in_flight(AdminSlot::Step) => {
                 self.issue(step, context)?;
             }
@@ -321,7 +334,11 @@ impl Session {
     /// Sends the step's command; tried again by the next poll where the engine has no room.
     fn issue<P: Port>(&mut self, step: Step, context: &mut Context<P>) -> Result<(), HostFailure> {
         let asked = self.found.command_of(step, &self.queues, &self.data, context);
-        let queue = if let Step::ConnectIo(queue) = step { QueueOf::Io(queue) } else { QueueOf::Admin };
+        let queue = match step {
+            Step::ConnectIo(queue) => QueueOf::Io(queue),
+            Step::Authenticate(queue, _) => queue,
+            _ => QueueOf::Admin,
+        };
         match self.data.send(self.queues.connection(queue), AdminSlot::Step, asked, context) {
             Ok(()) | Err(SubmitError::NoSlot | SubmitError::NotConnected) => Ok(()),
             Err(_) => Err(HostFailure::Unsupported("the engine's way to open admin data")),
@@ -342,7 +359,78 @@ impl Session {
         if !status.is_success() && !step.is_optional() {
             return Err(HostFailure::Command { step: step.name(), status });
         }
-        match self.found.next_step(step, result, status.is_success(), &self.data, context)? {
+        if let Some(queue) = connects(step)
+            && self.authentication.follows(result)?
+        {
+            self.think(queue, Stage::Begin, context);
+            return Ok(Turn::None);
+        }
+        match step {
+            Step::Authenticate(queue, Stage::Send) => {
+                match self.authentication.said()? {
+                    true => self.bring(Step::Authenticate(queue, Stage::Receive), context)?,
+                    false => return self.authenticated(queue, context),
+                }
+                Ok(Turn::None)
+            }
+            Step::Authenticate(queue, _) => {
+                self.authentication.told(&self.data.read());
+                self.think(queue, Stage::Judge, context);
+                Ok(Turn::None)
+            }
+            step => self.follow(step, (result, status.is_success()), deadline, context),
+        }
+    }
+
+    /// What was answered is being judged, and takes its time.
+    fn think<P: Port>(&mut self, queue: QueueOf, stage: Stage, context: &Context<P>) {
+        let (step, at) = (Step::Authenticate(queue, stage), context.time.now());
+        self.state = State::Bringing { step, at, deadline: context.time.deadline_in(self.time_for(step, context)) };
+    }
+
+    /// Looks whether something is known by now.
+    fn advance_authentication<P: Port>(
+        &mut self,
+        queue: QueueOf,
+        stage: Stage,
+        context: &mut Context<P>,
+    ) -> Result<Turn, HostFailure> {
+        if stage == Stage::Begin {
+            match self.authentication.begin(&context.options) {
+                None => {}
+                Some(true) => self.think(queue, Stage::Judge, context),
+                Some(false) => return self.authenticated(queue, context),
+            }
+            return Ok(Turn::None);
+        }
+        match self.authentication.judged()? {
+            None => {}
+            Some(None) => return self.authenticated(queue, context),
+            Some(Some(message)) => {
+                self.data.write_message(&message);
+                self.bring(Step::Authenticate(queue, Stage::Send), context)?;
+            }
+        }
+        Ok(Turn::None)
+    }
+
+    /// What follows the Connect of a queue.
+    fn authenticated<P: Port>(&mut self, queue: QueueOf, context: &mut Context<P>) -> Result<Turn, HostFailure> {
+        self.authentication.end();
+        let (step, result) = (connect_of(queue), self.authentication.connected());
+        let deadline = context.time.deadline_in(context.options.step_timeout);
+        self.follow(step, (result, true), deadline, context)
+    }
+
+    /// What follows a step that was answered so.
+    fn follow<P: Port>(
+        &mut self,
+        step: Step,
+        (result, success): (u64, bool),
+        deadline: Duration,
+        context: &mut Context<P>,
+    ) -> Result<Turn, HostFailure> {
+        match self.found.next_step(step, result, success, &self.data, context)? {
             Next::Step(next) if next == step => {
                 self.state = State::Bringing { step, at: context.time.after(step.pause()), deadline };
             }
@@ -526,6 +614,9 @@ impl Session {
         let (own, judged) = match self.state {
             State::BackOff { until } => (Some(until), None),
             // What is due already is done by whatever poll comes next.
+            State::Bringing { step: Step::Authenticate(_, stage), deadline, .. } if stage.is_polled() => {
+                (Some(context.time.now()), Some(deadline))
+            }
             State::Bringing { at, deadline, .. } => (Some(at).filter(|at| *at > context.time.now()), Some(deadline)),
             State::Opening { deadline, .. } => (None, Some(deadline)),
             State::Closing { .. } => (Some(context.time.now()), None),

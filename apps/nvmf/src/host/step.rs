@@ -1,5 +1,7 @@
 //! The commands of the bring-up and the shutdown, in their order.
 
+use super::authentication::Stage;
+use super::queues::QueueOf;
 use core::time::Duration;
 
 /// How often CSTS is read while a change takes: at most that much is lost of a change, and a controller that takes minutes is not asked
@@ -11,6 +13,8 @@ const STATUS_PERIOD: Duration = Duration::from_millis(10);
 pub(super) enum Step {
     /// Connect on the admin queue.
     Connect,
+    /// Authentication of a queue that was connected.
+    Authenticate(QueueOf, Stage),
     /// Property Get of CAP.
     GetCapabilities,
     /// Property Set of CC: enable.
@@ -45,6 +49,9 @@ impl Step {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Connect => "Connect of the admin queue",
+            Self::Authenticate(_, Stage::Send) => "Authentication Send",
+            Self::Authenticate(_, Stage::Receive) => "Authentication Receive",
+            Self::Authenticate(..) => "authentication",
             Self::GetCapabilities => "Property Get of CAP",
             Self::Enable => "Property Set of CC",
             Self::AwaitReady => "waiting for CSTS.RDY",

@@ -43,6 +43,10 @@ pub mod fabrics {
     pub const CONNECT: u8 = 0x01;
     /// Property Get.
     pub const PROPERTY_GET: u8 = 0x04;
+    /// Authentication Send.
+    pub const AUTHENTICATION_SEND: u8 = 0x05;
+    /// Authentication Receive.
+    pub const AUTHENTICATION_RECEIVE: u8 = 0x06;
 }
 
 /// CNS values of Identify (Base figure 273).
@@ -140,6 +144,22 @@ pub struct PropertySet {
     pub size: PropertySize,
     /// The value; the upper half is not to be read where the size is 4.
     pub value: u64,
+}
+
+/// Authentication Send or Authentication Receive (Base 6.1 and 6.2), of the one security protocol that there is for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuthenticationMessage {
+    /// TL or AL: bytes of the message, or of the room for one.
+    pub length: u32,
+    /// Where it lies or goes.
+    pub data: DataPointer,
+}
+
+impl AuthenticationMessage {
+    /// SECP: the security protocol of NVMe over Fabrics authentication, with SPSP0 and SPSP1 of 01h.
+    pub(super) const PROTOCOL: u32 = 0xe9 << 24 | 0x01 << 16 | 0x01 << 8;
+    /// Bits of command dword 10 that say it.
+    pub(super) const PROTOCOL_BITS: u32 = 0xffff_ff00;
 }
 
 /// Identify (Base 5.17).
@@ -264,6 +284,10 @@ pub struct BlockRange {
 pub enum Command {
     /// Either kind of queue.
     Connect(Connect),
+    /// Either kind of queue.
+    AuthenticationSend(AuthenticationMessage),
+    /// Either kind of queue.
+    AuthenticationReceive(AuthenticationMessage),
     /// Admin queue.
     PropertyGet(PropertyGet),
     /// Admin queue.
@@ -344,6 +368,10 @@ pub fn check_flags(entry: &SubmissionQueueEntry) -> Result<(), Status> {
 fn fabrics_command(entry: &SubmissionQueueEntry, queue: QueueKind) -> Result<Command, Status> {
     match (entry.fabrics_type(), queue) {
         (fabrics::CONNECT, _) => Connect::decode(entry).map(Command::Connect),
+        (fabrics::AUTHENTICATION_SEND, _) => AuthenticationMessage::decode(entry).map(Command::AuthenticationSend),
+        (fabrics::AUTHENTICATION_RECEIVE, _) => {
+            AuthenticationMessage::decode(entry).map(Command::AuthenticationReceive)
+        }
         (fabrics::PROPERTY_GET, QueueKind::Admin) => PropertyGet::decode(entry).map(Command::PropertyGet),
         (fabrics::PROPERTY_SET, QueueKind::Admin) => PropertySet::decode(entry).map(Command::PropertySet),
         _ => Err(Status::INVALID_COMMAND_OPCODE.do_not_retry()),
@@ -397,6 +425,13 @@ decodes! {
             keep_alive_timeout: keep_alive.get(),
             data: DataPointer::decode(entry.data)?,
         })
+    }
+    AuthenticationMessage(entry) {
+        let [protocol, length, ..] = entry.dwords_10_15;
+        if protocol.get() & Self::PROTOCOL_BITS != Self::PROTOCOL {
+            return Err(invalid_field());
+        }
+        Ok(Self { length: length.get(), data: DataPointer::decode(entry.data)? })
     }
     PropertyGet(entry) {
         let (property, size) = property(entry)?;

@@ -11,6 +11,10 @@ pub const CONNECT_DATA_BYTES: usize = 1024;
 /// CNTLID of an admin queue's Connect: the controller is for the subsystem to choose (dynamic controller model).
 pub const DYNAMIC_CONTROLLER: u16 = 0xffff;
 
+/// In the result of a Connect that succeeded, beside the controller's identifier: an authentication transaction is required on this
+/// queue (ATR of AUTHREQ, Base figure 381).
+pub const AUTHENTICATION_REQUIRED: u64 = 1 << 17;
+
 /// Bytes of an NVMe Qualified Name without its terminating zero (Base 4.5).
 const MAX_NQN_BYTES: usize = 223;
 /// Bytes of the field that holds it.

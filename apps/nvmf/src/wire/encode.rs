@@ -1,8 +1,8 @@
 //! Commands to submission queue entries: what a host writes into its capsules.
 
 use super::command::{
-    BlockRange, Command, Connect, DatasetManagement, GetFeatures, GetLogPage, Identify, PropertyGet, PropertySet,
-    PropertySize, Select, SetFeatures, WriteZeroes, fabrics, opcode,
+    AuthenticationMessage, BlockRange, Command, Connect, DatasetManagement, GetFeatures, GetLogPage, Identify,
+    PropertyGet, PropertySet, PropertySize, Select, SetFeatures, WriteZeroes, fabrics, opcode,
 };
 use super::{Property, Status, SubmissionQueueEntry};
 use zerocopy::little_endian::U32;
@@ -19,6 +19,12 @@ impl Command {
     pub fn encode(&self, command_id: u16) -> Result<SubmissionQueueEntry, Status> {
         match self {
             Self::Connect(connect) => encode_connect(connect, command_id),
+            Self::AuthenticationSend(message) => {
+                encode_authentication(fabrics::AUTHENTICATION_SEND, message, command_id)
+            }
+            Self::AuthenticationReceive(message) => {
+                encode_authentication(fabrics::AUTHENTICATION_RECEIVE, message, command_id)
+            }
             Self::PropertyGet(PropertyGet { property, size }) => {
                 Ok(property_entry(fabrics::PROPERTY_GET, *property, *size, command_id))
             }
@@ -91,6 +97,17 @@ fn encode_connect(connect: &Connect, command_id: u16) -> Result<SubmissionQueueE
     entry.dwords_10_15[1] = (u32::from(connect.queue_size) | u32::from(connect.attributes) << 16).into();
     entry.dwords_10_15[2] = connect.keep_alive_timeout.into();
     entry.with_data(connect.data)
+}
+
+fn encode_authentication(
+    command_type: u8,
+    message: &AuthenticationMessage,
+    command_id: u16,
+) -> Result<SubmissionQueueEntry, Status> {
+    let mut entry = fabrics_entry(command_type, command_id);
+    entry.dwords_10_15[0] = AuthenticationMessage::PROTOCOL.into();
+    entry.dwords_10_15[1] = message.length.into();
+    entry.with_data(message.data)
 }
 
 fn encode_blocks(opcode: u8, range: &BlockRange, command_id: u16) -> Result<SubmissionQueueEntry, Status> {

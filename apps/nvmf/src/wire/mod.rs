@@ -29,8 +29,8 @@ pub use capsule::{
 // All of it, so that a new command has its place there alone.
 pub use command::*;
 pub use connect::{
-    CONNECT_DATA_BYTES, ConnectData, ConnectDataError, DYNAMIC_CONTROLLER, InvalidParameter, Nqn, NqnError,
-    parse_connect_data,
+    AUTHENTICATION_REQUIRED, CONNECT_DATA_BYTES, ConnectData, ConnectDataError, DYNAMIC_CONTROLLER, InvalidParameter,
+    Nqn, NqnError, parse_connect_data,
 };
 pub use discovery::{DISCOVERY_ENTRY_BYTES, DISCOVERY_SUBSYSTEM, DiscoveryEntry, DiscoveryHeader};
 pub use identify::{

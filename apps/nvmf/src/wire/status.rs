@@ -117,6 +117,8 @@ statuses! {
     CONNECT_INVALID_PARAMETERS = 0x182, "Connect Invalid Parameters";
     /// Fabrics command specific 84h.
     CONNECT_INVALID_HOST = 0x184, "Connect Invalid Host";
+    /// Fabrics command specific 91h.
+    AUTHENTICATION_REQUIRED = 0x191, "Authentication Required";
     /// Media 80h.
     WRITE_FAULT = 0x280, "Write Fault";
     /// Media 85h.

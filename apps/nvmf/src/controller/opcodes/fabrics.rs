@@ -4,9 +4,11 @@ use super::super::refusal::Refusal;
 use super::super::session::{Connecting, Names};
 use super::super::work::{Reply, Seating, Work, refused, refused_connect};
 use super::checks::{Accepted, Arrival, Checks};
+use crate::authentication::MAX_MESSAGE_BYTES;
 use crate::storage::Storage;
 use crate::wire::{
-    CONNECT_DATA_BYTES, Connect, DataPointer, KeyedDataBlock, Property, PropertyGet, PropertySet, Status, fabrics,
+    AuthenticationMessage, CONNECT_DATA_BYTES, Connect, DataPointer, KeyedDataBlock, Property, PropertyGet,
+    PropertySet, Status, SubmissionQueueEntry, fabrics, opcode,
 };
 use frwr_engine::provider::Port;
 
@@ -14,6 +16,9 @@ use frwr_engine::provider::Port;
 pub(super) fn fabrics<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Arrival<'_>) -> Accepted {
     match arrival.entry.fabrics_type() {
         fabrics::CONNECT => connect(checks, arrival),
+        fabrics::AUTHENTICATION_SEND | fabrics::AUTHENTICATION_RECEIVE if checks.sessions.authenticates() => {
+            authentication(checks, arrival)
+        }
         fabrics::PROPERTY_GET if arrival.is_admin => {
             let PropertyGet { property, .. } = PropertyGet::decode(arrival.entry).map_err(Reply::of)?;
             let (controller, _) = checks.controllers.addressed(arrival.place(), checks.now)?;
@@ -31,6 +36,29 @@ pub(super) fn fabrics<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arriva
         }
         _ => Err(refused(Status::INVALID_COMMAND_OPCODE)),
     }
+}
+
+/// A command that hosts may send before they have proven themselves.
+pub(in super::super) fn is_authentication(entry: &SubmissionQueueEntry) -> bool {
+    let is_one = matches!(entry.fabrics_type(), fabrics::AUTHENTICATION_SEND | fabrics::AUTHENTICATION_RECEIVE);
+    entry.opcode == opcode::FABRICS && is_one
+}
+
+/// Authentication Send and Authentication Receive (Base 6.1 and 6.2).
+fn authentication<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Arrival<'_>) -> Accepted {
+    let AuthenticationMessage { length, data } = AuthenticationMessage::decode(arrival.entry).map_err(Reply::of)?;
+    checks.controllers.addressed(arrival.place(), checks.now)?;
+    let (DataPointer::Keyed(KeyedDataBlock { length: bytes, .. }) | DataPointer::InCapsule { length: bytes, .. }) =
+        data;
+    if bytes != length {
+        return Err(refused(Status::DATA_SGL_LENGTH_INVALID));
+    }
+    if length == 0 || length as usize > MAX_MESSAGE_BYTES {
+        return Err(refused(Status::INVALID_FIELD));
+    }
+    let sends = arrival.entry.fabrics_type() == fabrics::AUTHENTICATION_SEND;
+    let work = if sends { Work::AuthenticationSend { length } } else { Work::AuthenticationReceive { length } };
+    Ok((work, data))
 }
 
 /// Connect (Base 6.3): what can be said before the data is there.

@@ -22,6 +22,7 @@ use blocks::IO_ENTRIES;
 pub(super) use checks::{Accepted, Arrival, Checks, usable};
 use checks::{Entry, Optional};
 use core::marker::PhantomData;
+pub(super) use fabrics::is_authentication;
 use frwr_engine::provider::Port;
 use log::Dword;
 

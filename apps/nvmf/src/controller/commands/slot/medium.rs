@@ -40,6 +40,8 @@ impl Slot {
             }
             Work::Nothing
             | Work::Connect(_)
+            | Work::AuthenticationSend { .. }
+            | Work::AuthenticationReceive { .. }
             | Work::Identify { .. }
             | Work::LogPage(_)
             | Work::HostIdentifier
