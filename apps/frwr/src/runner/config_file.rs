@@ -32,7 +32,7 @@ fn keys() -> Vec<String> {
     let target = device.chain(names::<TargetArguments>()).chain(names::<CoreArguments>());
     let all = target.chain(names::<MemoryArguments>()).chain(names::<InvalidationArguments>());
     let all = all.chain(names::<ControlArguments>());
-    all.map(|name| name.to_string()).chain(["subsystem".to_owned()]).collect()
+    all.map(|name| name.to_string()).chain(["host".to_owned(), "subsystem".to_owned()]).collect()
 }
 
 /// The first option that an error names, as a key, and the error with that in its place.
@@ -127,5 +127,8 @@ pub(super) fn parse(path: &Path, text: &str, arguments: ServeArguments) -> Resul
         let key = table.map_or("file", |table| table.as_ref().medium_key());
         return Err(source.error(source.find(line, key), &format!("{key}: {reason}")));
     }
-    ServeConfig::checked(arguments, subsystems).map_err(|error| source.of_key(1, error))
+    let host_keys = source.host_keys(&tables.host)?;
+    let mut config = ServeConfig::checked(arguments, subsystems).map_err(|error| source.of_key(1, error))?;
+    config.host_keys = host_keys;
+    Ok(config)
 }

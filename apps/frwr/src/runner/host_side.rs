@@ -23,12 +23,13 @@ use frwr_engine::{
     provider::{Capabilities, Port},
 };
 use frwr_mempool::{DeviceMemory, lane, region::PagePolicy};
+use frwr_nvmf::authentication::Authenticator;
 use frwr_nvmf::host::{
     Host, HostFailure, HostOptions, HostStatistics, IoError, MAX_REQUEST_BYTES, MAX_SEGMENTS, PathChange, PathState,
     Paths, PathsOptions, RequestError,
 };
 use frwr_reactor::{Now, Poller, Sleep};
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 /// Bytes beside what is computed: the alignment of what is carved.
 const SLACK: usize = 64 << 10;
@@ -49,6 +50,8 @@ pub(super) struct HostPlan {
     pub(super) pages: PagePolicy,
     pub(super) capabilities: Capabilities,
     pub(super) inject: Option<Inject>,
+    /// Who proves the host, and controllers to it.
+    pub(super) authenticator: Option<Arc<dyn Authenticator>>,
     /// Failures of the session that do not end the run: the host reconnects after them.
     pub(super) tolerated_failures: u64,
     /// Where each interval of the load is told, where that is asked for.
@@ -73,6 +76,7 @@ impl HostPlan {
             pages,
             capabilities,
             inject,
+            authenticator,
             tolerated_failures,
             addresses,
             paths,
@@ -89,6 +93,7 @@ impl HostPlan {
             pages: *pages,
             capabilities: *capabilities,
             inject: *inject,
+            authenticator: authenticator.clone(),
             tolerated_failures: *tolerated_failures,
             intervals: None,
             addresses: addresses.clone(),
@@ -192,7 +197,11 @@ impl<P: Port> HostSide<P> {
                 engine.wakes(waker);
             }
             let admin = region.carve(admin_bytes, PAGE)?.into_device_memory();
-            hosts.push(make(engine, admin, plan.options.clone().address(*address))?);
+            let mut host = make(engine, admin, plan.options.clone().address(*address))?;
+            if let Some(authenticator) = &plan.authenticator {
+                host.authenticates(Arc::clone(authenticator));
+            }
+            hosts.push(host);
         }
         let data = region.carve(data_bytes, PAGE)?.into_device_memory();
         let mut host = Paths::new(hosts, plan.paths)?;

@@ -1,6 +1,7 @@
 //! `frwr load` as a person asks for it.
 
 use super::{
+    host_keys::{KeyFiles, of_host},
     load_observed::ObserveArguments,
     load_paths::PathArguments,
     load_shape::ShapeArguments,
@@ -14,9 +15,10 @@ use crate::{
 };
 use clap::{ArgAction, Args};
 use core::time::Duration;
+use frwr_nvmf::authentication::Authenticator;
 use frwr_nvmf::host::{HostOptions, MAX_FOLLOWERS, MAX_QUEUES, MAX_SEGMENTS};
 use frwr_reactor::Placement;
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 /// Cores: the one with the admin queue, and those that follow it.
 const MAX_CORES: usize = MAX_FOLLOWERS as usize + 1;
@@ -53,6 +55,12 @@ pub struct LoadArguments {
     /// The host's NQN, where the subsystem admits some hosts only.
     #[arg(long, value_name = "NQN")]
     pub host_nqn: Option<String>,
+    /// A file, which nobody else can read (mode 0600), with the key that this host proves itself with, as nvme gen-dhchap-key prints it.
+    #[arg(long, value_name = "FILE")]
+    pub dhchap_key: Option<PathBuf>,
+    /// The same with the key that the controller has to prove itself with.
+    #[arg(long, value_name = "FILE", requires = "dhchap_key")]
+    pub dhchap_ctrl_key: Option<PathBuf>,
     /// The namespace; several, with commas between them, for a load in each at the same time, which --no-verify or a --rw that writes
     /// takes. Each has a controller of its own, and on each core a queue depth.
     #[arg(
@@ -140,6 +148,17 @@ impl LoadConfig {
         device.check()?;
         let expected = arguments.expect_sha256.as_deref().map(digest).transpose()?;
         Ok(Self { arguments, expected, placement })
+    }
+
+    /// Who proves this host, where there is a key.
+    ///
+    /// # Errors
+    /// A key cannot be read.
+    pub(super) fn authenticator(&self) -> Result<Option<Arc<dyn Authenticator>>, Error> {
+        let LoadArguments { host_nqn, dhchap_key, dhchap_ctrl_key, .. } = &self.arguments;
+        let Some(dhchap_key) = dhchap_key.clone() else { return Ok(None) };
+        let files = KeyFiles { dhchap_key, dhchap_ctrl_key: dhchap_ctrl_key.clone() };
+        of_host(&name(host_nqn.as_deref().unwrap_or(HOST))?, &files).map(Some)
     }
 
     /// The host on so many cores.

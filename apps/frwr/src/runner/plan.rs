@@ -112,6 +112,7 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
         alone: false,
         desk: None,
         incidents: None,
+        authenticator: None,
     })
 }
 
@@ -126,6 +127,7 @@ pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabiliti
         pages: job.memory.pages.policy(),
         capabilities: *capabilities,
         inject: *inject,
+        authenticator: None,
         // Nobody ends the loop's connection but who injects it.
         tolerated_failures: u64::from(*inject == Some(Inject::KillPeer)),
         intervals: None,
@@ -156,6 +158,7 @@ pub(super) fn served(
         alone: true,
         desk: None,
         incidents: None,
+        authenticator: None,
     };
     Ok((0..).zip(of_cores).map(plan).collect())
 }
@@ -185,6 +188,7 @@ pub(super) fn loaded(
         pages: job.memory.pages.policy(),
         capabilities: *capabilities,
         inject: None,
+        authenticator: config.authenticator()?,
         // The host reconnects, and gives up by itself after `reconnects` attempts in a row.
         tolerated_failures: u64::MAX,
         intervals: None,

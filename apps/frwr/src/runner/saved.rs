@@ -2,6 +2,7 @@
 
 use super::{
     ana_name::ana_name,
+    host_keys::KeyFiles,
     load_file::hex,
     namespaces::{ListedNamespace, MediumConfig, NamespaceConfig, SubsystemConfig, backing_name},
 };
@@ -24,7 +25,16 @@ const HEAD: &str =
 struct Saved {
     #[serde(flatten)]
     options: Map<String, Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    host: Vec<SavedHost>,
     subsystem: Vec<SavedSubsystem>,
+}
+
+#[derive(Serialize)]
+struct SavedHost {
+    nqn: String,
+    dhchap_key: String,
+    dhchap_ctrl_key: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -57,16 +67,31 @@ struct SavedNamespace {
     read_only: Option<bool>,
 }
 
-/// The text of a file with these options, by their keys, and these subsystems.
+/// The text of a file with these options, by their keys, hosts by their names, and these subsystems.
 ///
 /// # Errors
 /// Something that TOML has no words for.
-pub(super) fn text(options: Map<String, Value>, subsystems: &[SubsystemConfig]) -> Result<String, Error> {
+pub(super) fn text(
+    options: Map<String, Value>,
+    hosts: &BTreeMap<String, KeyFiles>,
+    subsystems: &[SubsystemConfig],
+) -> Result<String, Error> {
     let options = options.into_iter().filter(|(_, value)| !value.is_null()).collect();
     let subsystem = subsystems.iter().map(SavedSubsystem::of).collect::<Result<_, _>>()?;
-    let text = toml::to_string(&Saved { options, subsystem });
+    let host = hosts.iter().map(SavedHost::of).collect::<Result<_, _>>()?;
+    let text = toml::to_string(&Saved { options, host, subsystem });
     let text = text.map_err(|error| Error::failed("config_file", format!("it cannot be said in TOML: {error}")))?;
     Ok(format!("{HEAD}{text}"))
+}
+
+impl SavedHost {
+    fn of((host, files): (&String, &KeyFiles)) -> Result<Self, Error> {
+        Ok(Self {
+            nqn: host.clone(),
+            dhchap_key: in_toml(&files.dhchap_key)?,
+            dhchap_ctrl_key: files.dhchap_ctrl_key.as_deref().map(in_toml).transpose()?,
+        })
+    }
 }
 
 impl SavedSubsystem {
@@ -203,6 +228,13 @@ mod tests {
         })
     }
 
+    fn host_keys() -> impl Strategy<Value = BTreeMap<String, KeyFiles>> {
+        let path = || "/nonexistent/[a-z \"'=#\\[\u{e4}]{1,8}".prop_map(std::path::PathBuf::from);
+        let files = (path(), option::of(path()))
+            .prop_map(|(dhchap_key, dhchap_ctrl_key)| KeyFiles { dhchap_key, dhchap_ctrl_key });
+        btree_map("nqn\\.[a-zA-Z0-9:._-]{1,40}", files, 0..3)
+    }
+
     fn serve(arguments: &[&str]) -> Result<ServeConfig, Error> {
         let line = CommandLine::try_parse_from([&["frwr", "serve"], arguments].concat()).unwrap();
         let Some(Task::Serve(arguments)) = line.task else { panic!("not serve") };
@@ -213,7 +245,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
         #[test]
-        fn what_is_saved_is_read_as_it_was(subsystems in vec(subsystem(), 1..4)) {
+        fn what_is_saved_is_read_as_it_was(subsystems in vec(subsystem(), 1..4), hosts in host_keys()) {
             // What a target cannot be, either.
             let all = || subsystems.iter().flat_map(SubsystemConfig::configs);
             let mut seen = Vec::new();
@@ -229,12 +261,13 @@ mod tests {
                 "unpinned:2", "--idle", "sleep:7", "--metrics", "127.0.0.1:9100", "--shared-receives", "4096",
             ];
             let before = serve(&device).unwrap();
-            let file = text(before.options_json(), &subsystems).unwrap();
+            let file = text(before.options_json(), &hosts, &subsystems).unwrap();
             let mut written = tempfile::NamedTempFile::new().unwrap();
             written.write_all(file.as_bytes()).unwrap();
             let after = serve(&["--config", written.path().to_str().unwrap()]);
             let after = after.unwrap_or_else(|error| panic!("{error}:\n{file}"));
             prop_assert_eq!(&after.subsystems, &subsystems, "{}", file);
+            prop_assert_eq!(&after.host_keys, &hosts, "{}", file);
             prop_assert_eq!(after.options_json(), before.options_json(), "{}", file);
         }
     }

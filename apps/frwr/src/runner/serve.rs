@@ -3,6 +3,7 @@
 use super::{
     clash::served_twice,
     depth::Depth,
+    host_keys::HostKeyring,
     incident_log,
     load_paths::PathLog,
     main_loop::{MainLoop, Served, ended, leave},
@@ -99,6 +100,7 @@ where
     {
         say(PLAIN_REPLIES);
     }
+    let keyring = HostKeyring::new(&config.host_keys, target.require_authentication)?;
     let progress = Progress::new(devices.len() * cores);
     let mut controls: Vec<_> = devices.into_iter().map(Control::new).collect();
     let mut targets: Vec<_> = (0..cores).map(|_| Vec::with_capacity(controls.len())).collect();
@@ -115,7 +117,8 @@ where
                 .map(|plan| Depth::of_transfers(target.queue_depth, &plan.options.engine(), &plan.capabilities)),
         );
         for ((core, plan), of_core) in plans.into_iter().enumerate().zip(&mut targets) {
-            let plan = desks.furnish(plan);
+            let mut plan = desks.furnish(plan);
+            plan.authenticator = Some(keyring.authenticator());
             let (port, link) = open(control, &plan.options.engine(), &plan.capabilities)?;
             progress.part(unit(device, core, cores)).publish(IoCounters::default(), Doing::OpeningListener);
             let keys = keys.as_mut().map(|keys| keys.follow(poller_name(device), core));
@@ -156,7 +159,7 @@ where
         identities: config.subsystems.iter().flat_map(SubsystemConfig::identities).collect(),
         shared_receives: target.shared_receives.0,
     };
-    let facts = Facts::new(served, config.clone(), progress.clone(), KeyTrace::of_option(keys));
+    let facts = Facts::new(served, config.clone(), keyring, progress.clone(), KeyTrace::of_option(keys));
     let (size, asked_at) = (buffers_of(buffers, target.max_transfer), where_asked(&doors));
     let mut operator = Operator::new(facts, stock, orders, doors, output.json);
     let main = MainLoop {

@@ -4,6 +4,7 @@ use super::{
     ana_name::{AnaStates, ana_name},
     config_file,
     difference::fixed,
+    host_keys::KeyFiles,
     namespaces::{ListedNamespace, NamespaceBacking, NamespaceConfig, SubsystemConfig},
     plan::{RETURNING, connections, controllers, default_subsystem, discovery_controllers, entries},
     start::reactors,
@@ -31,7 +32,10 @@ use frwr_nvmf::{
 use frwr_reactor::Placement;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 /// Each host has receives, transfer slots and data buffers of its own.
 const HOSTS: Limit = Limit::new("--hosts", 1, 256);
@@ -183,6 +187,10 @@ pub struct TargetArguments {
         value_parser = SPARE_NAMESPACES.parser::<u32>()
     )]
     pub spare_namespaces: u32,
+    /// Every host has to prove itself: who has no key of a [[host]] in --config, or by `frwr ctl set_host_key`, is refused. Without, a
+    /// host that has no key need not.
+    #[arg(long)]
+    pub require_authentication: bool,
     /// Ends after so many seconds. Default: at SIGINT or SIGTERM.
     #[arg(long, value_name = "SECONDS", value_parser = RUNTIME.parser::<u64>())]
     pub runtime: Option<u64>,
@@ -205,6 +213,7 @@ impl Default for TargetArguments {
             max_silence: 300,
             // What somebody adds by hand before he has time to start it again.
             spare_namespaces: 8,
+            require_authentication: false,
             runtime: None,
         }
     }
@@ -416,6 +425,8 @@ pub struct ServeConfig {
     pub arguments: ServeArguments,
     /// What it offers, at least one subsystem with at least one namespace.
     pub subsystems: Vec<SubsystemConfig>,
+    /// Where the keys of hosts are that have to prove themselves, by the hosts' names.
+    pub host_keys: BTreeMap<String, KeyFiles>,
     /// Where the reactors go; `None` lets the machine decide.
     pub placement: Option<Placement>,
     /// What the command line says beside a file.
@@ -491,7 +502,7 @@ impl ServeConfig {
         arguments.control.check()?;
         arguments.device.cores = placement.as_ref().map(cores_of);
         let beside = Beside { control: arguments.control.clone(), runtime: arguments.target.runtime };
-        Ok(Self { subsystems, placement, arguments, beside })
+        Ok(Self { subsystems, host_keys: BTreeMap::new(), placement, arguments, beside })
     }
 
     /// Names of the devices that it serves on, at least one.
@@ -523,6 +534,9 @@ impl ServeConfig {
     #[must_use]
     pub fn describe(&self) -> Value {
         let mut all = self.options_json();
+        if !self.host_keys.is_empty() {
+            all.insert("host".to_owned(), self.host_keys.iter().map(host_json).collect());
+        }
         all.insert("subsystem".to_owned(), self.subsystems.iter().map(subsystem_json).collect());
         Value::Object(all)
     }
@@ -565,6 +579,10 @@ pub(super) fn check_subsystem(nqn: &Nqn) -> Result<(), Error> {
     }
     let reason = "the discovery service, which is there anyway, has this name; choose another";
     Err(Error::usage("nqn", format!("--subsystem is {:?}: {reason}", nqn.as_str())))
+}
+
+fn host_json((host, files): (&String, &KeyFiles)) -> Value {
+    json!({ "nqn": host, "dhchap_key": files.dhchap_key, "dhchap_ctrl_key": files.dhchap_ctrl_key })
 }
 
 fn subsystem_json(subsystem: &SubsystemConfig) -> Value {

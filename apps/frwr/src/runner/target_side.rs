@@ -21,6 +21,7 @@ use frwr_mempool::{
     region::{PagePolicy, RegionOptions},
 };
 use frwr_nvmf::{
+    authentication::Authenticator,
     controller::{
         ElsewhereListener, HOME_CORE, Incident, ListenerState, NewNamespace, Subsystem, Target, TargetContext,
         TargetListening, TargetMessage, TargetOptions, TargetPoller, TargetStatistics,
@@ -28,7 +29,7 @@ use frwr_nvmf::{
     storage::{AnyStorage, Geometry, MemoryStorage, Storage as _},
 };
 use frwr_reactor::{CoreIndex, Now, Outbox, Poller, SendError, Sleep};
-use std::os::fd::BorrowedFd;
+use std::{os::fd::BorrowedFd, sync::Arc};
 
 /// Bytes beside what is computed: the alignment of what is carved.
 const SLACK: usize = 128 << 10;
@@ -52,6 +53,8 @@ pub(super) struct TargetPlan {
     pub(super) incidents: Option<lane::Sender<Incident>>,
     /// Where orders of the main thread come from.
     pub(super) desk: Option<Desk>,
+    /// Who proves hosts.
+    pub(super) authenticator: Option<Arc<dyn Authenticator>>,
 }
 
 impl TargetPlan {
@@ -107,6 +110,9 @@ impl<P: Port> TargetSide<P> {
         let mut target = Target::with_subsystems(engine, subsystems, buffers, plan.options)?;
         if let Some(waker) = waker {
             target.wakes(waker).map_err(no_descriptor)?;
+        }
+        if let Some(authenticator) = plan.authenticator {
+            target.authenticates(authenticator);
         }
         if is_home {
             target.list_elsewhere(&plan.elsewhere).map_err(Error::setup)?;

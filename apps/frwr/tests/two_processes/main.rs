@@ -6,6 +6,7 @@ mod deaths;
 mod devices;
 mod files;
 mod key_traces;
+mod keys;
 mod latency;
 mod moves;
 mod nbd;

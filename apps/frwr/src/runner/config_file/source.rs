@@ -3,11 +3,12 @@
 use super::{
     super::{
         ana_name::{AnaName, AnaStates},
+        host_keys::KeyFiles,
         namespaces::{ListedNamespace, SubsystemConfig},
         serve_command::check_subsystem,
     },
     as_key, keys,
-    tables::{ANA_GROUP, NSID, NamespaceTable, SubsystemTable},
+    tables::{ANA_GROUP, HostTable, NSID, NamespaceTable, SubsystemTable},
 };
 use crate::Error;
 use frwr_nvmf::{
@@ -15,8 +16,14 @@ use frwr_nvmf::{
     wire::{AnaState, Nqn, SerialNumber},
 };
 use serde::de::DeserializeOwned;
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{self, Path, PathBuf},
+};
 use toml::{Spanned, de::DeTable};
+
+/// Hosts that have keys: more than connect to one target, and a file of them is read in no time.
+const MAX_HOST_KEYS: usize = 4096;
 
 /// What the parser says in words of Rust, in those of the file, and where to read on.
 pub(super) fn for_people(message: &str) -> String {
@@ -98,6 +105,25 @@ impl Source<'_> {
             },
             namespaces: self.namespaces(&nqn, namespace)?,
         })
+    }
+
+    /// Where the keys of hosts are, by their names. They are read later.
+    pub(super) fn host_keys(&self, tables: &[Spanned<HostTable>]) -> Result<BTreeMap<String, KeyFiles>, Error> {
+        self.counted("host", 0, tables.len(), MAX_HOST_KEYS)?;
+        let mut hosts = BTreeMap::new();
+        for table in tables {
+            let line = self.find(self.line(table.span().start), "nqn");
+            let HostTable { nqn, dhchap_key, dhchap_ctrl_key } = table.as_ref();
+            let name = Nqn::new(nqn).map_err(|error| self.error(line, &format!("nqn: {nqn:?}: {error}")))?;
+            // What is saved of it is for a process in any folder.
+            let whole = |path: &PathBuf| path::absolute(path).unwrap_or_else(|_| path.clone());
+            let (dhchap_key, dhchap_ctrl_key) = (whole(dhchap_key), dhchap_ctrl_key.as_ref().map(whole));
+            let files = KeyFiles { dhchap_key, dhchap_ctrl_key };
+            if hosts.insert(name.as_str().to_owned(), files).is_some() {
+                return Err(self.error(line, "nqn: another host has the same name; give each its keys once"));
+            }
+        }
+        Ok(hosts)
     }
 
     /// States of ANA groups, by their identifiers.

@@ -26,7 +26,18 @@ pub(super) const NSID: Limit = Limit::new("--nsid", 1, MAX_NAMESPACES as u64);
 #[derive(Debug, Deserialize)]
 pub(super) struct Tables {
     #[serde(default)]
+    pub(super) host: Vec<Spanned<HostTable>>,
+    #[serde(default)]
     pub(super) subsystem: Vec<Spanned<SubsystemTable>>,
+}
+
+/// A host that has to prove itself.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HostTable {
+    pub(super) nqn: String,
+    pub(super) dhchap_key: PathBuf,
+    pub(super) dhchap_ctrl_key: Option<PathBuf>,
 }
 
 /// A subsystem.

@@ -2,6 +2,7 @@
 
 use super::super::{
     ana_name::ana_name,
+    host_keys::KeyFiles,
     load_file::hex,
     namespaces::{ListedNamespace, NamespaceConfig},
 };
@@ -18,16 +19,64 @@ const FIRST_WITHIN: u32 = 20;
 /// One change, which is one call of a method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum Step {
-    AddSubsystem { nqn: Nqn, serial: Option<SerialNumber>, hosts: AllowedHosts },
-    Ana { nqn: Nqn, group: Option<u32>, from: AnaState, to: AnaState },
-    Hosts { nqn: Nqn, from: AllowedHosts, to: AllowedHosts },
-    AddNamespace { nqn: Nqn, namespace: ListedNamespace },
-    Resize { nqn: Nqn, identifier: u32, from: u64, to: u64 },
-    Active { nqn: Nqn, identifier: u32, active: bool },
-    RemoveNamespace { nqn: Nqn, identifier: u32, medium: NamespaceConfig, first: bool },
-    RemoveSubsystem { nqn: Nqn, namespaces: usize, first: bool },
-    AddListener { listen: Listen },
-    RemoveListener { listen: Listen, first: bool },
+    AddSubsystem {
+        nqn: Nqn,
+        serial: Option<SerialNumber>,
+        hosts: AllowedHosts,
+    },
+    Ana {
+        nqn: Nqn,
+        group: Option<u32>,
+        from: AnaState,
+        to: AnaState,
+    },
+    Hosts {
+        nqn: Nqn,
+        from: AllowedHosts,
+        to: AllowedHosts,
+    },
+    AddNamespace {
+        nqn: Nqn,
+        namespace: ListedNamespace,
+    },
+    Resize {
+        nqn: Nqn,
+        identifier: u32,
+        from: u64,
+        to: u64,
+    },
+    Active {
+        nqn: Nqn,
+        identifier: u32,
+        active: bool,
+    },
+    RemoveNamespace {
+        nqn: Nqn,
+        identifier: u32,
+        medium: NamespaceConfig,
+        first: bool,
+    },
+    RemoveSubsystem {
+        nqn: Nqn,
+        namespaces: usize,
+        first: bool,
+    },
+    AddListener {
+        listen: Listen,
+    },
+    RemoveListener {
+        listen: Listen,
+        first: bool,
+    },
+    /// The keys of a host are those of these files, where it may have `had` others.
+    HostKey {
+        host: String,
+        files: KeyFiles,
+        had: bool,
+    },
+    ClearHostKey {
+        host: String,
+    },
 }
 
 impl Step {
@@ -43,6 +92,8 @@ impl Step {
     pub(super) fn rank(&self) -> u8 {
         match self {
             Self::RemoveNamespace { first: true, .. } | Self::RemoveSubsystem { first: true, .. } => 0,
+            // Who connects from now on proves itself by them.
+            Self::HostKey { .. } | Self::ClearHostKey { .. } => 0,
             Self::AddSubsystem { .. } => 1,
             Self::Ana { .. } => 2,
             Self::Hosts { .. } => 3,
@@ -86,6 +137,10 @@ impl Step {
             Self::RemoveSubsystem { nqn, namespaces, .. } => {
                 format!("- subsystem {}, with {namespaces} namespaces", name(nqn))
             }
+            Self::HostKey { host, had, .. } => {
+                format!("{} key of host {}", if *had { '~' } else { '+' }, in_line(host))
+            }
+            Self::ClearHostKey { host } => format!("- key of host {}", in_line(host)),
             Self::AddListener { listen } => format!("+ listener {listen}"),
             Self::RemoveListener { listen, .. } => format!("- listener {listen}"),
         };
@@ -123,6 +178,10 @@ impl Step {
                 let within = first.then_some(FIRST_WITHIN);
                 ("remove_subsystem", json!({ "subsystem": nqn.as_str(), "within_seconds": within }))
             }
+            Self::HostKey { host, files: KeyFiles { dhchap_key, dhchap_ctrl_key }, .. } => {
+                ("set_host_key", json!({ "host": host, "dhchap_key": dhchap_key, "dhchap_ctrl_key": dhchap_ctrl_key }))
+            }
+            Self::ClearHostKey { host } => ("clear_host_key", json!({ "host": host })),
             Self::AddListener { listen } => ("add_listener", json!({ "address": listen.to_string() })),
             Self::RemoveListener { listen, .. } => ("remove_listener", json!({ "address": listen.to_string() })),
         };

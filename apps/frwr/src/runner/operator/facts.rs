@@ -1,7 +1,10 @@
 //! What the main thread itself knows of its target.
 
 use super::{
-    super::{media_watch::Identity, progress::Progress, serve_command::ServeConfig, serve_report::ServedTarget},
+    super::{
+        host_keys::HostKeyring, media_watch::Identity, progress::Progress, serve_command::ServeConfig,
+        serve_report::ServedTarget,
+    },
     key_trace::KeyTrace,
     recent::Recent,
 };
@@ -18,6 +21,8 @@ pub(in super::super) struct Facts {
     pub(super) about: Value,
     /// What was asked for by command line or file.
     pub(super) config: ServeConfig,
+    /// By which hosts prove themselves.
+    pub(super) host_keys: HostKeyring,
     pub(super) recent: Recent,
     pub(super) key_trace: KeyTrace,
     pub(super) progress: Progress,
@@ -29,11 +34,13 @@ impl Facts {
     pub(in super::super) fn new(
         served: ServedTarget,
         config: ServeConfig,
+        host_keys: HostKeyring,
         progress: Progress,
         key_trace: KeyTrace,
     ) -> Self {
         let (about, started) = (value(About::this()), served.namespaces.len());
-        Self { served, started, about, config, recent: Recent::default(), key_trace, progress, now: Duration::ZERO }
+        let (recent, now) = (Recent::default(), Duration::ZERO);
+        Self { served, started, about, config, host_keys, recent, key_trace, progress, now }
     }
 
     /// A namespace is gone. What it was started with is told all the same.

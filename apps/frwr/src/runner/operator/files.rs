@@ -48,7 +48,8 @@ pub(super) fn save(known: &mut Known<'_>, parameters: Map<String, Value>) -> Res
         );
         return Err(Failure::new(NOT_DONE, text));
     }
-    let text = saved::text(known.facts.config.listening_at(listeners).options_json(), &subsystems);
+    let options = known.facts.config.listening_at(listeners).options_json();
+    let text = saved::text(options, &known.facts.host_keys.files(), &subsystems);
     text.map(Value::String).map_err(|error| Failure::new(NOT_DONE, error.to_string()))
 }
 
@@ -69,11 +70,16 @@ pub(super) fn apply(known: &mut Known<'_>, parameters: Map<String, Value>) -> Re
     let mut refused = known.facts.config.other_options(&wanted);
     let media = RefCell::new(Media::default());
     let clash = |one: &NamespaceConfig, other: &NamespaceConfig| media.borrow_mut().clash(one, other);
+    let keys = known.facts.host_keys.difference(&wanted.host_keys).unwrap_or_else(|reasons| {
+        refused.extend(reasons);
+        Vec::new()
+    });
     let steps = difference(&present(known)?, &wanted.arguments.target.listen, &wanted.subsystems, &clash)
         .unwrap_or_else(|reasons| {
             refused.extend(reasons);
             Vec::new()
         });
+    let steps: Vec<_> = keys.into_iter().chain(steps).collect();
     refused.extend(steps.iter().filter_map(missing));
     if !refused.is_empty() {
         let text = format!("{}: {}; nothing was changed", name.display(), refused.join("; "));

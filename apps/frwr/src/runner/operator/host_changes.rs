@@ -1,14 +1,16 @@
-//! Hosts that are kept away for a while.
+//! Hosts that are kept away for a while, and the keys by which they prove themselves.
 
 use super::{
-    super::change::Change,
+    super::{change::Change, config_file::as_key, host_keys::KeyFiles},
+    Facts, changes,
     parameters::{nqn, read},
     planned::{Known, Plan, Planned, within},
 };
-use crate::control::Failure;
+use crate::control::{Failure, INVALID_PARAMS, NOT_DONE};
 use frwr_nvmf::wire::Nqn;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use std::path::PathBuf;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,4 +48,37 @@ pub(super) fn resume(known: &mut Known<'_>, parameters: Map<String, Value>) -> R
         return Ok(None);
     }
     Ok(Planned::at_homes(known.findings, || Change::Resume { host }, || None))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keyed {
+    host: String,
+    dhchap_key: PathBuf,
+    dhchap_ctrl_key: Option<PathBuf>,
+}
+
+pub(super) fn set_host_key(facts: &mut Facts, parameters: Map<String, Value>) -> Result<Value, Failure> {
+    let Keyed { host, dhchap_key, dhchap_ctrl_key } = read(parameters)?;
+    if let Some(path) =
+        [Some(&dhchap_key), dhchap_ctrl_key.as_ref()].into_iter().flatten().find(|path| !path.is_absolute())
+    {
+        let text = format!("params: {path:?} must begin with /: the target is in another folder than who asks");
+        return Err(Failure::new(INVALID_PARAMS, text));
+    }
+    let set = facts.host_keys.set(&nqn("host", &host)?, KeyFiles { dhchap_key, dhchap_ctrl_key });
+    let refused =
+        |error: crate::Error| Failure::new(NOT_DONE, format!("params: {}; nothing was changed", as_key(&error).1));
+    set.map(changes::done).map_err(refused)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unkeyed {
+    host: String,
+}
+
+pub(super) fn clear_host_key(facts: &mut Facts, parameters: Map<String, Value>) -> Result<Value, Failure> {
+    let Unkeyed { host } = read(parameters)?;
+    Ok(changes::done(facts.host_keys.clear(&nqn("host", &host)?)))
 }

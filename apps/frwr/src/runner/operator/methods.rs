@@ -54,6 +54,7 @@ const OF_SUBSYSTEM: Parameter =
     Parameter { name: "subsystem", kind: "NQN", required: false, about: "only what belongs to this subsystem" };
 const OF_HOST: Parameter =
     Parameter { name: "host", kind: "NQN", required: false, about: "only what belongs to this host" };
+const HOST: Parameter = Parameter { name: "host", kind: "NQN", required: true, about: "which host" };
 const WITHIN: Parameter = Parameter {
     name: "within_seconds",
     kind: "NUMBER",
@@ -306,6 +307,32 @@ const METHODS: &[Method] = &[
         does: Does::Change(key_trace::set_key_trace),
     },
     Method {
+        name: "set_host_key",
+        about: "gives a host the key that it proves itself with from now on; its sessions go on",
+        parameters: &[
+            HOST,
+            Parameter {
+                name: "dhchap_key",
+                kind: "PATH",
+                required: true,
+                about: "a file of mode 0600 with the host's",
+            },
+            Parameter {
+                name: "dhchap_ctrl_key",
+                kind: "PATH",
+                required: false,
+                about: "one with the controller's, for hosts that ask it for a proof",
+            },
+        ],
+        does: Does::Tell(host_changes::set_host_key),
+    },
+    Method {
+        name: "clear_host_key",
+        about: "takes the keys of a host; its sessions go on",
+        parameters: &[HOST],
+        does: Does::Tell(host_changes::clear_host_key),
+    },
+    Method {
         name: "set_log_level",
         about: "says what is told on standard error",
         parameters: &[Parameter {
@@ -337,7 +364,8 @@ pub(super) fn find(name: &str) -> Result<&'static Method, Failure> {
 /// All methods that a target has, in the order in which they are told.
 pub fn methods() -> impl Iterator<Item = MethodDescription> {
     METHODS.iter().map(|&Method { name, about, parameters, does }| {
-        let changes = matches!(does, Does::Change(_) | Does::Apply(_)) || name.starts_with("set_") || name == "stop";
+        let changes = matches!(does, Does::Change(_) | Does::Apply(_)) || name.starts_with("set_");
+        let changes = changes || matches!(name, "clear_host_key" | "stop");
         MethodDescription { name, about, parameters, changes }
     })
 }

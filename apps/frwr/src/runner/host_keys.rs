@@ -1,0 +1,231 @@
+//! Keys by which hosts prove who they are: files that nobody else can read, and which of them a target has by now.
+
+use super::difference::Step;
+use crate::{Error, options::Limit};
+use frwr_nvmf::{
+    authentication::Authenticator,
+    dhchap::{DhChap, DhChapKey, HostKeys, Permitted},
+    wire::Nqn,
+};
+use serde::Serialize;
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::Read as _,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use zeroize::Zeroizing;
+
+/// A key has 92 characters at most, and somebody may have put a few lines behind it.
+const SIZE: Limit = Limit::new("the size of a key's file", 1, 4096);
+/// Rights of the group and of others.
+const OF_OTHERS: u32 = 0o077;
+
+/// Where the keys of a host are, by its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KeyFiles {
+    /// The host proves itself with it.
+    pub dhchap_key: PathBuf,
+    /// The controller proves itself to this host with it.
+    pub dhchap_ctrl_key: Option<PathBuf>,
+}
+
+impl KeyFiles {
+    /// Reads the keys. No error has any of them in it.
+    ///
+    /// # Errors
+    /// A file cannot be read, can be read by others, or has no key.
+    pub(super) fn read(&self) -> Result<HostKeys, Error> {
+        let Self { dhchap_key, dhchap_ctrl_key } = self;
+        let controller = dhchap_ctrl_key.as_deref().map(|path| key("--dhchap-ctrl-key", path)).transpose()?;
+        Ok(HostKeys { host: key("--dhchap-key", dhchap_key)?, controller })
+    }
+}
+
+/// The key in a file.
+fn key(flag: &str, path: &Path) -> Result<DhChapKey, Error> {
+    let failed = |reason: String| Error::failed("key_file", format!("{flag}: {path:?} {reason}"));
+    let unreadable = |error| failed(format!("cannot be read ({error}); name a file that nvme gen-dhchap-key wrote"));
+    let file = File::open(path).map_err(unreadable)?;
+    // Of what was opened, whatever the path leads to by now.
+    let found = file.metadata().map_err(unreadable)?;
+    if !found.is_file() {
+        return Err(failed("is no regular file; name one".to_owned()));
+    }
+    let mode = found.mode() & 0o7777;
+    if mode & OF_OTHERS != 0 {
+        let text = format!("has mode {mode:04o}, so that others than its owner may use it: must be 0600; chmod 600 it");
+        return Err(failed(text));
+    }
+    if SIZE.check(found.size()).is_err() {
+        let most = SIZE.most();
+        return Err(failed(format!("has {} bytes: must be from 1 to {most}; name a key's file", found.size())));
+    }
+    let mut text = Zeroizing::new(String::with_capacity(SIZE.most() as usize + 1));
+    file.take(SIZE.most()).read_to_string(&mut text).map_err(unreadable)?;
+    DhChapKey::parse(&text).map_err(|error| failed(format!("has no key: {error}")))
+}
+
+/// The keys of a target's hosts as they are by now.
+pub(super) struct HostKeyring {
+    service: Arc<DhChap>,
+    hosts: BTreeMap<String, (KeyFiles, HostKeys)>,
+}
+
+impl HostKeyring {
+    /// With these keys at the start.
+    ///
+    /// # Errors
+    /// A key cannot be read, or the process can have no other thread.
+    pub(super) fn new(files: &BTreeMap<String, KeyFiles>, required: bool) -> Result<Self, Error> {
+        let service = DhChap::new(Permitted::default()).map_err(|error| {
+            let text = format!("no thread for authentication ({error}); raise the limit of threads");
+            Error::failed("key_thread", text)
+        })?;
+        service.require(required);
+        let mut ring = Self { service: Arc::new(service), hosts: BTreeMap::new() };
+        for (host, files) in files {
+            let name = Nqn::new(host).map_err(|error| Error::failed("name", format!("host {host:?}: {error}")))?;
+            ring.set(&name, files.clone())?;
+        }
+        Ok(ring)
+    }
+
+    /// For a target's cores.
+    pub(super) fn authenticator(&self) -> Arc<dyn Authenticator> {
+        Arc::clone(&self.service) as Arc<dyn Authenticator>
+    }
+
+    /// A host has the keys of these files from now on; its sessions go on. Whether they are others than before.
+    ///
+    /// # Errors
+    /// They cannot be read; nothing was changed.
+    pub(super) fn set(&mut self, host: &Nqn, files: KeyFiles) -> Result<bool, Error> {
+        let keys = files.read()?;
+        let before = self.hosts.insert(host.as_str().to_owned(), (files.clone(), keys.clone()));
+        let is_new = before.is_none_or(|before| before != (files, keys.clone()));
+        if is_new {
+            self.service.set(host, Some(keys));
+        }
+        Ok(is_new)
+    }
+
+    /// A host has none any more. Whether it had.
+    pub(super) fn clear(&mut self, host: &Nqn) -> bool {
+        let had = self.hosts.remove(host.as_str()).is_some();
+        if had {
+            self.service.set(host, None);
+        }
+        had
+    }
+
+    /// Which hosts have keys, and in which files.
+    pub(super) fn files(&self) -> BTreeMap<String, KeyFiles> {
+        self.hosts.iter().map(|(host, (files, _))| (host.clone(), files.clone())).collect()
+    }
+
+    /// What is to be done so that hosts have the keys of these files, which are read again.
+    ///
+    /// # Errors
+    /// All that cannot be read.
+    pub(super) fn difference(&self, wanted: &BTreeMap<String, KeyFiles>) -> Result<Vec<Step>, Vec<String>> {
+        let (mut steps, mut refused) = (Vec::new(), Vec::new());
+        for (host, files) in wanted {
+            match files.read() {
+                Err(error) => refused.push(error.to_string()),
+                Ok(keys) if self.hosts.get(host) == Some(&(files.clone(), keys.clone())) => {}
+                Ok(_) => {
+                    let had = self.hosts.contains_key(host);
+                    steps.push(Step::HostKey { host: host.clone(), files: files.clone(), had });
+                }
+            }
+        }
+        let gone = self.hosts.keys().filter(|host| !wanted.contains_key(*host));
+        steps.extend(gone.map(|host| Step::ClearHostKey { host: host.clone() }));
+        if refused.is_empty() { Ok(steps) } else { Err(refused) }
+    }
+}
+
+/// Who proves a host of `load`, and controllers to it.
+///
+/// # Errors
+/// As [`HostKeyring::new`].
+pub(super) fn of_host(host: &Nqn, files: &KeyFiles) -> Result<Arc<dyn Authenticator>, Error> {
+    let files = BTreeMap::from([(host.as_str().to_owned(), files.clone())]);
+    HostKeyring::new(&files, false).map(|ring| ring.authenticator())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HostKeyring, KeyFiles};
+    use frwr_nvmf::wire::Nqn;
+    use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+    const KEYS: [&str; 2] = [
+        "DHHC-1:01:CRYjMD1KV2RxfouYpbK/zNnm8wANGic0QU5baHWCj5xifzXX:",
+        "DHHC-1:00:CShHZoWkw+IBID9efZy72vkYN1Z1lLPS8RAvTm2Mq8rpCCdGZYSjwuEAHz5dfJu6uaiyng==:",
+    ];
+
+    fn lines(ring: &HostKeyring, wanted: &BTreeMap<String, KeyFiles>) -> Vec<String> {
+        ring.difference(wanted).unwrap().iter().flat_map(super::Step::lines).collect()
+    }
+
+    fn write(path: &Path, text: &str, mode: u32) {
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_and_one_without_a_key_are_refused_by_name_and_never_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("host.key");
+        let files = KeyFiles { dhchap_key: path.clone(), dhchap_ctrl_key: None };
+        let refused = |part: &str| {
+            let text = files.read().unwrap_err().to_string();
+            assert!(text.contains(part) && text.contains("host.key"), "{text}");
+            assert!(!text.contains(&KEYS[0][12..20]), "{text}");
+        };
+        refused("cannot be read");
+        for mode in [0o644, 0o640, 0o660, 0o604] {
+            write(&path, KEYS[0], mode);
+            refused(&format!("mode {mode:04o}"));
+        }
+        write(&path, KEYS[0], 0o600);
+        assert!(files.read().is_ok());
+        write(&path, &format!("{}\n", KEYS[0]), 0o400);
+        assert!(files.read().is_ok());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        write(&path, &KEYS[0][..40], 0o600);
+        refused("has no key");
+        write(&path, &"A".repeat(5000), 0o600);
+        refused("5000 bytes");
+        write(&path, "", 0o600);
+        refused("0 bytes");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        refused("no regular file");
+    }
+
+    #[test]
+    fn a_file_whose_key_was_replaced_is_a_change_and_one_that_is_the_same_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("host.key");
+        let (name, files) = (Nqn::new("nqn.a").unwrap(), KeyFiles { dhchap_key: path.clone(), dhchap_ctrl_key: None });
+        let wanted = BTreeMap::from([("nqn.a".to_owned(), files.clone())]);
+        write(&path, KEYS[0], 0o600);
+        let mut ring = HostKeyring::new(&wanted, false).unwrap();
+        assert!(!ring.set(&name, files.clone()).unwrap());
+        assert_eq!(ring.difference(&wanted).unwrap(), []);
+        write(&path, KEYS[1], 0o600);
+        assert_eq!(lines(&ring, &wanted), ["~ key of host nqn.a"]);
+        assert!(ring.set(&name, files).unwrap());
+        assert_eq!(lines(&ring, &wanted), [""; 0]);
+        assert_eq!(lines(&ring, &BTreeMap::new()), ["- key of host nqn.a"]);
+        assert!(ring.clear(&name) && !ring.clear(&name));
+        assert_eq!(lines(&ring, &wanted), ["+ key of host nqn.a"]);
+        write(&path, KEYS[1], 0o644);
+        assert!(ring.difference(&wanted).unwrap_err()[0].contains("0644"));
+    }
+}
