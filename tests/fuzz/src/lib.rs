@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod authentication;
 mod captures;
 mod commands;
 mod config;
@@ -39,6 +40,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     target("response_capsule", commands::response_capsule, seeds::response_capsules, 1, 20_000),
     target("data_pointer", commands::data_pointer, seeds::data_pointers, 1, 20_000),
     target("connect_data", commands::connect_data, seeds::connect_data, 1, 20_000),
+    target("authentication", authentication::messages, authentication::seeds, 1, 4000),
     target("private_data", private_data::nvmf, seeds::private_data, 1, 20_000),
     target("latency_private_data", private_data::latency, seeds::latency_private_data, 1, 20_000),
     target("latency_message", latency::message, seeds::latency_messages, 1, 20_000),

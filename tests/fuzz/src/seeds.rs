@@ -3,11 +3,11 @@
 use crate::captures::{HOST, PCAP_HEAD};
 use frwr::latency;
 use frwr_nvmf::wire::{
-    self, Abort, AcceptPrivateData, BlockRange, Command, CompletionQueueEntry, Connect, ConnectData,
-    ControllerCapabilities, ControllerConfiguration, DataPointer, DatasetManagement, DiscoveryEntry, DiscoveryHeader,
-    GetFeatures, GetLogPage, Identify, IdentifyController, IdentifyNamespace, KeyedDataBlock, Nqn, Property,
-    PropertyGet, PropertySet, PropertySize, RejectPrivateData, RejectStatus, RequestPrivateData, Select, SetFeatures,
-    Status, WriteZeroes, listed_blocks,
+    self, Abort, AcceptPrivateData, AuthenticationMessage, BlockRange, Command, CompletionQueueEntry, Connect,
+    ConnectData, ControllerCapabilities, ControllerConfiguration, DataPointer, DatasetManagement, DiscoveryEntry,
+    DiscoveryHeader, GetFeatures, GetLogPage, Identify, IdentifyController, IdentifyNamespace, KeyedDataBlock, Nqn,
+    Property, PropertyGet, PropertySet, PropertySize, RejectPrivateData, RejectStatus, RequestPrivateData, Select,
+    SetFeatures, Status, WriteZeroes, listed_blocks,
 };
 use frwr_support::nvmf_harness::{host_options, subsystem};
 use zerocopy::{FromZeros as _, IntoBytes as _};
@@ -40,6 +40,8 @@ fn commands() -> Vec<Command> {
     };
     vec![
         Command::Connect(connect),
+        Command::AuthenticationSend(AuthenticationMessage { length: 64, data: IN_CAPSULE }),
+        Command::AuthenticationReceive(AuthenticationMessage { length: 4096, data: KEYED }),
         Command::PropertyGet(PropertyGet { property: Property::Capabilities, size: PropertySize::Eight }),
         Command::PropertySet(PropertySet { property, size, value }),
         Command::Identify(Identify { structure: wire::cns::CONTROLLER, namespace: 0, data: KEYED }),
