@@ -256,7 +256,8 @@ fn a_device_that_is_gone_takes_its_hosts_with_it_and_the_others_go_on() {
         client.until("hosts", hosts(1));
         let told = client.ask("devices");
         assert_eq!((&told["devices"][0]["state"], &told["devices"][1]["state"]), (&json!("serves"), &json!("gone")));
-        assert!(goes.thread.join().unwrap().is_err());
+        // By an error, or by a report that says how far it came.
+        assert!(!goes.thread.join().unwrap().is_ok_and(|report| report.passed()));
         // What is told by the other device leads nowhere else.
         while target.listed(A) != [(1, A.to_owned())] {}
         // Changes go on, on what is left of both.
