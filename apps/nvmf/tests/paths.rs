@@ -204,6 +204,19 @@ fn where_silence_ends_nothing_a_change_ends_with_the_path_or_with_its_time() {
 }
 
 #[test]
+fn who_shuts_down_does_not_wait_for_what_is_never_known_to_be_over() {
+    let mut all = Gateways::ready("reg_mr", &kept(0));
+    all.gateways[0].switch.gate.set(Gate::Unstarted);
+    write(&mut all, 1, 0x12);
+    all.held(0, 1);
+    all.kill(0);
+    all.until("fenced", |all| all.paths.path_statistics(0).waiting == 1);
+    all.finish();
+    assert_eq!(all.completions[0].result, Err(IoError::Abandoned));
+    assert_eq!(all.paths.path_statistics(0).waiting, 0);
+}
+
+#[test]
 fn a_storage_that_fences_by_itself_lets_a_change_go_on_at_once() {
     let wanted = kept(30);
     let mut all = Gateways::ready("reg_mr", &Wanted { paths: wanted.paths.storage_fences(true), ..wanted });

@@ -80,6 +80,9 @@ impl<P: Port> Paths<P> {
 
     /// Ends what waits where no path serves any more, or has for too long.
     pub(super) fn end_waiting(&mut self) {
+        if self.stopping {
+            self.end_endless_fences(IoError::Abandoned);
+        }
         if self.paths.iter().any(OnePath::serves) {
             self.none_since = None;
             return;
@@ -98,8 +101,8 @@ impl<P: Port> Paths<P> {
         self.end_endless_fences(error);
     }
 
-    /// A change whose controller is never known to be over ends all the same where no path will come: whoever asked for it hears that it may
-    /// have been executed.
+    /// A change whose controller is never known to be over ends all the same where no path will come, and each that waits for that where the
+    /// caller wants the end: whoever asked for it hears that it may have been executed.
     fn end_endless_fences(&mut self, error: IoError) {
         loop {
             let is_endless = |(_, fence): &(u16, Fence)| {

@@ -126,7 +126,8 @@ impl<P: Port> Paths<P> {
         self.paths.iter_mut().map(|path| path.host_mut().flush()).sum()
     }
 
-    /// As [`Host::shut_down`]: outstanding requests first, then all paths. Where no path serves, nothing is waited for.
+    /// As [`Host::shut_down`]: outstanding requests first, then all paths. A change that a lost controller may still execute is not waited
+    /// for ([`IoError::Abandoned`](super::IoError::Abandoned)), and where no path serves, nothing is.
     pub fn shut_down(&mut self) {
         self.stopping = true;
         if self.paths.len() == 1 || self.table.is_empty() {
