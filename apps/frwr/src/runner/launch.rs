@@ -118,7 +118,7 @@ impl Move<'_> {
             load: None,
             paths: PathLog::default(),
             operator: None,
-            media: MediaWatch::default(),
+            media: &mut MediaWatch::default(),
             lookout: &mut lookout,
             stalls: StallWatch::new(config.job.core.stall_threshold()),
             traces: &mut traces,

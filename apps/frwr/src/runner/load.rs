@@ -140,7 +140,7 @@ where
         load: watch.as_mut(),
         paths,
         operator: None,
-        media: MediaWatch::default(),
+        media: &mut MediaWatch::default(),
         lookout: &mut lookout,
         stalls: StallWatch::new(job.core.stall_threshold()),
         traces: &mut traces,

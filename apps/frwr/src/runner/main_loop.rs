@@ -134,7 +134,7 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
     /// What the target's cores tell of its peers.
     pub(super) incidents: Vec<lane::Receiver<Incident>>,
     /// What the target's namespaces live in.
-    pub(super) media: MediaWatch,
+    pub(super) media: &'a mut MediaWatch,
     /// What happens to its cores.
     pub(super) lookout: &'a mut Lookout,
     /// What tells of those that stall.
@@ -353,7 +353,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
     /// Who asks is answered. Returns the work done.
     fn operate(&mut self, say: &mut dyn FnMut(&str)) -> u32 {
         let Some(operator) = &mut self.operator else { return 0 };
-        let (threads, controls, media) = (self.threads, &self.controls, &mut self.media);
+        let (threads, controls, media) = (self.threads, &self.controls, &mut *self.media);
         let mut surroundings = Surroundings {
             // What it tells stands beside times of the cores.
             now: threads.clock().now(),

@@ -170,7 +170,8 @@ where
         load: None,
         paths: PathLog::default(),
         operator: Some(&mut operator),
-        media,
+        // They are closed behind the storages over them.
+        media: &mut media,
         lookout: &mut lookout,
         stalls: StallWatch::new(core.stall_threshold()),
         traces: &mut [],

@@ -67,12 +67,13 @@ pub(super) enum NoConnection {
 #[derive(Debug)]
 pub(super) struct Connection {
     handle: Arc<Handle>,
-    orders: Sender<Order>,
+    keeper: Keeper,
     /// How long its monitors may take, in seconds.
     monitor_limit: f64,
 }
 
 /// What the keeper of images is told.
+#[derive(Debug)]
 enum Order {
     /// Keeps an image until nobody else has it, and closes it then: that may take long, and nobody else has the time.
     Keep(Arc<Shared>),
@@ -109,7 +110,11 @@ impl Connection {
             .name("frwr-rbd".to_owned())
             .spawn(move || keep(&received))
             .map_err(NoConnection::Thread)?;
-        Ok(Self { handle: Arc::new(handle), orders, monitor_limit: limits.first().copied().unwrap_or(0.0) })
+        Ok(Self {
+            handle: Arc::new(handle),
+            keeper: Keeper(orders),
+            monitor_limit: limits.first().copied().unwrap_or(0.0),
+        })
     }
 
     pub(super) const fn handle(&self) -> &Arc<Handle> {
@@ -124,13 +129,23 @@ impl Connection {
     /// From now on an image is looked at, and closed when nobody else has it.
     pub(super) fn keep(&self, image: &Arc<Shared>) {
         // The keeper ends behind the last connection.
-        let _ = self.orders.send(Order::Keep(Arc::clone(image)));
+        let _ = self.keeper.0.send(Order::Keep(Arc::clone(image)));
     }
 
-    /// All images are looked at soon; the other end of this is gone when they were.
+    pub(super) fn keeper(&self) -> Keeper {
+        self.keeper.clone()
+    }
+}
+
+/// Who looks at images and closes them; ends behind the last of these.
+#[derive(Clone, Debug)]
+pub(super) struct Keeper(Sender<Order>);
+
+impl Keeper {
+    /// All images are looked at soon, and closed where nobody has them; the other end of this is gone when that is done.
     pub(super) fn look(&self) -> Receiver<()> {
         let (done, waits) = mpsc::channel();
-        let _ = self.orders.send(Order::Look(Some(done)));
+        let _ = self.0.send(Order::Look(Some(done)));
         waits
     }
 }

@@ -237,7 +237,7 @@ impl RbdMedium {
     /// [`RbdError::Silent`], [`RbdError::Removed`], [`RbdError::Geometry`].
     pub fn measure(&mut self) -> Result<Geometry, RbdError> {
         let image = || self.options.to_string();
-        if self.shared().connection().look().recv_timeout(LOOK_LIMIT) == Err(RecvTimeoutError::Timeout) {
+        if self.shared().connection().keeper().look().recv_timeout(LOOK_LIMIT) == Err(RecvTimeoutError::Timeout) {
             return Err(RbdError::Silent { image: image(), seconds: LOOK_LIMIT.as_secs() });
         }
         if self.shared().fault(0) == Some(MediumFault::Removed) {
@@ -278,9 +278,10 @@ impl Drop for RbdMedium {
         let Some(shared) = self.shared.take() else { return };
         // Of the two that are left one is the keeper's.
         let is_last = Arc::strong_count(&shared) <= 2;
-        let looked = shared.connection().look();
+        let keeper = shared.connection().keeper();
         drop(shared);
-        // The image that was dropped a moment too late is closed by the next look.
+        let looked = keeper.look();
+        drop(keeper);
         if is_last && looked.recv_timeout(CLOSE_LIMIT) != Err(RecvTimeoutError::Timeout) {
             let _ = self.closed.recv_timeout(CLOSE_LIMIT);
         }
