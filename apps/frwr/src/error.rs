@@ -41,6 +41,8 @@ enum Kind {
     Key,
     /// Some core has not ended.
     Standing,
+    /// A host has no session, since somebody is there who refuses it.
+    Refused,
 }
 
 impl Error {
@@ -130,10 +132,15 @@ impl Error {
         Self { text, kind: Kind::Told, ..self }
     }
 
+    /// Somebody is there, and refuses.
+    pub(crate) fn refused(name: &'static str, text: impl Into<String>) -> Self {
+        Self { kind: Kind::Refused, ..Self::failed(name, text) }
+    }
+
     /// Where nobody was found, or an address is taken: where software NICs of several processes look for each other.
     pub(crate) fn between_processes(self) -> Self {
         let what = match self.name {
-            "no_session" | "unreachable" => {
+            "no_session" | "unreachable" if self.kind != Kind::Refused => {
                 "start the other program with --device soft, as the same user and with the same XDG_RUNTIME_DIR"
             }
             "listen" => "any address will do that no other program of this user listens at",

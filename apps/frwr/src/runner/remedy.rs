@@ -43,8 +43,9 @@ impl Remedy {
             HostFailure::Timeout { .. } | HostFailure::CommandTimeout { .. } | HostFailure::KeepAlive { .. } => {
                 ChangeOrTry("see whether the target runs")
             }
-            HostFailure::AuthenticationRequired | HostFailure::Authentication(_) => {
-                Change("give it the host's key by --dhchap-key")
+            HostFailure::AuthenticationRequired => Change("give it the host's key by --dhchap-key"),
+            HostFailure::Authentication(_) => {
+                Change("compare those of --dhchap-key and --dhchap-ctrl-key with what the target has for this host")
             }
             HostFailure::ControllerFatal => ChangeOrTry("restart the target, whose log says why"),
             HostFailure::Unsupported(_) => Change("use another target"),
@@ -58,7 +59,23 @@ impl Remedy {
 /// The target was never reached; `tries`: how the program is told to try more often.
 pub(super) fn no_session(address: SocketAddr, attempts: u64, failure: &HostFailure, tries: &str) -> Error {
     let remedy = Remedy::of(failure).text(tries);
-    Error::failed("no_session", format!("no session with {address} after {attempts} attempt(s): {failure}; {remedy}"))
+    let text = format!("no session with {address} after {attempts} attempt(s): {failure}; {remedy}");
+    if is_answer(failure) { Error::refused("no_session", text) } else { Error::failed("no_session", text) }
+}
+
+/// A target is there: it said this, or what it said is this.
+const fn is_answer(failure: &HostFailure) -> bool {
+    matches!(
+        failure,
+        HostFailure::Rejected(_)
+            | HostFailure::Command { .. }
+            | HostFailure::AuthenticationRequired
+            | HostFailure::Authentication(_)
+            | HostFailure::Unsupported(_)
+            | HostFailure::QueueDepth { .. }
+            | HostFailure::Format(_)
+            | HostFailure::NamespaceChanged
+    )
 }
 
 /// Nobody can listen there, for what the device said.
@@ -110,7 +127,7 @@ fn refused(status: Status) -> Remedy {
 
 #[cfg(test)]
 mod tests {
-    use super::Remedy;
+    use super::{Remedy, no_session};
     use core::time::Duration;
     use frwr_engine::OpenFailure;
     use frwr_engine::provider::Errno;
@@ -121,6 +138,25 @@ mod tests {
 
     fn remedy(failure: &HostFailure) -> String {
         Remedy::of(failure).text(RECONNECTS)
+    }
+
+    #[test]
+    fn where_software_nics_look_for_each_other_is_said_only_where_nobody_was_found() {
+        let address = "127.0.0.1:4420".parse().unwrap();
+        let says = |failure: &HostFailure| {
+            let text = no_session(address, 1, failure, RECONNECTS).between_processes().to_string();
+            text.contains("software NICs find each other in")
+        };
+        assert!(says(&HostFailure::Open(OpenFailure::Unreachable(Errno::ECONNREFUSED))));
+        assert!(says(&HostFailure::Timeout { what: "connecting", stood_still: Duration::ZERO }));
+        for answer in [
+            HostFailure::AuthenticationRequired,
+            HostFailure::Command { step: "Connect", status: Status::CONNECT_INVALID_HOST },
+            HostFailure::Rejected(RejectStatus::NoResources),
+            HostFailure::QueueDepth { wanted: 9, limit: 8 },
+        ] {
+            assert!(!says(&answer), "{answer}");
+        }
     }
 
     #[test]
