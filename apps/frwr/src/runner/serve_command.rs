@@ -187,7 +187,7 @@ pub struct TargetArguments {
         value_parser = SPARE_NAMESPACES.parser::<u32>()
     )]
     pub spare_namespaces: u32,
-    /// Every host has to prove itself: who has no key of a [[host]] in --config, or by `frwr ctl set_host_key`, is refused. Without, a
+    /// Every host has to prove itself: who has no key of a `[[host]]` in --config, or by `frwr ctl set_host_key`, is refused. Without, a
     /// host that has no key need not.
     #[arg(long)]
     pub require_authentication: bool,
