@@ -40,7 +40,8 @@ pub(super) fn differences(root: &Path, table: &Table) -> Result<Vec<String>, Str
     }
     let in_code: BTreeSet<_> = code.into_keys().collect();
     if listed != in_code {
-        found.push(format!("{NAMES} and the code differ in {:?}", listed.symmetric_difference(&in_code)));
+        let differing: Vec<_> = listed.symmetric_difference(&in_code).collect();
+        found.push(format!("{NAMES} and the code differ in {differing:?}"));
     }
     found.extend(
         table.absent.iter().filter(|absent| absent.why.is_empty()).map(|absent| format!("{}: why?", absent.name)),
