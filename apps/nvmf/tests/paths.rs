@@ -390,3 +390,56 @@ fn what_is_no_path_to_the_same_is_refused_before_anything_begins() {
     assert_eq!(error(vec![host(shared.clone()), host(host_options())]), Some(PathsError::Cores { path: 0 }));
     assert_eq!(error(vec![host(shared)]), None);
 }
+
+#[test]
+fn silence_goes_on_while_the_same_path_comes_and_goes() {
+    let wanted = kept(5);
+    let host = wanted.host.clone().max_attempts(1000);
+    let paths = wanted.paths.clone().reconnect_ends_former(false);
+    let mut all = Gateways::ready("reg_mr", &Wanted { host, paths, ..wanted });
+    all.gateways[0].switch.gate.set(Gate::Unstarted);
+    write(&mut all, 1, 0x12);
+    all.held(0, 1);
+    let since = all.now;
+    all.kill(0);
+    all.gateways[0].switch.gate.set(Gate::Open);
+    all.tick = 20 * MS;
+    while all.completions.is_empty() && all.now < since + 30 * SECOND {
+        all.start(0);
+        all.until("back", |all| matches!(all.paths.state(0), Some(PathState::Connected(_))));
+        all.kill(0);
+        all.until("lost", |all| matches!(all.paths.state(0), Some(PathState::Lost(_))));
+        all.steps(50);
+    }
+    // Of the session that was sent it: of another controller of that address nobody knows what it has to do with that.
+    assert_eq!(all.completed(1)[0].result, Ok(()));
+    let took = all.now - since;
+    assert!(took >= 12 * SECOND && took < 18 * SECOND, "{took:?}");
+    all.finish();
+}
+
+#[test]
+fn a_change_does_not_end_before_its_controller_is_over_however_long_no_path_has_served() {
+    let wanted = kept(5);
+    let (host, paths) = (wanted.host.clone().max_attempts(1000), wanted.paths.clone().path_timeout(SECOND));
+    let wanted = Wanted { host, paths, ..wanted };
+    let mut all = Gateways::ready("reg_mr", &wanted);
+    all.gateways[0].switch.gate.set(Gate::Unstarted);
+    write(&mut all, 1, 0x12);
+    all.held(0, 1);
+    all.kill(1);
+    all.set_ana(0, AnaState::Inaccessible);
+    all.tick = 20 * MS;
+    all.until("told", |all| !all.paths.is_ready());
+    all.steps(200);
+    assert_eq!((all.completions.len(), all.paths.outstanding()), (0, 1));
+    all.cut(0);
+    all.until("fenced", |all| all.paths.path_statistics(0).fenced == 1);
+    assert_eq!(all.completions, [], "the controller has the write still");
+    all.kill(0);
+    let since = all.now;
+    assert_eq!(all.completed(1)[0].result, Err(IoError::NoPath));
+    assert!(all.now - since > 10 * SECOND, "{:?}", all.now - since);
+    all.paths.shut_down();
+    all.until("stopped", |all| all.paths.is_stopped());
+}

@@ -83,8 +83,8 @@ pub(super) struct Session {
     aborts: Aborts,
     reconnect: Reconnect,
     last_failure: Option<HostFailure>,
-    /// The latest session whose connections are all gone, and since when, by the caller's time.
-    ended: (u64, Duration),
+    /// The latest session whose connections are all gone.
+    ended: u64,
     /// Sessions that became ready, and failures.
     sessions: u64,
     failures: u64,
@@ -105,7 +105,7 @@ impl Session {
             aborts: Aborts::default(),
             reconnect: Reconnect::default(),
             last_failure: None,
-            ended: (0, Duration::ZERO),
+            ended: 0,
             sessions: 0,
             failures: 0,
         }
@@ -164,9 +164,9 @@ impl Session {
         self.last_failure
     }
 
-    /// Since when nothing of ours can reach the controller of a session, by the caller's time; `None` while something can.
-    pub(super) fn ended_at(&self, session: u64) -> Option<Duration> {
-        (self.ended.0 >= session).then_some(self.ended.1)
+    /// Nothing of ours can reach the controller of a session any more.
+    pub(super) fn has_ended(&self, session: u64) -> bool {
+        self.ended >= session
     }
 
     pub(super) fn queues(&self) -> &Queues {
@@ -593,9 +593,7 @@ impl Session {
 
     /// All connections have ended.
     pub(super) fn closed<P: Port>(&mut self, then: After, role: &Role, context: &Context<P>) {
-        if self.ended.0 != self.sessions {
-            self.ended = (self.sessions, context.time.now());
-        }
+        self.ended = self.sessions;
         self.state = match then {
             After::Retry => self.rest(role, self.reconnect.pause(&context.options), context),
             After::Stop => State::Stopped,

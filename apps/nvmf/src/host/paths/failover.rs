@@ -9,6 +9,7 @@ use super::one::OnePath;
 use super::table::{Fence, Place};
 use crate::host::error::IoError;
 use crate::host::requests::HostCompletion;
+use core::time::Duration;
 use frwr_engine::provider::Port;
 
 impl<P: Port> Paths<P> {
@@ -70,6 +71,19 @@ impl<P: Port> Paths<P> {
         }
     }
 
+    /// Controllers that nothing of ours can reach any more hear nothing from now on. To be called before the paths are polled: what they find
+    /// only now may have happened behind the time of this poll, if whoever polls was stopped in between.
+    pub(super) fn begin_silence(&mut self) {
+        let Self { paths, table, now, .. } = self;
+        table.falls_silent(*now, |fence| paths.get(usize::from(fence.path)).is_none_or(|path| path.is_silent(fence)));
+    }
+
+    /// When silence ends what a change waits for, or begins to count; by the caller's time.
+    pub(super) fn ends_at(&self, fence: &Fence) -> Option<Duration> {
+        let begins = || self.paths.get(usize::from(fence.path))?.is_silent(fence).then_some(self.now);
+        if fence.since.is_none() { begins() } else { fence.over_at(self.options.quiesce_margin) }
+    }
+
     fn unfence(&mut self, slot: u16, path: u16) {
         self.table.unfence(slot);
         if let Some(one) = self.paths.get_mut(usize::from(path)) {
@@ -105,10 +119,7 @@ impl<P: Port> Paths<P> {
     /// caller wants the end: whoever asked for it hears that it may have been executed.
     fn end_endless_fences(&mut self, error: IoError) {
         loop {
-            let is_endless = |(_, fence): &(u16, Fence)| {
-                let path = self.paths.get(usize::from(fence.path));
-                self.stopping || path.is_none_or(|path| path.silenced_at(fence, &self.options).is_none())
-            };
+            let is_endless = |(_, fence): &(u16, Fence)| self.stopping || fence.silence.is_none();
             let Some((slot, fence)) = self.table.fenced().find(is_endless) else { return };
             self.unfence(slot, fence.path);
             self.table.end(slot, Err(error));

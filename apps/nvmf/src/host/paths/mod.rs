@@ -29,7 +29,7 @@ use frwr_engine::provider::Port;
 use frwr_engine::{MemoryAccess, WatchedClock};
 use frwr_mempool::DeviceMemory;
 use one::OnePath;
-use table::{Fence, Table};
+use table::Table;
 
 /// Several paths to one namespace, or one. One core owns them.
 ///
@@ -104,6 +104,9 @@ impl<P: Port> Paths<P> {
         }
         self.now = now.max(self.now);
         let looks = self.clock.is_due(self.now);
+        if self.table.fences() {
+            self.begin_silence();
+        }
         let mut work = 0;
         for path in 0..self.paths.len() {
             work += self.poll_one(path, now);
@@ -142,9 +145,7 @@ impl<P: Port> Paths<P> {
         if self.paths.len() == 1 {
             return of_hosts;
         }
-        let silenced =
-            |(_, fence): (_, Fence)| self.paths.get(usize::from(fence.path))?.silenced_at(&fence, &self.options);
-        let fences = self.table.fenced().filter_map(silenced);
+        let fences = self.table.fenced().filter_map(|(_, fence)| self.ends_at(&fence));
         let gives_up = self.none_since.filter(|_| self.table.waits());
         let gives_up = gives_up.map(|since| self.clock.judged_at(since.saturating_add(self.options.path_timeout)));
         let at = of_hosts.into_iter().chain(fences.min()).chain(gives_up).min();

@@ -110,7 +110,7 @@ impl<P: Port> OnePath<P> {
         self.statistics.lost += 1;
         self.ending = self.host.session();
         // The next session begins by asking its controller for other limits: until then these are of the one that ends.
-        Fence { path, session: self.ending, silence: self.host.session.found().limits().silence }
+        Fence { path, session: self.ending, silence: self.host.session.found().limits().silence, since: None }
     }
 
     pub(super) fn statistics(&self) -> PathStatistics {
@@ -166,16 +166,15 @@ impl<P: Port> OnePath<P> {
         }
     }
 
-    /// When the controller of a lost session is over for want of a sign of ours, by the caller's time.
-    pub(super) fn silenced_at(&self, fence: &Fence, options: &PathsOptions) -> Option<Duration> {
-        let ended = self.host.session.ended_at(fence.session)?;
-        Some(ended.saturating_add(fence.silence?).saturating_add(options.quiesce_margin))
+    /// Nothing of ours can reach the controller of a lost session any more.
+    pub(super) fn is_silent(&self, fence: &Fence) -> bool {
+        self.host.session.has_ended(fence.session)
     }
 
     /// The rule: the controller of a session, which was sent a change of the medium and did not answer, executes it no more.
     pub(super) fn is_over(&self, fence: &Fence, options: &PathsOptions, now: Duration) -> bool {
         let is_back = options.reconnect_ends_former && self.host.session() > fence.session;
-        let silenced = || self.silenced_at(fence, options).is_some_and(|at| now >= at);
+        let silenced = || fence.over_at(options.quiesce_margin).is_some_and(|at| now >= at);
         // Mutant: what was lost goes to another path while the controller may still execute it.
         options.storage_fences || is_back || silenced() || mutant!(host_paths_fence)
     }

@@ -23,6 +23,15 @@ pub(super) struct Fence {
     pub(super) session: u64,
     /// How long its controller may hear nothing before it is over; `None` where silence ends nothing.
     pub(super) silence: Option<Duration>,
+    /// Since when it hears nothing, by the caller's time; `None` while something of ours can reach it.
+    pub(super) since: Option<Duration>,
+}
+
+impl Fence {
+    /// When its controller is over for want of a sign of ours, by the caller's time.
+    pub(super) fn over_at(&self, margin: Duration) -> Option<Duration> {
+        Some(self.since?.saturating_add(self.silence?).saturating_add(margin))
+    }
 }
 
 /// Where a request is.
@@ -216,6 +225,19 @@ impl Table {
 
     pub(super) fn fences(&self) -> bool {
         !self.fenced.is_empty()
+    }
+
+    /// The controllers of which this holds hear nothing from now on, if they have not heard nothing for longer.
+    pub(super) fn falls_silent(&mut self, now: Duration, is_silent: impl Fn(&Fence) -> bool) {
+        for &slot in &self.fenced {
+            if let Some(Entry { place: Place::Fenced(fence), .. }) =
+                self.entries.get_mut(usize::from(slot)).and_then(Option::as_mut)
+                && fence.since.is_none()
+                && is_silent(fence)
+            {
+                fence.since = Some(now);
+            }
+        }
     }
 
     /// Its controller is over.
