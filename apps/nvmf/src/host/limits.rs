@@ -182,8 +182,9 @@ impl Limits {
 
 /// See [`Limits::silence`].
 fn silence(keep_alive: Duration, identify: &IdentifyController) -> Option<Duration> {
-    let unit = Duration::from_millis(100 * u64::from(identify.keep_alive.get().max(1)));
-    if keep_alive.is_zero() {
+    let unit = Duration::from_millis(100 * u64::from(identify.keep_alive.get()));
+    // Without a granularity it has no Keep Alive Timer (Base figure 275).
+    if keep_alive.is_zero() || unit.is_zero() {
         return None;
     }
     let units = keep_alive.as_millis().div_ceil(unit.as_millis());
@@ -201,4 +202,25 @@ pub(super) fn check_depth(options: &HostOptions, needed: u16, limit: u32) -> Res
     }
     let beside = u32::from(needed - options.queue_depth);
     Err(HostFailure::QueueDepth { wanted: options.queue_depth, limit: limit.saturating_sub(beside) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::silence;
+    use crate::wire::IdentifyController;
+    use core::time::Duration;
+    use zerocopy::FromZeros;
+
+    #[test]
+    fn silence_ends_a_controller_after_its_own_timer_and_one_without_a_timer_never() {
+        let (second, ms) = (Duration::from_secs(1), Duration::from_millis(1));
+        let mut identify = IdentifyController::new_zeroed();
+        assert_eq!(silence(5 * second, &identify), None, "KAS says that there is no Keep Alive");
+        identify.keep_alive = 20.into();
+        assert_eq!(silence(5 * second, &identify), Some(6 * second));
+        assert_eq!(silence(Duration::ZERO, &identify), None);
+        identify.command_quiesce_time = 300.into();
+        identify.controller_attributes = IdentifyController::TRAFFIC_BASED_KEEP_ALIVE.into();
+        assert_eq!(silence(5 * second, &identify), Some(12 * second + 300 * ms));
+    }
 }
