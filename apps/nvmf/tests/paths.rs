@@ -443,3 +443,36 @@ fn a_change_does_not_end_before_its_controller_is_over_however_long_no_path_has_
     all.paths.shut_down();
     all.until("stopped", |all| all.paths.is_stopped());
 }
+
+#[test]
+fn who_sleeps_as_long_as_it_is_told_hears_that_no_path_will_serve() {
+    let wanted = Wanted::default();
+    let mut all = Gateways::ready("reg_mr", &Wanted { host: wanted.host.max_attempts(1), ..wanted });
+    (0..2).for_each(|at| all.set_ana(at, AnaState::Inaccessible));
+    all.until("told", |all| !all.paths.is_ready());
+    write(&mut all, 1, 0x11);
+    (0..2).for_each(|at| all.kill(at));
+    all.until("failed", |all| (0..2).all(|at| matches!(all.paths.state(at), Some(PathState::Failed(_)))));
+    let since = all.now;
+    while all.completions.is_empty() {
+        let at = all.paths.poll_at().expect("something is waited for");
+        all.tick = at.saturating_sub(all.now);
+        all.step();
+    }
+    assert_eq!(all.completions[0].result, Err(IoError::Abandoned));
+    assert!(all.now - since < SECOND, "{:?}", all.now - since);
+}
+
+#[test]
+fn paths_that_are_started_again_wait_as_long_as_before() {
+    let wanted = Wanted::default();
+    let wanted = Wanted { paths: wanted.paths.path_timeout(5 * SECOND), ..wanted };
+    let mut all = Gateways::ready("reg_mr", &wanted);
+    all.finish();
+    all.tick = 20 * MS;
+    all.steps(500);
+    all.paths.start();
+    all.until("begun", |all| (0..2).all(|at| all.paths.state(at) != Some(PathState::Stopped)));
+    written(&mut all, 1, 0x11);
+    all.finish();
+}

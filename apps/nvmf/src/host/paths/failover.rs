@@ -103,7 +103,7 @@ impl<P: Port> Paths<P> {
         }
         let watched = self.clock.watched(self.now);
         let since = *self.none_since.get_or_insert(watched);
-        let is_hopeless = self.stopping || self.paths.iter().all(|path| path.state().is_final());
+        let is_hopeless = self.is_hopeless();
         let too_long = watched.saturating_sub(since) >= self.options.path_timeout;
         if !is_hopeless && !too_long {
             return;
@@ -113,6 +113,22 @@ impl<P: Port> Paths<P> {
             self.table.end(slot, Err(error));
         }
         self.end_endless_fences(error);
+    }
+
+    /// No path will serve any more.
+    fn is_hopeless(&self) -> bool {
+        self.stopping || self.paths.iter().all(|path| path.state().is_final())
+    }
+
+    /// When [`Paths::end_waiting`] has to look although nothing arrives, by the caller's time.
+    pub(super) fn gives_up_at(&self) -> Option<Duration> {
+        let ends = self.table.waits() || self.table.fenced().any(|(_, fence)| fence.silence.is_none());
+        if !ends || self.paths.iter().any(OnePath::serves) {
+            return None;
+        }
+        let since = self.none_since.filter(|_| !self.is_hopeless());
+        let deadline = since.map(|since| since.saturating_add(self.options.path_timeout));
+        Some(deadline.map_or(self.clock.looks_at(), |deadline| self.clock.judged_at(deadline)))
     }
 
     /// A change whose controller is never known to be over ends all the same where no path will come, and each that waits for that where the

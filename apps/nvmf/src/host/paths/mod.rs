@@ -93,7 +93,7 @@ impl<P: Port> Paths<P> {
 
     /// Starts to connect on all paths.
     pub fn start(&mut self) {
-        self.stopping = false;
+        (self.stopping, self.none_since) = (false, None);
         self.paths.iter_mut().for_each(|path| path.host_mut().start());
     }
 
@@ -146,9 +146,7 @@ impl<P: Port> Paths<P> {
             return of_hosts;
         }
         let fences = self.table.fenced().filter_map(|(_, fence)| self.ends_at(&fence));
-        let gives_up = self.none_since.filter(|_| self.table.waits());
-        let gives_up = gives_up.map(|since| self.clock.judged_at(since.saturating_add(self.options.path_timeout)));
-        let at = of_hosts.into_iter().chain(fences.min()).chain(gives_up).min();
+        let at = of_hosts.into_iter().chain(fences.min()).chain(self.gives_up_at()).min();
         self.clock.announce(at.unwrap_or(Duration::MAX));
         at
     }
