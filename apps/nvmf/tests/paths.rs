@@ -476,3 +476,12 @@ fn paths_that_are_started_again_wait_as_long_as_before() {
     written(&mut all, 1, 0x11);
     all.finish();
 }
+
+#[test]
+fn a_deallocation_that_no_buffer_can_hold_is_refused_and_not_kept() {
+    let wanted = Wanted::default();
+    let mut all = Gateways::ready("reg_mr", &Wanted { host: wanted.host.bounce_buffers(0), ..wanted });
+    assert_eq!(all.paths.deallocate(&[(0, 1)], 1), Err(RequestError::NoBounceBuffer));
+    written(&mut all, 1, 0x11);
+    all.finish();
+}

@@ -108,6 +108,11 @@ impl Io {
         self.requests.take(request)
     }
 
+    /// There are bounce buffers, in use or not, that hold the list of a deallocation.
+    pub(super) fn has_buffers_for(&self, ranges: &[(u64, u32)]) -> bool {
+        self.bounce.exists() && ranges.len() * DATASET_RANGE_BYTES <= self.bounce.bytes()
+    }
+
     /// Takes a deallocation of 256 ranges at most.
     pub(super) fn take_ranges(&mut self, ranges: &[(u64, u32)], cookie: u64) -> Result<(), RequestError> {
         let bounce = self.bounce.take(ranges.len() * DATASET_RANGE_BYTES).ok_or(RequestError::NoBounceBuffer)?;

@@ -105,6 +105,10 @@ impl<P: Port> Paths<P> {
         }
         self.supports(IdentifyController::DATASET_MANAGEMENT, "Dataset Management")?;
         check_ranges(self.known()?, ranges)?;
+        // Else it would wait for ever for a buffer of the path that it takes.
+        if !self.paths.iter().all(|path| path.host().io.has_buffers_for(ranges)) {
+            return Err(RequestError::NoBounceBuffer);
+        }
         self.admits()?;
         self.table.take_ranges(ranges, cookie)?;
         self.send_waiting();
