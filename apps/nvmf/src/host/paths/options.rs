@@ -37,9 +37,9 @@ frwr_mempool::options! {
         /// What has to pass, beside the time in which a controller ends a host that is silent, before a change of the medium that it was
         /// sent and did not answer goes to another controller.
         pub quiesce_margin: Duration,
-        /// A controller that admits a host again has nothing more of its former session, as this crate's target promises. Then such a change
-        /// goes on as soon as the same path is back. To be cleared where an address may lead to another machine than before, and for targets
-        /// that promise no such thing.
+        /// A controller that admits a host again has nothing more of its former session, as this crate's target promises of a session that it
+        /// knows to be over. Then such a change goes on as soon as the same path is back. To be cleared where an address may lead to another
+        /// machine than before, and for targets that promise no such thing.
         pub reconnect_ends_former: bool,
         /// The storage behind the controllers sees to it that a controller which was lost changes nothing any more before another one serves,
         /// as Ceph does where the lock of an image is broken. Then such a change goes on at once.
