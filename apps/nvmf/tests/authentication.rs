@@ -34,13 +34,13 @@ struct Inline {
     /// Times that nothing can be said.
     busy: AtomicU32,
     /// Looks that a message takes.
-    looks: u32,
+    looks: AtomicU32,
 }
 
 impl Inline {
     fn new(group: Group) -> Arc<Self> {
         let permitted = Permitted { hashes: vec![Hash::Sha512], groups: vec![group] };
-        Arc::new(Self { permitted, looks: 3, ..Self::default() })
+        Arc::new(Self { permitted, looks: 3.into(), ..Self::default() })
     }
 
     fn with(group: Group, host: &Nqn, keys: &HostKeys) -> Arc<Self> {
@@ -101,7 +101,7 @@ impl Exchange for Judge {
 
 impl Inline {
     fn judge(&self, side: Side, host: &Nqn) -> Box<dyn Exchange> {
-        let (keys, permitted, looks) = (self.of(host), self.permitted.clone(), self.looks);
+        let (keys, permitted, looks) = (self.of(host), self.permitted.clone(), self.looks.load(Ordering::Relaxed));
         Box::new(Judge { side, keys, permitted, looks, left: 0, turn: None })
     }
 }
@@ -501,6 +501,25 @@ fn messages_have_their_turn_and_commands_their_form() {
     let receive = Command::AuthenticationReceive(of(8, 8));
     let status = locked.status(admin, receive, Some((Access::RemoteWrite, 8)));
     assert_eq!(status, Status::INVALID_FIELD.do_not_retry());
+    // It is still there for who has.
+    let challenge = locked.receive(admin).unwrap();
+    let said = side.take(&challenge, Some(&keys), &permitted, &mut SystemRandom).say.unwrap();
+    assert!(locked.send(admin, &said).is_success());
+    let success = locked.receive(admin).unwrap();
+    assert_eq!(side.take(&success, Some(&keys), &permitted, &mut SystemRandom).verdict, Verdict::Proven);
+}
+
+#[test]
+fn who_asks_for_a_message_where_none_follows_is_answered() {
+    let mut locked = Locked::new(1);
+    // So that each message is still being judged when what comes of it is asked for.
+    locked.inline.looks.store(200, Ordering::Relaxed);
+    let (admin, _) = locked.admin();
+    assert_eq!(locked.authenticate(admin), Verdict::Proven);
+    // Behind the success of its own it is told nothing.
+    assert_eq!(locked.receive(admin), Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()));
+    assert!(locked.status(admin, capabilities(), None).is_success());
+    locked.raw.shut_down();
 }
 
 #[test]

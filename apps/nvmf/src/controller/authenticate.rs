@@ -81,24 +81,21 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// Authentication Receive: what is there is said, what is not yet is awaited.
     pub(super) fn step_authentication_receive(&mut self, index: u32, length: u32) -> Step {
         let Some(connection) = self.commands.get(index).map(Slot::connection) else { return Step::Drop };
-        match self.authentications.asked(connection, self.commands.cookie(index)) {
+        match self.authentications.asked(connection, self.commands.cookie(index), length as usize) {
             Answer::Said(said) => {
                 let reply = self.say(index, &said, length);
                 self.commands.go(index, Phase::Reply(reply))
             }
             Answer::Later => self.commands.leave_to_another_core(index),
-            Answer::None => self.commands.go(index, Phase::Reply(refused(Status::COMMAND_SEQUENCE_ERROR))),
+            Answer::Refused(status) => self.commands.go(index, Phase::Reply(refused(status))),
         }
     }
 
-    /// Puts a message into a command's buffer, and draws the conclusion from it.
+    /// Puts a message into a command's buffer, of which so many bytes are for it, and draws the conclusion from it.
     fn say(&mut self, index: u32, said: &Said, length: u32) -> Reply {
         let Some(slot) = self.commands.get(index) else { return refused(Status::INTERNAL_ERROR) };
         let (connection, buffers) = (slot.connection(), self.pool.buffers());
         let Some(buffer) = slot.answer_buffer() else { return refused(Status::INTERNAL_ERROR) };
-        if said.message.len() > length as usize {
-            return refused(Status::INVALID_FIELD);
-        }
         let cleared = buffers.clear(buffer, length as usize);
         if cleared.and_then(|()| buffers.write(buffer, 0, &said.message)).is_err() {
             return refused(Status::INTERNAL_ERROR);
@@ -134,14 +131,16 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.sessions.note(connection, Fault::Authentication(why));
     }
 
-    /// The command that asked is answered.
+    /// The command that asked is answered, also where there turned out to be nothing to be said.
     fn answer_asker(&mut self, connection: ConnectionId, cookie: u64) {
         let Some(index) = self.commands.index_of(cookie) else { return };
         let Some(length) = self.commands.get(index).and_then(|slot| slot.work().message_room()) else { return };
-        if let Answer::Said(said) = self.authentications.asked(connection, cookie) {
-            let reply = self.say(index, &said, length);
-            self.commands.answer(index, reply);
-        }
+        let reply = match self.authentications.asked(connection, cookie, length as usize) {
+            Answer::Said(said) => self.say(index, &said, length),
+            Answer::Refused(status) => refused(status),
+            Answer::Later => return,
+        };
+        self.commands.answer(index, reply);
     }
 
     /// Ends connections whose hosts did not prove themselves in time, or were told that they are not believed.

@@ -52,8 +52,8 @@ pub(super) enum Answer {
     Said(Said),
     /// It is not known yet.
     Later,
-    /// There is nothing to be asked for.
-    None,
+    /// There is nothing to be asked for, or no room for what there is: that stays.
+    Refused(Status),
 }
 
 /// What became known of a queue.
@@ -153,11 +153,11 @@ impl Authentications {
         Ok(())
     }
 
-    /// A host asks for a message by a command that this cookie names.
-    pub(super) fn asked(&mut self, connection: ConnectionId, cookie: u64) -> Answer {
-        let Some(entry) = self.find(connection) else { return Answer::None };
+    /// A host asks for a message by a command that this cookie names, which has room for so many bytes.
+    pub(super) fn asked(&mut self, connection: ConnectionId, cookie: u64, room: usize) -> Answer {
+        let Some(entry) = self.find(connection) else { return Answer::Refused(Status::COMMAND_SEQUENCE_ERROR) };
         match core::mem::replace(&mut entry.state, State::Failed) {
-            State::Says(exchange, Turn { say: Some(message), verdict }) => {
+            State::Says(exchange, Turn { say: Some(message), verdict }) if message.len() <= room => {
                 entry.state = match verdict {
                     Verdict::Open | Verdict::HostProven => State::Awaits(exchange),
                     Verdict::Proven => State::Idle,
@@ -173,8 +173,9 @@ impl Authentications {
                 Answer::Later
             }
             others => {
+                let has_words = matches!(others, State::Says(..));
                 entry.state = others;
-                Answer::None
+                Answer::Refused(if has_words { Status::INVALID_FIELD } else { Status::COMMAND_SEQUENCE_ERROR })
             }
         }
     }
