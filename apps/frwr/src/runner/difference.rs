@@ -95,6 +95,14 @@ pub(super) fn difference(
     if found.refused.is_empty() { Ok(found.in_order(present, clash)) } else { Err(found.refused) }
 }
 
+/// Changes of keys and all others, in the order in which they are made.
+pub(super) fn beside_keys(keys: Vec<Step>, others: Vec<Step>) -> Vec<Step> {
+    let mut all = keys;
+    all.extend(others);
+    all.sort_by_key(Step::rank);
+    all
+}
+
 /// What goes.
 struct Removal {
     step: Step,

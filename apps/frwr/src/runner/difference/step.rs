@@ -93,7 +93,7 @@ impl Step {
         match self {
             Self::RemoveNamespace { first: true, .. } | Self::RemoveSubsystem { first: true, .. } => 0,
             // Who connects from now on proves itself by them.
-            Self::HostKey { .. } | Self::ClearHostKey { .. } => 0,
+            Self::HostKey { .. } => 0,
             Self::AddSubsystem { .. } => 1,
             Self::Ana { .. } => 2,
             Self::Hosts { .. } => 3,
@@ -107,6 +107,8 @@ impl Step {
             Self::RemoveListener { .. } => 9,
             Self::RemoveNamespace { .. } => 10,
             Self::RemoveSubsystem { .. } => 11,
+            // Who says that it is a host without a key is believed: by then lists of hosts are what they are to be.
+            Self::ClearHostKey { .. } => 12,
         }
     }
 

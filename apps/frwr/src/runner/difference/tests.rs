@@ -1,6 +1,6 @@
 //! Tables of what there is, what a file says, and what follows.
 
-use super::*;
+use super::{super::host_keys::KeyFiles, *};
 use frwr_nvmf::{storage::Backing, wire::AnaState};
 use serde_json::json;
 
@@ -234,6 +234,21 @@ fn what_comes_is_there_before_what_goes_is_gone() {
     ] {
         assert_eq!(told(&base(), &after), Ok(lines.into_iter().map(str::to_owned).collect()));
     }
+}
+
+#[test]
+fn a_host_has_its_key_before_all_else_and_loses_it_behind_all_else() {
+    let after = but(|all| {
+        all[0].allowed_hosts = AllowedHosts::Listed(vec![nqn("other")]);
+        all.pop();
+    });
+    let others = difference(&started(&base()), &[at(4420)], &after, &one_medium).unwrap();
+    let files = KeyFiles { dhchap_key: "/key".into(), dhchap_ctrl_key: None };
+    let gone = Step::ClearHostKey { host: "nqn.gone".to_owned() };
+    let new = Step::HostKey { host: "nqn.new".to_owned(), files, had: false };
+    let all: Vec<_> = [new.clone()].into_iter().chain(others.clone()).chain([gone.clone()]).collect();
+    assert!(others.len() > 1);
+    assert_eq!(beside_keys(vec![gone, new], others), all);
 }
 
 #[test]

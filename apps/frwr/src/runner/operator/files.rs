@@ -4,7 +4,7 @@ use super::{
     super::{
         ana_name::AnaStates,
         clash::Media,
-        difference::{Present, PresentNamespace, PresentSubsystem, Step, difference},
+        difference::{Present, PresentNamespace, PresentSubsystem, Step, beside_keys, difference},
         media_watch::Identity,
         namespaces::{ListedNamespace, MediumConfig, NamespaceConfig, SubsystemConfig},
         saved,
@@ -79,7 +79,7 @@ pub(super) fn apply(known: &mut Known<'_>, parameters: Map<String, Value>) -> Re
             refused.extend(reasons);
             Vec::new()
         });
-    let steps: Vec<_> = keys.into_iter().chain(steps).collect();
+    let steps = beside_keys(keys, steps);
     refused.extend(steps.iter().filter_map(missing));
     if !refused.is_empty() {
         let text = format!("{}: {}; nothing was changed", name.display(), refused.join("; "));
