@@ -7,12 +7,13 @@ use frwr_nvmf::{
     dhchap::{DhChap, DhChapKey, HostKeys, Permitted},
     wire::Nqn,
 };
+use rustix::fs::OFlags;
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
-    fs::File,
+    fs::OpenOptions,
     io::Read as _,
-    os::unix::fs::MetadataExt as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -48,7 +49,9 @@ impl KeyFiles {
 fn key(flag: &str, path: &Path) -> Result<DhChapKey, Error> {
     let failed = |reason: String| Error::failed("key_file", format!("{flag}: {path:?} {reason}"));
     let unreadable = |error| failed(format!("cannot be read ({error}); name a file that nvme gen-dhchap-key wrote"));
-    let file = File::open(path).map_err(unreadable)?;
+    // A pipe that nobody writes to is not waited for.
+    let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(without_waiting).open(path).map_err(unreadable)?;
     // Of what was opened, whatever the path leads to by now.
     let found = file.metadata().map_err(unreadable)?;
     if !found.is_file() {
@@ -161,6 +164,7 @@ pub(super) fn of_host(host: &Nqn, files: &KeyFiles) -> Result<Arc<dyn Authentica
 mod tests {
     use super::{HostKeyring, KeyFiles};
     use frwr_nvmf::wire::Nqn;
+    use rustix::fs::{FileType, Mode};
     use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _, path::Path};
 
     const KEYS: [&str; 2] = [
@@ -205,6 +209,9 @@ mod tests {
         refused("0 bytes");
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
+        refused("no regular file");
+        fs::remove_dir(&path).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         refused("no regular file");
     }
 
