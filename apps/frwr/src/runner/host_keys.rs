@@ -8,7 +8,7 @@ use frwr_nvmf::{
     wire::Nqn,
 };
 use rustix::fs::OFlags;
-use serde::Serialize;
+use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     fs::OpenOptions,
@@ -25,7 +25,7 @@ const SIZE: Limit = Limit::new("the size of a key's file", 1, 4096);
 const OF_OTHERS: u32 = 0o077;
 
 /// Where the keys of a host are, by its name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyFiles {
     /// The host proves itself with it.
     pub dhchap_key: PathBuf,
@@ -34,6 +34,13 @@ pub struct KeyFiles {
 }
 
 impl KeyFiles {
+    /// By the names that they have in files and methods; of a path that is no UTF-8 what can be said.
+    pub(super) fn json(&self) -> Value {
+        let text = |path: &PathBuf| path.display().to_string();
+        let Self { dhchap_key, dhchap_ctrl_key } = self;
+        json!({ "dhchap_key": text(dhchap_key), "dhchap_ctrl_key": dhchap_ctrl_key.as_ref().map(text) })
+    }
+
     /// Reads the keys. No error has any of them in it.
     ///
     /// # Errors

@@ -582,7 +582,9 @@ pub(super) fn check_subsystem(nqn: &Nqn) -> Result<(), Error> {
 }
 
 fn host_json((host, files): (&String, &KeyFiles)) -> Value {
-    json!({ "nqn": host, "dhchap_key": files.dhchap_key, "dhchap_ctrl_key": files.dhchap_ctrl_key })
+    let mut value = files.json();
+    value["nqn"] = host.as_str().into();
+    value
 }
 
 fn subsystem_json(subsystem: &SubsystemConfig) -> Value {

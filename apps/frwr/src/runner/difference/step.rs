@@ -180,8 +180,10 @@ impl Step {
                 let within = first.then_some(FIRST_WITHIN);
                 ("remove_subsystem", json!({ "subsystem": nqn.as_str(), "within_seconds": within }))
             }
-            Self::HostKey { host, files: KeyFiles { dhchap_key, dhchap_ctrl_key }, .. } => {
-                ("set_host_key", json!({ "host": host, "dhchap_key": dhchap_key, "dhchap_ctrl_key": dhchap_ctrl_key }))
+            Self::HostKey { host, files, .. } => {
+                let mut parameters = files.json();
+                parameters["host"] = host.as_str().into();
+                ("set_host_key", parameters)
             }
             Self::ClearHostKey { host } => ("clear_host_key", json!({ "host": host })),
             Self::AddListener { listen } => ("add_listener", json!({ "address": listen.to_string() })),

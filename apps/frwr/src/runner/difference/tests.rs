@@ -3,6 +3,7 @@
 use super::{super::host_keys::KeyFiles, *};
 use frwr_nvmf::{storage::Backing, wire::AnaState};
 use serde_json::json;
+use std::{ffi::OsString, os::unix::ffi::OsStringExt as _, path::PathBuf};
 
 fn nqn(name: &str) -> Nqn {
     Nqn::new(&format!("nqn.2026-11.x:{name}")).unwrap()
@@ -249,6 +250,15 @@ fn a_host_has_its_key_before_all_else_and_loses_it_behind_all_else() {
     let all: Vec<_> = [new.clone()].into_iter().chain(others.clone()).chain([gone.clone()]).collect();
     assert!(others.len() > 1);
     assert_eq!(beside_keys(vec![gone, new], others), all);
+}
+
+/// A path in a file is UTF-8; the folder that it is of may not be.
+#[test]
+fn a_key_in_a_folder_whose_name_is_no_text_is_told_all_the_same() {
+    let dhchap_key = PathBuf::from(OsString::from_vec(b"/\xff/key".to_vec()));
+    let files = KeyFiles { dhchap_key, dhchap_ctrl_key: None };
+    let (method, parameters) = Step::HostKey { host: "nqn.a".to_owned(), files, had: false }.call();
+    assert_eq!((method, &parameters["dhchap_key"]), ("set_host_key", &json!("/\u{fffd}/key")));
 }
 
 #[test]
