@@ -137,8 +137,10 @@ fn power(group: Group, base: &BoxedUint, exponent: &Secret) -> Option<Zeroizing<
     let parameters = group.parameters()?;
     let mut exponent = BoxedUint::from_be_slice(exponent.bytes(), EXPONENT_BITS).ok()?;
     let base = BoxedMontyForm::new(base.resize(group.bits()), &parameters);
-    let mut power = base.pow_bounded_exp(&exponent, EXPONENT_BITS).retrieve();
+    let mut residue = base.pow_bounded_exp(&exponent, EXPONENT_BITS);
     exponent.zeroize();
+    let mut power = residue.retrieve();
+    residue.zeroize();
     let bytes = Zeroizing::new(power.to_be_bytes());
     power.zeroize();
     Some(bytes)

@@ -584,6 +584,7 @@ impl Session {
         self.state = State::Closing { then };
         self.reconnect.ended();
         self.keep_alive.stop();
+        self.authentication.end();
         self.disconnect(context);
     }
 
