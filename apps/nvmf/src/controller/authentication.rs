@@ -71,14 +71,14 @@ pub(super) struct Authentications {
     waker: Option<Waker>,
     /// By connection index.
     entries: Vec<Option<Entry>>,
-    /// Messages that are being judged.
-    judged: usize,
+    /// Connection indices of those whose messages are being judged: what each poll looks at.
+    judged: Vec<u16>,
 }
 
 impl Authentications {
     pub(super) fn new(connections: u16) -> Self {
         let entries = (0..connections).map(|_| None).collect();
-        Self { authenticator: None, waker: None, entries, judged: 0 }
+        Self { authenticator: None, waker: None, entries, judged: Vec::with_capacity(connections.into()) }
     }
 
     /// Who judges.
@@ -99,7 +99,7 @@ impl Authentications {
     /// Something is being judged: every poll looks.
     #[inline]
     pub(super) fn is_busy(&self) -> bool {
-        self.judged > 0
+        !self.judged.is_empty()
     }
 
     fn find(&mut self, connection: ConnectionId) -> Option<&mut Entry> {
@@ -119,7 +119,7 @@ impl Authentications {
     pub(super) fn close(&mut self, connection: ConnectionId) {
         let Some(place) = self.entries.get_mut(usize::from(connection.index)) else { return };
         if let Some(Entry { state: State::Judged(_), .. }) = place.take() {
-            self.judged -= 1;
+            self.judged.retain(|index| *index != connection.index);
         }
     }
 
@@ -149,7 +149,7 @@ impl Authentications {
         exchange.tell(message, waker.as_ref());
         entry.state = State::Judged(exchange);
         entry.by = entry.by.or(Some(by));
-        self.judged += 1;
+        self.judged.push(connection.index);
         Ok(())
     }
 
@@ -180,12 +180,21 @@ impl Authentications {
         }
     }
 
+    /// One of those that are being judged of which it is known by now what comes of it.
+    fn poll_judged(&mut self) -> Option<(usize, Turn)> {
+        let Self { entries, judged, .. } = self;
+        judged.iter().enumerate().find_map(|(at, index)| {
+            let entry = entries.get_mut(usize::from(*index))?.as_mut()?;
+            let State::Judged(exchange) = &mut entry.state else { return None };
+            Some((at, exchange.poll()?))
+        })
+    }
+
     /// What became known since, one after the other.
     pub(super) fn next(&mut self, now: Duration) -> Option<News> {
-        for entry in self.entries.iter_mut().flatten() {
-            let State::Judged(exchange) = &mut entry.state else { continue };
-            let Some(turn) = exchange.poll() else { continue };
-            self.judged -= 1;
+        while let Some((at, turn)) = self.poll_judged() {
+            let index = self.judged.swap_remove(at);
+            let Some(entry) = self.entries.get_mut(usize::from(index)).and_then(Option::as_mut) else { continue };
             let State::Judged(exchange) = core::mem::replace(&mut entry.state, State::Failed) else { continue };
             let (connection, verdict) = (entry.connection, turn.verdict);
             let has_words = turn.say.is_some();
