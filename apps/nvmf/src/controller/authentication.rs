@@ -102,6 +102,11 @@ impl Authentications {
         !self.judged.is_empty()
     }
 
+    /// The same, and nobody wakes the core when it has been.
+    pub(super) fn needs_polls(&self) -> bool {
+        self.waker.is_none() && self.is_busy()
+    }
+
     fn find(&mut self, connection: ConnectionId) -> Option<&mut Entry> {
         let entry = self.entries.get_mut(usize::from(connection.index))?.as_mut()?;
         (entry.connection == connection).then_some(entry)

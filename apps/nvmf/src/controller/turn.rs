@@ -117,7 +117,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     #[must_use]
     pub fn sleeps_until(&self) -> Option<Duration> {
         let (now, engine) = (self.clock.now(), self.engine.poll_at());
-        let needs_polls = self.authentications.is_busy() || self.awaits_storage() && !self.media.rest();
+        let needs_polls = self.authentications.needs_polls() || self.awaits_storage() && !self.media.rest();
         if needs_polls || !self.engine.rests() || self.ending.is_ending() || engine.is_some_and(|at| at <= now) {
             return None;
         }
