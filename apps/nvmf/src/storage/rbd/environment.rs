@@ -19,13 +19,13 @@ impl Early {
         let mut words = arguments.split_whitespace();
         while let Some(word) = words.next() {
             let (flag, value) = word.split_once('=').map_or((word, None), |(flag, value)| (flag, Some(value)));
-            let place = match flag {
-                "--conf" | "-c" => &mut early.conf,
-                "--id" | "--user" | "--name" | "-n" => &mut early.id,
+            let (place, prefix) = match flag {
+                "--conf" | "-c" => (&mut early.conf, ""),
+                "--id" | "--user" | "--name" | "-n" => (&mut early.id, "client."),
                 _ => continue,
             };
             let Some(value) = value.or_else(|| words.next()) else { break };
-            *place = Some(value.strip_prefix("client.").unwrap_or(value).to_owned());
+            *place = Some(value.strip_prefix(prefix).unwrap_or(value).to_owned());
         }
         early
     }
@@ -45,6 +45,7 @@ mod tests {
         assert_eq!(of(""), is("", ""));
         assert_eq!(of("--id disk -c /etc/a.conf --keyring /k"), is("/etc/a.conf", "disk"));
         assert_eq!(of("--conf=/a --name=client.b"), is("/a", "b"));
+        assert_eq!(of("-c client.conf -n client.b"), is("client.conf", "b"));
         assert_eq!(of("-m 10.0.0.1 -n client.c --user"), is("", "c"));
     }
 }
