@@ -7,13 +7,13 @@ use super::{
 };
 use core::time::Duration;
 use frwr_mempool::DeviceMemory;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::{os::fd::BorrowedFd, sync::Arc, time::Instant};
+use std::{sync::Arc, thread, time::Instant};
 
 /// How long a way that is dropped waits for what librbd has of it: its OSDs answer in milliseconds, and start again within seconds.
 const DROP_LIMIT: Duration = Duration::from_secs(10);
-/// Between two looks meanwhile, where another core hears of an end and posts it.
-const DROP_TURN: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+/// Between two looks meanwhile. The image's descriptor is not waited for: it is readable for good unless somebody reads it, and that
+/// would take from cores that sleep what they have not heard.
+const DROP_TURN: Duration = Duration::from_millis(10);
 
 /// A way of one core. At most as many operations run as it has slots.
 #[derive(Debug)]
@@ -103,19 +103,11 @@ impl Way {
                 if began.elapsed() >= DROP_LIMIT {
                     return false;
                 }
-                pause(self.shared.image().descriptor());
+                thread::sleep(DROP_TURN);
             }
         }
         true
     }
-}
-
-/// Until an operation has ended, or a turn is over.
-fn pause(event: BorrowedFd<'_>) {
-    let mut count = [0; 8];
-    // What it was written for has been looked at, and those that wait for it edge-triggered have heard of it.
-    let _ = rustix::io::read(event, &mut count);
-    let _ = poll(&mut [PollFd::new(&event, PollFlags::IN)], Some(&DROP_TURN));
 }
 
 impl Drop for Way {
