@@ -157,8 +157,8 @@ pub enum RbdError {
     /// A depth that no storage has.
     #[error("storage depth {0}: must be from 1 to {MAX_STORAGE_DEPTH}; choose a value inside")]
     Depth(usize),
-    /// More cores than an image has ways.
-    #[error("{image} has {MAX_RBD_WAYS} ways already, each for a core; serve it by fewer cores")]
+    /// More cores and devices than an image has ways.
+    #[error("{image} has {MAX_RBD_WAYS} ways already, one of each core for each device; serve it by fewer")]
     Ways {
         /// Which.
         image: String,

@@ -12,8 +12,8 @@ use core::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock, mpsc};
 
-/// Ways to one image at most: more than cores that have ever served one.
-pub const MAX_RBD_WAYS: usize = 256;
+/// Ways to one image at most: of 64 cores, each for 8 devices. A place that nobody has taken is a few words.
+pub const MAX_RBD_WAYS: usize = 512;
 
 /// What is wrong, as a number; the worse the larger.
 mod fault {
