@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{Error, output::in_line};
 use clap::ValueEnum;
+use core::time::Duration;
 use frwr_mempool::{DeviceMemory, PagePolicy};
 use frwr_nvmf::{
     controller::{AllowedHosts, DEFAULT_ANA_GROUP},
@@ -27,6 +28,10 @@ use std::{
 
 /// Operations that the storage of one file or block device holds at most: more than the queue of any disk.
 const MAX_FILE_DEPTH: usize = 1024;
+
+/// How long an image of Ceph may take to open while others are served: hosts that connect wait meanwhile, and so does systemd's watchdog,
+/// which ends a service that says nothing for 30 s. Clusters that are well answer within a second; one that is not may be tried again.
+const ADDED_RBD_LIMIT: Duration = Duration::from_secs(10);
 
 /// Where the bytes of `--namespace FILE` live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -441,7 +446,13 @@ pub(super) fn prepare(
             (plans, "NBD", geometry, None)
         }
         MediumConfig::Rbd { options } => {
-            let mut medium = RbdMedium::open(options.block_bytes(block_bytes).read_only(read_only))?;
+            let options = options.block_bytes(block_bytes).read_only(read_only);
+            let opened = if users.at_start {
+                RbdMedium::open(options)
+            } else {
+                RbdMedium::open_within(options, ADDED_RBD_LIMIT)
+            };
+            let mut medium = opened?;
             is_read_only = medium.is_read_only();
             let geometry = medium.geometry();
             medium.resize(part(geometry)?).map_err(Error::setup)?;

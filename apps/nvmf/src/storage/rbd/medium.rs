@@ -105,8 +105,10 @@ pub enum RbdError {
         /// What may help.
         remedy: &'static str,
     },
-    /// Its OSDs have not answered in time.
-    #[error("{image}: its OSDs have not answered within {seconds} s; see whether they are up: ceph -s, ceph osd tree")]
+    /// Its cluster has not answered in time.
+    #[error(
+        "{image}: its cluster has not answered within {seconds} s; see whether its OSDs are up: ceph -s, ceph osd tree"
+    )]
     Silent {
         /// Which.
         image: String,
@@ -190,14 +192,30 @@ impl RbdMedium {
     /// # Errors
     /// [`RbdError`].
     pub fn open(options: RbdOptions) -> Result<Self, RbdError> {
-        let access = Access::of(&options);
-        let connection = reach(&options, &access)?;
+        let connection = reach(&options, &Access::of(&options))?;
         let of_monitors = Duration::try_from_secs_f64(connection.monitor_limit()).unwrap_or_default();
-        let limit = OPEN_LIMIT + of_monitors;
+        Self::open_by(options, OPEN_LIMIT + of_monitors, |_, _| Ok(connection))
+    }
+
+    /// The same, which blocks for so long at most: what its cluster answers later is closed, and nothing is left of it.
+    ///
+    /// # Errors
+    /// [`RbdError`].
+    pub fn open_within(options: RbdOptions, limit: Duration) -> Result<Self, RbdError> {
+        Self::open_by(options, limit, reach)
+    }
+
+    fn open_by(
+        options: RbdOptions,
+        limit: Duration,
+        reach: impl FnOnce(&RbdOptions, &Access) -> Result<Arc<Connection>, RbdError> + Send + 'static,
+    ) -> Result<Self, RbdError> {
         let (closing, closed) = mpsc::channel();
-        let (asked, user) = (options.clone(), access.user());
+        let asked = options.clone();
         let shared = within(&options, limit, move || {
-            let shared = Arc::new(open(&asked, &user, connection, closing)?);
+            let access = Access::of(&asked);
+            let connection = reach(&asked, &access)?;
+            let shared = Arc::new(open(&asked, &access.user(), connection, closing)?);
             shared.connection().keep(&shared);
             Ok(shared)
         })?;
@@ -395,4 +413,22 @@ fn not_opened(options: &RbdOptions, user: &str, reason: NotOpened) -> RbdError {
 
 fn error(errno: Errno) -> io::Error {
     io::Error::from_raw_os_error(errno.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_too_late_is_an_error_and_dropped() {
+        let ((answer, asked), (dropped, is_dropped)) = (mpsc::channel::<()>(), mpsc::channel::<()>());
+        let options = RbdOptions::new("pool", "image");
+        let late = within(&options, Duration::ZERO, move || {
+            let _ = asked.recv();
+            Ok(dropped)
+        });
+        assert!(matches!(late, Err(RbdError::Silent { .. })), "{late:?}");
+        drop(answer);
+        assert!(is_dropped.recv().is_err());
+    }
 }
