@@ -8,14 +8,13 @@ use super::{
         start::unit,
     },
     parameters::read,
-    planned::{Behind, Known, Plan, Planned, Step, home, listed, subsystem, within},
+    planned::{Behind, Known, Plan, Planned, Step, home, is_it, listed, subsystem, within},
 };
 use crate::control::{Failure, INVALID_PARAMS, NOT_DONE};
 use core::time::Duration;
 use frwr_nvmf::{
-    controller::{HOME_CORE, Inventory, NamespaceState, NewNamespace},
+    controller::{HOME_CORE, NewNamespace},
     storage::{AnyStorage, Geometry, MediumFault},
-    wire::Nqn,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -104,11 +103,6 @@ pub(super) fn remove_namespace(known: &mut Known<'_>, parameters: Map<String, Va
     };
     let change = || Change::RemoveNamespace { subsystem, identifier, within };
     Ok(Planned::for_good(findings, 1, is_gone, change))
-}
-
-fn is_it(of: &Inventory, one: &NamespaceState, subsystem: Nqn, identifier: u32) -> bool {
-    let name = of.subsystems.get(one.subsystem).map(|subsystem| subsystem.name);
-    (name, one.identifier) == (Some(subsystem), identifier)
 }
 
 #[derive(Deserialize)]

@@ -16,7 +16,7 @@ use super::{
 use crate::control::{Caller, Failure, INVALID_PARAMS, TIMED_OUT};
 use core::time::Duration;
 use frwr_nvmf::{
-    controller::{HOME_CORE, NamespaceState, SubsystemState},
+    controller::{HOME_CORE, Inventory, NamespaceState, SubsystemState},
     wire::Nqn,
 };
 use serde_json::Value;
@@ -171,11 +171,12 @@ pub(super) fn stands_still(core: usize) -> Failure {
     Failure::new(TIMED_OUT, text)
 }
 
-/// The subsystem as it is.
+/// The subsystem as it is: on the first device that has it, since what goes for good may be gone on others already.
 pub(super) fn subsystem<'a>(findings: &'a Findings, text: &str) -> Result<(Nqn, &'a SubsystemState), Failure> {
     let name = nqn("subsystem", text)?;
-    let home = findings.home().ok_or_else(|| stands_still(0))?;
-    let found = home.inventory.subsystems.iter().find(|subsystem| subsystem.name == name);
+    findings.home().ok_or_else(|| stands_still(0))?;
+    let mut there = findings.homes().flat_map(|home| &home.inventory.subsystems);
+    let found = there.find(|subsystem| subsystem.name == name);
     let missing = || {
         let text = format!("params: there is no subsystem {text:?}; `subsystems` lists those that there are");
         Failure::new(INVALID_PARAMS, text)
@@ -183,19 +184,25 @@ pub(super) fn subsystem<'a>(findings: &'a Findings, text: &str) -> Result<(Nqn, 
     found.map(|state| (name, state)).ok_or_else(missing)
 }
 
-/// A namespace as it is.
+/// A namespace as it is, as [`subsystem`].
 pub(super) fn listed<'a>(
     findings: &'a Findings,
     of: &SubsystemState,
     identifier: u32,
 ) -> Result<&'a NamespaceState, Failure> {
-    let home = findings.home().map(|home| &home.inventory);
-    let name = |at: usize| home.and_then(|home| home.subsystems.get(at)).map(|subsystem| subsystem.name);
-    let all = home.map(|home| home.namespaces.as_slice()).unwrap_or_default();
-    let found = all.iter().find(|one| one.identifier == identifier && name(one.subsystem) == Some(of.name));
+    let found = findings.homes().find_map(|home| {
+        let there = &home.inventory;
+        there.namespaces.iter().find(|one| is_it(there, one, of.name, identifier))
+    });
     found.ok_or_else(|| {
         let text =
             format!("params: namespace is {identifier}, which the subsystem has not; `namespaces` lists its own");
         Failure::new(INVALID_PARAMS, text)
     })
+}
+
+/// A namespace that a core has is the one of this name.
+pub(super) fn is_it(of: &Inventory, one: &NamespaceState, subsystem: Nqn, identifier: u32) -> bool {
+    let name = of.subsystems.get(one.subsystem).map(|subsystem| subsystem.name);
+    (name, one.identifier) == (Some(subsystem), identifier)
 }
