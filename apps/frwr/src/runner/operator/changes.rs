@@ -24,6 +24,10 @@ const LOOK_PERIOD: Duration = Duration::from_millis(10);
 const LATE_LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// Behind that time each core has told what holds the change up.
 const GRACE: Duration = Duration::from_secs(1);
+/// In place of a change's number: it takes back what a core has done of one, and nobody waits for it.
+const TAKES_BACK: u64 = 0;
+/// Changes that were taken back and are remembered until all cores have said what came of them: one at a time is, of each device.
+const MAX_TAKEN_BACK: usize = 64;
 
 /// One change under way.
 #[derive(Debug)]
@@ -139,6 +143,8 @@ pub(super) struct Changes {
     unfinished: Vec<Unfinished>,
     /// Namespaces that cores have said are gone there, once for each core.
     gone: Vec<Identity>,
+    /// Changes of devices by which namespaces go that never were there on all of them, the oldest first.
+    taken_back: VecDeque<Number>,
     next_look: Duration,
 }
 
@@ -192,6 +198,9 @@ impl Changes {
         number: u64,
         result: Result<Option<ChangeId>, String>,
     ) {
+        if number == TAKES_BACK {
+            self.take_back(result.iter().flatten().map(|id| Number { device, id: *id }));
+        }
         if let Some(first) = self.line.front_mut().filter(|first| first.number == number)
             && first.told.as_ref().is_some_and(|told| told.unit == unit)
         {
@@ -211,11 +220,25 @@ impl Changes {
                 self.first(of(id)).into_iter().for_each(|change| change.held_up_by.push(by.to_string()));
             }
             ChangeEvent::Removed { id, subsystem, identifier, .. } => {
-                self.gone.push((subsystem, identifier));
+                if !self.never_was(of(id)) {
+                    self.gone.push((subsystem, identifier));
+                }
                 self.said(of(id), Said::Part);
             }
             ChangeEvent::Shrunk { id } | ChangeEvent::Superseded { id } => self.said(of(id), Said::Part),
         }
+    }
+
+    /// Namespaces that go by these never came.
+    fn take_back(&mut self, numbers: impl IntoIterator<Item = Number>) {
+        self.taken_back.extend(numbers);
+        self.taken_back.drain(..self.taken_back.len().saturating_sub(MAX_TAKEN_BACK));
+    }
+
+    /// What goes by this change never was a namespace of all devices: one that adds, and was taken back.
+    fn never_was(&mut self, number: Number) -> bool {
+        let adds = |first: &mut UnderWay| matches!(first.behind, Some(Behind::Added(..)));
+        self.taken_back.contains(&number) || self.first(number).is_some_and(adds)
     }
 
     /// The change that somebody waits for, if it has that number.
@@ -253,6 +276,9 @@ impl Changes {
         let first = self.line.front_mut()?;
         let result = first.advance(now, orders)?;
         let UnderWay { asker, goes_on: numbers, became, behind, .. } = self.line.pop_front()?;
+        if result.is_err() && matches!(behind, Some(Behind::Added(..))) {
+            self.take_back(numbers.iter().copied());
+        }
         let shrinks = behind.as_ref().and_then(Behind::resized);
         if let Some(namespace) = shrinks.filter(|_| result.is_ok()) {
             self.forget_shrinking(namespace);
@@ -357,8 +383,9 @@ impl UnderWay {
     /// Cores that have done it undo it.
     fn take_back(&mut self, orders: &mut Orders) {
         for (unit, undo) in core::mem::take(&mut self.done).into_iter().rev() {
-            // Its answer is for no change that there is. A core that stands still since does it when it goes on.
-            orders.give(unit, Order::Change { number: 0, change: Box::new(undo), ticket: Ticket::default() });
+            // A core that stands still since does it when it goes on.
+            let change = Box::new(undo);
+            orders.give(unit, Order::Change { number: TAKES_BACK, change, ticket: Ticket::default() });
         }
     }
 }

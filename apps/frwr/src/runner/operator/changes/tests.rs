@@ -4,11 +4,14 @@ use super::*;
 use crate::{
     control::TIMED_OUT,
     runner::{
+        namespaces::NamespaceReport,
         orders::{Answer, Desk},
         progress::Progress,
+        target_side::{in_memory, shared},
     },
 };
-use frwr_nvmf::{controller::AllowedHosts, wire::Nqn};
+use frwr_mempool::{PagePolicy, PageSize};
+use frwr_nvmf::{controller::AllowedHosts, storage::Geometry, wire::Nqn};
 use serde_json::json;
 
 fn change(hosts: AllowedHosts) -> Change {
@@ -290,4 +293,42 @@ fn what_cannot_be_undone_is_told_as_far_as_it_was_done() {
     assert_eq!(two.turn(0), None);
     two.obey(0, Err("no".to_owned()));
     assert_eq!(two.turn(0), Some(Err(NOT_DONE)), "nothing was done");
+}
+
+#[test]
+fn a_namespace_that_one_device_did_not_take_and_the_other_gives_back_is_none_that_is_gone() {
+    let namespace = (Nqn::new("nqn.2026-11.invalid.frwr:a").unwrap(), 1);
+    let removed = |id| {
+        let geometry = Geometry::new(8, 4096).unwrap();
+        let memory = shared(geometry, None, PagePolicy::Exactly(PageSize::Plain), None).unwrap();
+        let storage = in_memory(memory, geometry, false, 1).unwrap();
+        let (subsystem, identifier) = namespace;
+        Answer::Became(Box::new(ChangeEvent::Removed { id, subsystem, identifier, storage }))
+    };
+    let report = || NamespaceReport {
+        name: String::new(),
+        kind: "memory",
+        bytes: 32768,
+        sha256: None,
+        blocks: 8,
+        medium_blocks: 8,
+        block_bytes: 4096,
+        read_only: false,
+    };
+    let (mut two, id, back) = (two_devices(false), ChangeId(7), ChangeId(8));
+    two.changes.line[0].behind = Some(Behind::Added(namespace, report()));
+    assert_eq!(two.turn(0), None);
+    two.obey(0, Ok(Some(id)));
+    assert_eq!(two.turn(0), None);
+    two.obey(1, Err("no".to_owned()));
+    two.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
+    assert_eq!(two.turn(10), Some(Err(NOT_DONE)));
+    two.obey(0, Ok(Some(back)));
+    two.desks[0].answer(removed(back));
+    assert_eq!(two.turn(20), None);
+    assert_eq!(two.changes.next_gone(1), None);
+    // What goes of itself is.
+    two.desks[0].answer(removed(ChangeId(9)));
+    assert_eq!(two.turn(30), None);
+    assert_eq!(two.changes.next_gone(1), Some(namespace));
 }
