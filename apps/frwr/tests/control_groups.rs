@@ -66,6 +66,13 @@ impl Group {
         }
     }
 
+    /// Periods in which the time was used up, as the kernel counts them.
+    fn periods_used_up(&self) -> u64 {
+        let text = fs::read_to_string(self.folder.join("cpu.stat")).unwrap();
+        let value = text.lines().find_map(|line| line.strip_prefix("nr_throttled ")).unwrap();
+        value.parse().unwrap()
+    }
+
     /// A program that is in the group before it is one.
     fn command(&self, program: &[&str], arguments: &[&str]) -> Command {
         let mut command = Command::new("sh");
@@ -146,20 +153,23 @@ fn memory_beyond_the_groups_limit_is_refused_with_both_numbers() {
 fn a_quota_of_processor_time_is_told_before_and_after() {
     let Some(group) = Group::new("cpu", "quota") else { return };
     group.limit_time(20_000, 100_000);
-    let output = group.run(LATENCY, &["--cores", "unpinned", "--pages", "plain", "--iterations", "20000", "--json"]);
+    // For ten periods: how long a number of requests takes is the machine's affair. Where others leave it less than its quota it uses up
+    // none; what is used up by its end, when it has looked, is not told.
+    let output = group.run(LATENCY, &["--cores", "unpinned", "--pages", "plain", "--runtime", "1", "--json"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     let warnings = report["warnings"].to_string();
-    for part in ["may use 0.20 cores", "quota was used up in", "periods"] {
-        assert!(warnings.contains(part), "{part}: {warnings}");
-    }
+    assert!(warnings.contains("may use 0.20 cores"), "{warnings}");
+    let (told, used_up) = (warnings.contains("quota was used up in"), group.periods_used_up());
+    assert!(told && warnings.contains("periods") || used_up <= 1, "{used_up}: {warnings}");
     let small = file(4096);
     let job = ["--cores", "unpinned", "--pages", "plain", "--runtime", "1", "--json", small.to_str().unwrap()];
     let output = group.run(JOB, &job);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     let (found, errors) = (report["shortcomings"].to_string(), text(&output.stderr));
-    for part in ["may use 0.20 cores", "quota was used up in"] {
-        assert!(found.contains(part) && errors.contains(part), "{part}: {found} {errors}");
-    }
+    let says = |part: &str| found.contains(part) && errors.contains(part);
+    assert!(says("may use 0.20 cores"), "{found} {errors}");
+    let used_up = group.periods_used_up() - used_up;
+    assert!(says("quota was used up in") || used_up <= 1, "{used_up}: {found} {errors}");
     let check: Value = serde_json::from_slice(&group.run(CHECK, &["--json"]).stdout).unwrap();
     assert_eq!(check["cpu_quota"]["quota_us"], 20_000, "{check}");
     assert!(check["shortcomings"].to_string().contains("cpu_quota"), "{check}");
