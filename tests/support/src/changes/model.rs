@@ -290,7 +290,9 @@ impl Model {
     fn json(&self) -> Vec<Value> {
         let subsystem = |(name, found): (&String, &Subsystem)| {
             let common = found.ana_groups.is_empty().then(|| found.ana.name());
-            let groups: BTreeSet<_> = found.namespaces.keys().map(|namespace| ana_group(*namespace)).collect();
+            // Those without namespaces as well, where they have a state of their own.
+            let of_namespaces = found.namespaces.keys().map(|namespace| ana_group(*namespace));
+            let groups: BTreeSet<_> = of_namespaces.chain(found.ana_groups.keys().copied()).collect();
             let group = |group: &u32| json!([group, found.ana_of_group(*group).name()]);
             json!([name, found.hosts, common, groups.iter().map(group).collect::<Vec<_>>()])
         };

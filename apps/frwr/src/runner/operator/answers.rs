@@ -277,15 +277,19 @@ pub(super) fn subsystems(_: &Facts, findings: &Findings, parameters: Parameters)
     Ok(list("subsystems", all, findings))
 }
 
-/// Groups that have namespaces, and where not all are alike those that somebody gave a state before they have any.
+/// Groups that have namespaces, and those without that somebody gave another state than most have.
 fn ana_groups(subsystem: &SubsystemState) -> Vec<Value> {
-    let differ = subsystem.ana().is_none();
+    let of_most = subsystem.ana_states.iter().max_by_key(|state| count(&subsystem.ana_states, **state));
     let group = |(group, state): (u32, &AnaState)| {
         let namespaces = subsystem.ana_groups.iter().find(|one| one.group == group).map_or(0, |one| one.namespaces);
-        let is_shown = namespaces > 0 || differ && *state != AnaState::Optimized;
+        let is_shown = namespaces > 0 || Some(state) != of_most;
         is_shown.then(|| json!({ "group": group, "state": ana_name(*state), "namespaces": namespaces }))
     };
     (1..).zip(&subsystem.ana_states).filter_map(group).collect()
+}
+
+fn count(states: &[AnaState], state: AnaState) -> usize {
+    states.iter().filter(|other| **other == state).count()
 }
 
 /// Namespaces with what all cores did in them.
