@@ -6,7 +6,7 @@ use super::foreign::Foreign;
 use super::{BLOCK, Temporary, memory};
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::conformance::Medium;
-use frwr_nvmf::storage::{Backing, FileMedium, FileOptions, MemoryStorage, NbdMedium, NbdOptions, Storage};
+use frwr_nvmf::storage::{Backing, FileMedium, FileOptions, MemoryStorage, NbdError, NbdMedium, NbdOptions, Storage};
 use std::{
     fs::{self, File},
     os::unix::fs::PermissionsExt as _,
@@ -249,9 +249,20 @@ pub fn time() -> impl FnMut() -> Duration {
     move || began.elapsed()
 }
 
+/// How long a server that was just started may refuse whoever comes.
+const BEGINNING: Duration = Duration::from_secs(20);
+
 fn opened_export(medium: &mut Option<NbdMedium>, options: NbdOptions) -> Option<Box<dyn Storage>> {
     *medium = None;
-    another(medium.insert(NbdMedium::open(options.connections(CONNECTIONS)).unwrap()))
+    let (options, began) = (options.connections(CONNECTIONS), Instant::now());
+    let opened = loop {
+        match NbdMedium::open(options.clone()) {
+            // A foreign one may end connections that come early, where the machine is busy.
+            Err(NbdError::Unreachable { .. }) if began.elapsed() < BEGINNING => std::thread::yield_now(),
+            opened => break opened.unwrap(),
+        }
+    };
+    another(medium.insert(opened))
 }
 
 fn another(medium: &NbdMedium) -> Option<Box<dyn Storage>> {
