@@ -72,11 +72,29 @@ impl Ctl {
     /// As [`Self::ask`].
     pub fn ask_with(&mut self, method: &str, parameters: &Value) -> Result<Value, String> {
         let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": parameters });
-        let mut line = String::new();
-        let asked = writeln!(self.stream.get_mut(), "{request}").and_then(|()| self.stream.read_line(&mut line));
-        asked.map_err(|error| format!("{method}: {error}"))?;
+        // Whoever was silent longest makes room where many come: a hostile reader's clients do.
+        let line = match self.said_to(&request) {
+            Err(_) => self.connect_again().and_then(|()| self.said_to(&request)),
+            said => said,
+        };
+        let line = line.map_err(|error| format!("{method}: {error}"))?;
         let mut answer: Value = serde_json::from_str(&line).map_err(|error| format!("{method}: {error}: {line:?}"))?;
         if answer["error"].is_null() { Ok(answer["result"].take()) } else { Err(format!("{method}: {answer}")) }
+    }
+
+    /// The line that is its answer.
+    fn said_to(&mut self, request: &Value) -> io::Result<String> {
+        let mut line = String::new();
+        writeln!(self.stream.get_mut(), "{request}")?;
+        match self.stream.read_line(&mut line)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(line),
+        }
+    }
+
+    fn connect_again(&mut self) -> io::Result<()> {
+        self.stream = BufReader::new(UnixStream::connect(&self.socket)?);
+        Ok(())
     }
 
     /// A list of what the target says.
