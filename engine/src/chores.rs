@@ -1,7 +1,8 @@
 //! What a poll has to look at beside completions, news of Control, and what is left to be told or
 //! posted.
 
-use frwr_mempool::mutant;
+use crate::connection_set::ConnectionSet;
+use frwr_mempool::{Region, mutant, region::CarveError};
 
 /// See the module. A poll that waits asks [`Chores::is_alert`] alone, so whatever makes work for
 /// polls raises the alert.
@@ -12,16 +13,23 @@ pub(crate) struct Chores {
     /// Objects of all connections that are to be destroyed, or being destroyed.
     freeing: u32,
     /// Connections that are neither vacant nor ready.
-    unsettled: u32,
-    /// Some connection may need attention (`Connection::needs_attention`).
-    attention: bool,
+    unsettled: ConnectionSet,
+    /// Connections that may need attention (`Connection::needs_attention`).
+    attention: ConnectionSet,
     /// Set with all of these; a poll that finds nothing of them takes it back.
     alert: bool,
 }
 
 impl Chores {
-    pub(crate) const fn new(shares_receives: bool) -> Self {
-        Self { shares_receives, freeing: 0, unsettled: 0, attention: false, alert: true }
+    pub(crate) fn new_in(region: &mut Region, connections: usize, shares_receives: bool) -> Result<Self, CarveError> {
+        let unsettled = ConnectionSet::new_in(region, connections)?;
+        let attention = ConnectionSet::new_in(region, connections)?;
+        Ok(Self { shares_receives, freeing: 0, unsettled, attention, alert: true })
+    }
+
+    /// Bytes of the region that it takes.
+    pub(crate) fn bytes_needed(connections: usize) -> Option<usize> {
+        ConnectionSet::bytes_needed(connections)?.checked_mul(2)
     }
 
     /// A poll may have more to look at than one of a core that waits.
@@ -43,41 +51,46 @@ impl Chores {
     }
 
     fn are_there(&self) -> bool {
-        self.freeing > 0 || self.unsettled > 0 || self.attention || self.shares_receives
+        self.freeing > 0 || !self.unsettled.is_empty() || !self.attention.is_empty() || self.shares_receives
     }
 
-    /// Some connection has something that waits: the next poll looks at all of them.
+    /// This connection has something that waits: each poll looks at it until it has none.
+    pub(crate) fn ask_attention(&mut self, index: usize) {
+        self.attention.insert(index);
+        self.alert = true;
+    }
+
+    /// Connections that may.
     #[inline(always)]
-    pub(crate) fn ask_attention(&mut self) {
-        (self.attention, self.alert) = (true, true);
+    pub(crate) fn attention(&self) -> &ConnectionSet {
+        &self.attention
     }
 
-    /// Whether one may.
-    #[inline(always)]
-    pub(crate) fn need_attention(&self) -> bool {
-        self.attention
+    /// This one was looked at, and has nothing that waits.
+    pub(crate) fn attended(&mut self, index: usize) {
+        self.attention.remove(index);
     }
 
-    /// All connections were looked at. Whether one still has something that waits.
-    pub(crate) fn attended(&mut self, needed: bool) {
-        self.attention = needed;
+    /// Mutant: nobody looks again at those who still wait.
+    pub(crate) fn forget_attention(&mut self) {
+        self.attention.clear();
     }
 
     /// A connection opens, or ends.
-    pub(crate) fn unsettle(&mut self) {
-        self.unsettled += 1;
+    pub(crate) fn unsettle(&mut self, index: usize) {
+        self.unsettled.insert(index);
         self.alert = true;
     }
 
     /// A connection is ready, or vacant.
-    pub(crate) fn settle(&mut self) {
-        self.unsettled -= 1;
+    pub(crate) fn settle(&mut self, index: usize) {
+        self.unsettled.remove(index);
     }
 
     /// Connections that open or end.
     #[inline(always)]
-    pub(crate) fn unsettled(&self) -> u32 {
-        self.unsettled
+    pub(crate) fn unsettled(&self) -> &ConnectionSet {
+        &self.unsettled
     }
 
     /// So many objects more are to be destroyed.
@@ -99,6 +112,6 @@ impl Chores {
     /// Some of them may have come back from Control. Mutant: they are looked at when no connection
     /// opens or ends.
     pub(crate) fn may_be_returned(&self) -> bool {
-        self.freeing > 0 && !(mutant!(returned_behind_others) && self.unsettled > 0)
+        self.freeing > 0 && (self.unsettled.is_empty() || !mutant!(returned_behind_others))
     }
 }

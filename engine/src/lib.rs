@@ -64,6 +64,7 @@ compile_error!("frwr runs on Linux only: pinned cores, hugepages and RDMA device
 mod chain;
 mod chores;
 mod connection;
+mod connection_set;
 pub mod control;
 mod counters;
 mod credits;

@@ -2,6 +2,7 @@
 
 use crate::{
     chain::reserved_entries,
+    chores::Chores,
     connection::{Connection, ConnectionLimits},
     elements::{ElementCounts, Elements},
     events::Events,
@@ -389,6 +390,7 @@ impl Plan {
             of_connection.and_then(|bytes| bytes.checked_mul(connections)),
             Table::<Connection>::bytes_needed(connections),
             FixedList::<u16>::bytes_needed(connections),
+            Chores::bytes_needed(connections),
             Parked::bytes_needed(self.request_slots, self.max_segments),
             Elements::bytes_needed(self.elements()),
             Events::bytes_needed(self.events()),

@@ -104,6 +104,11 @@ impl Transfers {
         self.slots.len() + more >= self.held_limit && !mutant!(transfers_held_unasked)
     }
 
+    /// Slots in use.
+    pub(crate) fn len(&self) -> u32 {
+        self.slots.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }

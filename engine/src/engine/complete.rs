@@ -2,7 +2,6 @@
 
 use super::{Engine, MAX_CONTROL_MESSAGES_PER_POLL};
 use crate::{
-    connection::Connection,
     link::LINK_CAPACITY,
     protocol::Protocol,
     provider::{Completion, CompletionBatch, CompletionQueue, MAX_COMPLETIONS_PER_POLL, Port},
@@ -38,12 +37,6 @@ impl<P: Port> Engine<P> {
             && !self.port.may_have_completions(CompletionQueue::Send)
     }
 
-    /// Some connection has something that waits: the next poll looks at all of them.
-    #[inline(always)]
-    pub(super) fn ask_attention(&mut self) {
-        self.chores.ask_attention();
-    }
-
     #[inline(never)]
     fn poll_all(&mut self, protocol: &mut impl Protocol) -> u32 {
         let mut work = 0;
@@ -56,7 +49,7 @@ impl<P: Port> Engine<P> {
                 work += batch.len() as u32;
             }
             // Who ends waits for this; nobody else does.
-            if self.chores.unsettled() > 0 && !batch.is_full() {
+            if !self.chores.unsettled().is_empty() && !batch.is_full() {
                 self.polls.read_all_receives();
             }
             batch.clear();
@@ -106,14 +99,14 @@ impl<P: Port> Engine<P> {
         if self.chores.may_be_returned() {
             work += self.poll_returned();
         }
-        if self.chores.unsettled() > 0 {
+        if !self.chores.unsettled().is_empty() {
             work += self.settle(read);
         }
         // In front of who waits: a barrier needs an entry that has come back, and others may never leave one.
         if self.memories.are_withdrawn() {
             work += self.release_withdrawn();
         }
-        if self.chores.need_attention() {
+        if !self.chores.attention().is_empty() {
             work += self.admit_all(protocol);
         }
         // What a full budget left of Control's messages is no news.
@@ -160,19 +153,20 @@ impl<P: Port> Engine<P> {
     #[must_use]
     pub fn poll_at(&self) -> Option<Duration> {
         let now = self.polls.now().since_epoch();
-        let kept = self.connections.iter().filter(|connection| connection.is_kept()).count();
-        if self.chores.unsettled() as usize > kept || self.has_pending() {
+        let kept = self.chores.unsettled().iter().filter(|index| self.connections[*index].is_kept()).count();
+        if self.chores.unsettled().len() as usize > kept || self.has_pending() {
             return Some(now);
         }
         // What is destroyed, or is to be, comes back from Control alone.
-        if self.chores.frees() || self.connections.iter().any(|connection| connection.objects.has_unasked()) {
+        let waiting = || self.chores.attention().iter().map(|index| &self.connections[index]);
+        if self.chores.frees() || waiting().any(|connection| connection.objects.has_unasked()) {
             return Some(now);
         }
         let is_awaited = kept > 0 || self.memories.are_leaving();
         let kept = is_awaited.then(|| now.saturating_add(KEPT_PERIOD));
-        let waiting = |connection: &&Connection| connection.waiting().requests() > 0;
-        let refills =
-            self.connections.iter().filter(waiting).map(|connection| connection.objects.refill_after().max(now));
+        let refills = waiting()
+            .filter(|connection| connection.waiting().requests() > 0)
+            .map(|connection| connection.objects.refill_after().max(now));
         refills.chain(self.shared.as_ref().and_then(SharedReceives::due_at)).chain(kept).min()
     }
 
@@ -217,35 +211,56 @@ impl<P: Port> Engine<P> {
     /// For connections where something waits.
     #[inline(never)]
     fn admit_all(&mut self, protocol: &mut impl Protocol) -> u32 {
-        let mut work = 0;
-        for index in 0..self.connections.len() {
-            if !self.connections[index].objects.to_free().is_empty() {
-                // Control's lane was full; a request may wait for this destruction as its fence.
-                self.send_frees(index);
-            }
-            if self.connections[index].objects.has_unasked() {
-                self.refill_unasked(index);
-            }
-            while self.connections[index].is_ready()
-                && let Some((received, success)) = self.connections[index].next_early()
-            {
-                self.received(index, received, success, protocol);
-                work += 1;
-            }
-            if self.connections[index].waiting().transfers() > 0 {
-                work += self.admit_waiting_transfers(index);
-            }
-            // K12: who waits is woken by the clock alone.
-            let is_time = !mutant!(K12)
-                || self.polls.now().since_epoch()
-                    >= self.connections[index].objects.refill_after() + Duration::from_millis(250);
-            if self.connections[index].waiting().requests() > 0 && is_time {
-                work += self.admit_waiting(index, protocol);
+        debug_assert!(self.all_are_attended(), "who has something that waits asks for attention");
+        let (mut work, mut from) = (0, 0);
+        while let Some(index) = self.chores.attention().next(from) {
+            from = index + 1;
+            work += self.attend(index, protocol);
+            if !self.connections[index].needs_attention() {
+                self.chores.attended(index);
             }
         }
         // K11: who still waits is forgotten.
-        let needed = self.connections.iter().any(Connection::needs_attention);
-        self.chores.attended(needed && !(mutant!(K11_poll) && work == 0));
+        if mutant!(K11_poll) && work == 0 {
+            self.chores.forget_attention();
+        }
         work
+    }
+
+    /// What waits on a connection goes on, as far as there is room for it.
+    fn attend(&mut self, index: usize, protocol: &mut impl Protocol) -> u32 {
+        let mut work = 0;
+        if !self.connections[index].objects.to_free().is_empty() {
+            // Control's lane was full; a request may wait for this destruction as its fence.
+            self.send_frees(index);
+        }
+        if self.connections[index].objects.has_unasked() {
+            self.refill_unasked(index);
+        }
+        while self.connections[index].is_ready()
+            && let Some((received, success)) = self.connections[index].next_early()
+        {
+            self.received(index, received, success, protocol);
+            work += 1;
+        }
+        if self.connections[index].waiting().transfers() > 0 {
+            work += self.admit_waiting_transfers(index);
+        }
+        // K12: who waits is woken by the clock alone.
+        let is_time = !mutant!(K12)
+            || self.polls.now().since_epoch()
+                >= self.connections[index].objects.refill_after() + Duration::from_millis(250);
+        if self.connections[index].waiting().requests() > 0 && is_time {
+            work += self.admit_waiting(index, protocol);
+        }
+        work
+    }
+
+    /// Whether all connections that need attention are looked at: those that end are by each poll, whatever they wait for.
+    fn all_are_attended(&self) -> bool {
+        let mut connections = self.connections.iter().enumerate();
+        connections.all(|(index, connection)| {
+            !connection.needs_attention() || connection.is_ending() || self.chores.attention().contains(index)
+        })
     }
 }

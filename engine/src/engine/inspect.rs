@@ -78,7 +78,7 @@ impl<P: Port> Engine<P> {
     /// [`Engine::is_disconnected`] says so.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.chores.unsettled() == 0
+        self.chores.unsettled().is_empty()
             && self.events.is_empty()
             && self.dirty.is_empty()
             && !self.shared.as_ref().is_some_and(SharedReceives::has_to_post)

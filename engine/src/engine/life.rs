@@ -49,7 +49,7 @@ impl<P: Port> Engine<P> {
         let entry = &mut self.connections[index];
         match entry.phase() {
             Phase::Ready => {
-                self.chores.unsettle();
+                self.chores.unsettle(index);
             }
             // Connected but not ready: the queue pair is there to be failed. Or the connection manager is at work, whose answer decides,
             // and finds the caller gone.
@@ -113,7 +113,7 @@ impl<P: Port> Engine<P> {
         self.abandon_posted(index);
     }
 
-    /// Moves connections on that open or end. Called while there are any. `read`: the work of this poll so far.
+    /// Moves connections on that open or end. `read`: the work of this poll so far.
     #[inline(never)]
     pub(super) fn settle(&mut self, read: u32) -> u32 {
         let mut work = 0;
@@ -122,7 +122,9 @@ impl<P: Port> Engine<P> {
         let unread = read as usize >= MAX_COMPLETIONS_PER_POLL || self.polls.was_skipped();
         let looks = self.draining.is_due(now);
         let judges = looks && self.draining.judges(unread, self.polls_of_full_queues());
-        for index in 0..self.connections.len() {
+        let mut from = 0;
+        while let Some(index) = self.chores.unsettled().next(from) {
+            from = index + 1;
             let moved = match *self.connections[index].phase() {
                 Phase::Ending { step, deadline, .. } => {
                     // Who begins to drain says by when; a look forgets what it was told.
@@ -325,8 +327,14 @@ impl<P: Port> Engine<P> {
     /// Ends every request and transfer of the connection. A request whose reply came but whose fence was flushed is lost
     /// too: its data may have changed after the reply (S80, D6).
     fn report_lost(&mut self, index: usize) {
+        // Slots of all connections, up to the last one that is in use.
+        let mut left = self.requests.len();
         for slot in 0..self.plan.request_slots {
+            if left == 0 {
+                break;
+            }
             let Some((handle, request)) = self.requests.at_mut(slot) else { continue };
+            left -= 1;
             if request.connection() != index {
                 continue;
             }
@@ -359,10 +367,14 @@ impl<P: Port> Engine<P> {
             }
             self.end_request(handle);
         }
+        let mut left = self.transfers.len();
         for slot in 0..self.plan.transfer_slots {
-            if !mutant!(transfers_left_at_end)
-                && self.transfers.at(slot).is_some_and(|transfer| transfer.connection() == index)
-            {
+            if left == 0 {
+                break;
+            }
+            let Some(transfer) = self.transfers.at(slot) else { continue };
+            left -= 1;
+            if transfer.connection() == index && !mutant!(transfers_left_at_end) {
                 self.lose_transfer(slot);
             }
         }

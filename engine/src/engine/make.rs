@@ -88,7 +88,7 @@ impl<P: Port> Engine<P> {
             dirty: FixedList::new_in(region, plan.connections as usize, 0)?,
             elements,
             events: Events::new_in(region, plan.events())?,
-            chores: Chores::new(plan.shares_receives),
+            chores: Chores::new_in(region, plan.connections as usize, plan.shares_receives)?,
             counters: Counters::default(),
             draining: WatchedClock::new(WatchedClock::STANDSTILL),
             resolved: Vec::with_capacity(options.max_segments as usize + MAX_MRS_PER_REQUEST),

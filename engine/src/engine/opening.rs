@@ -140,7 +140,7 @@ impl<P: Port> Engine<P> {
         if let Some(shared) = &mut self.shared {
             shared.grant(granted);
         }
-        self.chores.unsettle();
+        self.chores.unsettle(index);
         Ok(connection)
     }
 
@@ -295,7 +295,7 @@ impl<P: Port> Engine<P> {
         let (connection, private_data) = (entry.key, private_data.clone());
         let (created, receives) = (entry.idle.len(), entry.credits.granted());
         entry.become_ready();
-        self.chores.settle();
+        self.chores.settle(index);
         self.counters.connected();
         self.record(TracePoint::MrsCreated, connection.index, None, created);
         if self.options.write_pad {
@@ -382,7 +382,7 @@ impl<P: Port> Engine<P> {
     pub(super) fn vacate(&mut self, index: usize) {
         let entry = &mut self.connections[index];
         entry.vacate();
-        self.chores.settle();
+        self.chores.settle(index);
         if let Some(shared) = &mut self.shared {
             let lost = entry.receive_queue.close_shared();
             shared.closed(entry.queue_pair, index as u16, entry.receive_queue.shared(), lost);

@@ -65,7 +65,7 @@ impl<P: Port> Engine<P> {
         self.connections[index].wait(|waiting| waiting.push_request(handle.index()));
         // K11: nobody looks at who waits.
         if !mutant!(K11_request) {
-            self.ask_attention();
+            self.chores.ask_attention(index);
         }
         Ok(RequestHandle(handle))
     }

@@ -202,7 +202,7 @@ impl<P: Port> Engine<P> {
         } else {
             // It overtook the news that its connection is up.
             self.connections[index].keep_early(received, success);
-            self.ask_attention();
+            self.chores.ask_attention(index);
         }
     }
 

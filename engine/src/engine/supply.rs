@@ -39,7 +39,7 @@ impl<P: Port> Engine<P> {
                     objects.put_absent(&mut self.pool, descriptor);
                 }
                 objects.ask_later(wanted + count);
-                self.ask_attention();
+                self.chores.ask_attention(index);
                 return;
             }
             self.connections[index].objects.asked(count);
@@ -147,7 +147,7 @@ impl<P: Port> Engine<P> {
         self.pool.doom_keys(descriptor, doomed);
         entry.objects.free(descriptor);
         self.chores.free(1);
-        self.ask_attention();
+        self.chores.ask_attention(index);
         self.send_frees(index);
     }
 
@@ -192,8 +192,6 @@ impl<P: Port> Engine<P> {
     /// A descriptor's object is destroyed, or was given up behind its queue pair.
     fn object_gone(&mut self, descriptor: u32) {
         let index = usize::from(self.pool.connection_of(descriptor));
-        // A rare event, so that a walk over the slots is good enough.
-        let owner = self.requests.fencing(descriptor);
         if let Some(mr) = self.pool.get_mut(descriptor) {
             let _ = mr.destroyed();
         }
@@ -206,7 +204,8 @@ impl<P: Port> Engine<P> {
             connection.objects.put_absent(&mut self.pool, descriptor);
         }
         if connection.is_ready() {
-            if let Some(slot) = owner
+            // A rare event, so that a walk over the slots in use is good enough.
+            if let Some(slot) = self.requests.fencing(descriptor)
                 && !mutant!(destruction_tells_nobody)
             {
                 self.fenced(slot, descriptor);

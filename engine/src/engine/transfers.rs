@@ -129,7 +129,7 @@ impl<P: Port> Engine<P> {
         self.counters.transfer_waits(if first { cause } else { WaitCause::Order });
         self.connections[index].wait(|waiting| waiting.push_transfer(handle.index()));
         if !mutant!(K11_transfer) {
-            self.ask_attention();
+            self.chores.ask_attention(index);
         }
         Ok(())
     }

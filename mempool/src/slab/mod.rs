@@ -278,9 +278,9 @@ impl<T> Slab<T> {
         Some((handle, unsafe { self.value_mut(index) }))
     }
 
-    /// All values with their handles, by index. Looks at every slot.
+    /// All values with their handles, by index. Looks at every slot up to that of the last one.
     pub fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
-        (0..self.capacity).filter_map(|index| self.at(index))
+        (0..self.capacity).filter_map(|index| self.at(index)).take(self.len() as usize)
     }
 
     #[inline]
