@@ -36,6 +36,7 @@ mod operator;
 mod orders;
 mod outcome;
 mod plan;
+mod prepared;
 mod present;
 mod progress;
 mod remedy;

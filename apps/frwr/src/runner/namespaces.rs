@@ -1,22 +1,17 @@
-//! What `serve` offers: subsystems and namespaces as they were asked for, and as media that are ready.
+//! What `serve` offers: subsystems and namespaces as they were asked for, and as plans of cores.
 
 use super::{
     ana_name::AnaStates,
-    load_file::{hex, load as load_file},
+    load_file::hex,
     media_watch::{Identity, MediaWatch},
-    medium::Medium,
-    target_side::shared,
+    prepared::{Prepared, Users, prepare},
 };
 use crate::{Error, output::in_line};
 use clap::ValueEnum;
-use core::time::Duration;
-use frwr_mempool::{DeviceMemory, PagePolicy};
+use frwr_mempool::DeviceMemory;
 use frwr_nvmf::{
     controller::{AllowedHosts, DEFAULT_ANA_GROUP},
-    storage::{
-        AnyStorage, Backing, FileMedium, FileOptions, Geometry, MediumKind, NbdAddress, NbdMedium, NbdOptions,
-        RbdMedium, RbdOptions, is_nbd_uri, is_rbd_name,
-    },
+    storage::{AnyStorage, Backing, Geometry, MediumKind, NbdAddress, NbdOptions, RbdOptions, is_nbd_uri, is_rbd_name},
     wire::{AnaState, Nqn, SerialNumber},
 };
 use serde::Serialize;
@@ -25,13 +20,6 @@ use std::{
     path::{Path, PathBuf, absolute},
     sync::Arc,
 };
-
-/// Operations that the storage of one file or block device holds at most: more than the queue of any disk.
-const MAX_FILE_DEPTH: usize = 1024;
-
-/// How long an image of Ceph may take to open while others are served: hosts that connect wait meanwhile, and so does systemd's watchdog,
-/// which ends a service that says nothing for 30 s. Clusters that are well answer within a second; one that is not may be tried again.
-const ADDED_RBD_LIMIT: Duration = Duration::from_secs(10);
 
 /// Where the bytes of `--namespace FILE` live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -176,7 +164,8 @@ impl SubsystemConfig {
         };
         let mut plans: Vec<_> = (0..users.cores).map(|_| plan()).collect();
         for (identity, namespace) in self.identities().zip(&self.namespaces) {
-            let (of_cores, report) = prepare(identity, namespace, users, media, say)?;
+            let Prepared { of_cores, report, medium } = prepare(namespace, users, say)?;
+            medium.into_iter().for_each(|medium| media.add(identity, namespace.config.name(), medium));
             let ListedNamespace { identifier, nguid, active, .. } = *namespace;
             let (ana_group, blocks) = (namespace.config.ana_group, report.blocks);
             let part = |medium| PlannedNamespace { identifier, nguid, ana_group, active, blocks, medium };
@@ -296,21 +285,6 @@ pub(super) const fn backing_name(backing: Backing) -> &'static str {
     }
 }
 
-/// Who uses what is served.
-#[derive(Debug)]
-pub(super) struct Users {
-    /// Cores, at least one.
-    pub(super) cores: usize,
-    /// Operations that hosts may have in one namespace of a core.
-    pub(super) depth: usize,
-    /// Kind of memory that cores share.
-    pub(super) pages: PagePolicy,
-    /// NUMA node of that.
-    pub(super) node: Option<u32>,
-    /// The regions of cores are still to be made: one that is alone has its namespaces in its own.
-    pub(super) at_start: bool,
-}
-
 /// A subsystem that is ready to be served by one core.
 #[derive(Debug)]
 pub(super) struct SubsystemPlan {
@@ -395,133 +369,4 @@ impl NamespaceReport {
     pub(super) fn size(&self) -> String {
         format!("namespace {}, {} blocks of {} bytes", in_line(&self.name), self.blocks, self.block_bytes)
     }
-}
-
-/// Opens a namespace for each core, or reads what it holds at first. `say` is told how it is used where that is otherwise than
-/// a person may expect.
-pub(super) fn prepare(
-    identity: Identity,
-    namespace: &ListedNamespace,
-    users: &Users,
-    media: &mut MediaWatch,
-    say: &mut dyn FnMut(&str),
-) -> Result<(Vec<NamespacePlan>, NamespaceReport), Error> {
-    let config = &namespace.config;
-    let NamespaceConfig { medium, block_bytes, read_only, .. } = config.clone();
-    let mut is_read_only = read_only;
-    let part = |all: Geometry| part_of(namespace, all);
-    let (plans, kind, geometry, content) = match medium {
-        MediumConfig::Memory { bytes } => {
-            let geometry = whole(bytes / u64::from(block_bytes.max(1)), block_bytes)?;
-            (in_memory(users, geometry, None, read_only)?, "memory", geometry, None)
-        }
-        MediumConfig::Loaded { path } => {
-            let file = load_file(&path)?;
-            let geometry = whole((file.bytes.len() as u64).div_ceil(block_bytes.max(1).into()), block_bytes)?;
-            let content = Some((file.bytes.len() as u64, hex(&file.digest)));
-            (in_memory(users, geometry, Some(file.bytes), read_only)?, "memory", geometry, content)
-        }
-        MediumConfig::Stored { path, kind, backing, direct } => {
-            let mut medium = FileMedium::open(
-                &FileOptions::new(path).kind(kind).block_bytes(block_bytes).read_only(read_only).direct(direct),
-            )?;
-            let geometry = medium.geometry();
-            medium.resize(part(geometry)?).map_err(Error::setup)?;
-            let (plans, name) = opened(&medium, backing, users, say)?;
-            media.add(identity, config.name(), Medium::File(medium));
-            (plans, name, geometry, None)
-        }
-        MediumConfig::Nbd { options } => {
-            let medium = NbdMedium::open(options.block_bytes(block_bytes).read_only(read_only))?;
-            is_read_only = medium.is_read_only();
-            if is_read_only && !read_only {
-                say(&format!("{}: its server exports it for reading only", config.name()));
-            }
-            let depth = users.depth.clamp(1, MAX_FILE_DEPTH);
-            let open = |_| Ok(NamespacePlan::Open { storage: medium.storage(depth)?, alignment: 1 });
-            let plans = (0..users.cores).map(open).collect::<Result<_, Error>>()?;
-            let medium = Medium::Nbd(medium);
-            let geometry = medium.geometry();
-            media.add(identity, config.name(), medium);
-            (plans, "NBD", geometry, None)
-        }
-        MediumConfig::Rbd { options } => {
-            let options = options.block_bytes(block_bytes).read_only(read_only);
-            let opened = if users.at_start {
-                RbdMedium::open(options)
-            } else {
-                RbdMedium::open_within(options, ADDED_RBD_LIMIT)
-            };
-            let mut medium = opened?;
-            is_read_only = medium.is_read_only();
-            let geometry = medium.geometry();
-            medium.resize(part(geometry)?).map_err(Error::setup)?;
-            let depth = users.depth.clamp(1, MAX_FILE_DEPTH);
-            let open = |_| Ok(NamespacePlan::Open { storage: medium.storage(depth)?, alignment: 1 });
-            let plans = (0..users.cores).map(open).collect::<Result<_, Error>>()?;
-            media.add(identity, config.name(), Medium::Rbd(medium));
-            (plans, "RBD", geometry, None)
-        }
-    };
-    let blocks = part(geometry)?;
-    let (bytes, sha256) = match content {
-        Some((bytes, sha256)) => (bytes, Some(sha256)),
-        None => (blocks * u64::from(block_bytes), None),
-    };
-    let (name, medium_blocks) = (config.name(), geometry.blocks());
-    let read_only = is_read_only;
-    Ok((plans, NamespaceReport { name, kind, bytes, sha256, blocks, medium_blocks, block_bytes, read_only }))
-}
-
-/// Blocks that a namespace has of so many.
-fn part_of(namespace: &ListedNamespace, all: Geometry) -> Result<u64, Error> {
-    let Some(bytes) = namespace.bytes else { return Ok(all.blocks()) };
-    let (blocks, block_bytes) = (bytes / u64::from(all.block_bytes()), u64::from(all.block_bytes()));
-    if (1..=all.blocks()).contains(&blocks) {
-        return Ok(blocks);
-    }
-    let (name, has) = (namespace.config.name(), all.blocks() * block_bytes);
-    let text = format!(
-        "bytes is {bytes}: {name} has {has}, and a block {block_bytes}; choose others, or leave it out for all"
-    );
-    Err(Error::failed("namespace", text))
-}
-
-/// Memory: of the one core's own region, or of one that all cores use.
-fn in_memory(
-    users: &Users,
-    geometry: Geometry,
-    content: Option<Arc<[u8]>>,
-    read_only: bool,
-) -> Result<Vec<NamespacePlan>, Error> {
-    if users.cores == 1 && users.at_start {
-        return Ok(vec![NamespacePlan::Memory { geometry, content, read_only }]);
-    }
-    let medium = shared(geometry, content.as_deref(), users.pages, users.node);
-    let medium = medium.map_err(|error| Error::of_core(0, error))?;
-    let plan = |_| NamespacePlan::Shared { medium: medium.clone(), geometry, read_only };
-    Ok((0..users.cores).map(plan).collect())
-}
-
-/// Each core's way to a medium, and what the first one's is; what is to be said of it is said once.
-fn opened(
-    medium: &FileMedium,
-    backing: Backing,
-    users: &Users,
-    say: &mut dyn FnMut(&str),
-) -> Result<(Vec<NamespacePlan>, &'static str), Error> {
-    let (mut plans, mut name) = (Vec::with_capacity(users.cores), "");
-    for core in 0..users.cores {
-        let (storage, notes) = medium.storage(backing, users.depth.clamp(1, MAX_FILE_DEPTH))?;
-        if core == 0 {
-            notes.iter().for_each(|note| say(&note.to_string()));
-            name = storage.name();
-        }
-        plans.push(NamespacePlan::Open { storage, alignment: medium.alignment() });
-    }
-    Ok((plans, name))
-}
-
-fn whole(blocks: u64, block_bytes: u32) -> Result<Geometry, Error> {
-    Geometry::new(blocks, block_bytes).map_err(|error| Error::failed("namespace", error.to_string()))
 }

@@ -128,6 +128,11 @@ impl Orders {
         self.units.len()
     }
 
+    /// Cores of each device.
+    pub(super) fn cores(&self) -> usize {
+        self.cores.max(1)
+    }
+
     /// The device of a unit.
     pub(super) fn device_of(&self, unit: usize) -> usize {
         unit / self.cores.max(1)

@@ -8,11 +8,12 @@ use super::{
     load_paths::PathLog,
     main_loop::{MainLoop, Served, ended, leave},
     media_watch::MediaWatch,
-    namespaces::{NamespaceReport, SubsystemConfig, SubsystemPlan, Users},
+    namespaces::{NamespaceReport, SubsystemConfig, SubsystemPlan},
     operator::{Doors, Facts, KeyTrace, Operator},
     orders::Orders,
     outcome::Outcome,
     plan,
+    prepared::{Patience, Users},
     progress::{Doing, IoCounters, Progress},
     remedy::cannot_listen,
     report::CoreReport,
@@ -299,6 +300,7 @@ fn users(config: &ServeConfig, placement: &Placement, topology: &Topology) -> Us
         pages: config.arguments.memory.pages.policy(),
         node: home.and_then(|core| topology.node_of(core)),
         at_start: true,
+        wait: Patience::default(),
     }
 }
 

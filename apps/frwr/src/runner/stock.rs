@@ -3,8 +3,10 @@
 use super::{
     clash::served_twice,
     difference::Room,
-    media_watch::{Identity, MediaWatch},
-    namespaces::{ListedNamespace, NamespaceConfig, NamespacePlan, NamespaceReport, SubsystemConfig, Users, prepare},
+    media_watch::Identity,
+    medium::Medium,
+    namespaces::{ListedNamespace, NamespaceConfig, NamespacePlan, NamespaceReport, SubsystemConfig},
+    prepared::{Patience, Prepared, Users, prepare},
     serve_command::ServeConfig,
     target_side::{cut, in_memory},
     trace::{OF_KEYS, check_path},
@@ -48,28 +50,16 @@ impl Stock {
         }
     }
 
-    /// Opens one more for each core, in their order, and keeps its place until [`Self::forget`]. Blocks as long as that takes.
+    /// Keeps the place of one more until [`Self::forget`], which somebody has to open.
     ///
     /// # Errors
-    /// It cannot be had beside the others, or not be opened; nothing is left of it then.
-    pub(super) fn open(
-        &mut self,
-        of: Nqn,
-        namespace: &ListedNamespace,
-        media: &mut MediaWatch,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<(Vec<AnyStorage>, NamespaceReport), Error> {
-        let (identity, config) = ((of, namespace.identifier), &namespace.config);
-        self.check(identity, config)?;
-        let opened = prepare(identity, namespace, &self.users, media, say).and_then(|(plans, report)| {
-            let storages = plans.into_iter().map(|plan| self.storage(plan, report.blocks)).collect::<Result<_, _>>()?;
-            Ok((storages, report))
-        });
-        match &opened {
-            Ok(_) => self.served.push((identity, config.clone())),
-            Err(_) => media.forget(identity),
-        }
-        opened
+    /// It cannot be had beside the others.
+    pub(super) fn reserve(&mut self, of: Nqn, namespace: ListedNamespace) -> Result<Reserved, Error> {
+        let identity = (of, namespace.identifier);
+        self.check(identity, &namespace.config)?;
+        self.served.push((identity, namespace.config.clone()));
+        let users = Users { wait: Patience::default(), ..self.users.clone() };
+        Ok(Reserved { subsystem: of, namespace, users, depth: self.depth })
     }
 
     /// What a namespace lives in.
@@ -120,6 +110,51 @@ impl Stock {
             return refused(reason);
         }
         check_path(OF_KEYS, self.trace.as_deref(), &[("what a namespace lives in", config.path())])
+    }
+}
+
+/// A namespace whose place is kept, and whose medium is still to be opened.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    pub(super) subsystem: Nqn,
+    pub(super) namespace: ListedNamespace,
+    users: Users,
+    depth: usize,
+}
+
+/// A namespace whose medium is open.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// Of each core of each device, in their order.
+    pub(super) storages: Vec<AnyStorage>,
+    pub(super) report: NamespaceReport,
+    /// What is to be watched; `None` where it is memory.
+    pub(super) medium: Option<Medium>,
+    /// What a person may not expect.
+    pub(super) notes: Vec<String>,
+}
+
+impl Reserved {
+    /// Which it is.
+    pub(super) const fn identity(&self) -> Identity {
+        (self.subsystem, self.namespace.identifier)
+    }
+
+    /// Whether somebody waits until it is open.
+    pub(super) fn patience(&self) -> Patience {
+        self.users.wait.clone()
+    }
+
+    /// Opens it for each core. Blocks as long as that takes: nothing for the main thread.
+    ///
+    /// # Errors
+    /// It cannot be opened; nothing is left of it then.
+    pub(super) fn open(&self) -> Result<Opened, Error> {
+        let mut notes = Vec::new();
+        let prepared = prepare(&self.namespace, &self.users, &mut |note| notes.push(note.to_owned()))?;
+        let Prepared { of_cores, report, medium } = prepared;
+        let storages = of_cores.into_iter().map(|plan| self.storage(plan, report.blocks)).collect::<Result<_, _>>()?;
+        Ok(Opened { storages, report, medium, notes })
     }
 
     fn storage(&self, plan: NamespacePlan, blocks: u64) -> Result<AnyStorage, Error> {

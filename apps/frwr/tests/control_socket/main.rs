@@ -7,6 +7,7 @@ mod files;
 mod hostile;
 mod listeners;
 mod metrics;
+mod openings;
 mod page;
 mod promtool;
 mod terminal;

@@ -146,6 +146,7 @@ pub(super) fn status(facts: &Facts, findings: &Findings, parameters: Parameters)
         "queues": target.queues,
         "keys_alive": engine.keys_live(),
         "key_trace": key_trace_file(facts),
+        "awaited_medium": facts.awaited.as_ref().map(|awaited| awaited.json(facts.now)),
         "waiting": waiting_json(waiting(findings)),
         "faults": faults(findings),
         "cores": cores,

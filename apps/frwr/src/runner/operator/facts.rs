@@ -5,6 +5,7 @@ use super::{
         host_keys::HostKeyring, media_watch::Identity, progress::Progress, serve_command::ServeConfig,
         serve_report::ServedTarget,
     },
+    aside::Awaited,
     key_trace::KeyTrace,
     recent::Recent,
 };
@@ -26,6 +27,8 @@ pub(in super::super) struct Facts {
     pub(super) recent: Recent,
     pub(super) key_trace: KeyTrace,
     pub(super) progress: Progress,
+    /// The medium that a change waits for.
+    pub(super) awaited: Option<Awaited>,
     /// Since the cores began.
     pub(super) now: Duration,
 }
@@ -40,7 +43,7 @@ impl Facts {
     ) -> Self {
         let (about, started) = (value(About::this()), served.namespaces.len());
         let (recent, now) = (Recent::default(), Duration::ZERO);
-        Self { served, started, about, config, host_keys, recent, key_trace, progress, now }
+        Self { served, started, about, config, host_keys, recent, key_trace, progress, awaited: None, now }
     }
 
     /// A namespace is gone. What it was started with is told all the same.

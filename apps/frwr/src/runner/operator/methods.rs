@@ -1,7 +1,7 @@
 //! The methods of the control socket: the one table that says which there are. docs/operating.md tells them to people.
 
 use super::{
-    super::survey::Findings,
+    super::{stock::Reserved, survey::Findings},
     Facts, answers,
     application::Applied,
     files, host_changes, key_trace, listeners, namespace_changes,
@@ -27,6 +27,15 @@ pub(super) enum Does {
     Apply(fn(&mut Known<'_>, Parameters) -> Result<Applied, Failure>),
     /// The cores are asked what there is, and then told what to change.
     Change(fn(&mut Known<'_>, Parameters) -> Result<Plan, Failure>),
+    /// The same, behind what has to be opened for it first.
+    Open(fn(&mut Known<'_>, Parameters) -> Result<Reserved, Failure>),
+}
+
+impl Does {
+    /// It stands in the line of changes.
+    pub(super) const fn is_change(self) -> bool {
+        matches!(self, Self::Change(_) | Self::Apply(_) | Self::Open(_))
+    }
 }
 
 /// A method.
@@ -195,7 +204,7 @@ const METHODS: &[Method] = &[
             Parameter { name: "nguid", kind: "HEX", required: false, about: "by which hosts know it again" },
             Parameter { name: "active", kind: "true|false", required: false, about: "false: hosts do not see it" },
         ],
-        does: Does::Change(namespace_changes::add_namespace),
+        does: Does::Open(namespace_changes::add_namespace),
     },
     Method {
         name: "resize_namespace",
@@ -364,7 +373,7 @@ pub(super) fn find(name: &str) -> Result<&'static Method, Failure> {
 /// All methods that a target has, in the order in which they are told.
 pub fn methods() -> impl Iterator<Item = MethodDescription> {
     METHODS.iter().map(|&Method { name, about, parameters, does }| {
-        let changes = matches!(does, Does::Change(_) | Does::Apply(_)) || name.starts_with("set_");
+        let changes = does.is_change() || name.starts_with("set_");
         let changes = changes || matches!(name, "clear_host_key" | "stop");
         MethodDescription { name, about, parameters, changes }
     })

@@ -3,6 +3,7 @@
 
 mod answers;
 mod application;
+mod aside;
 mod changes;
 mod facts;
 mod families;
@@ -31,13 +32,14 @@ use super::{
     orders::{Answer, Orders},
     present::present,
     serve_report::ServedTarget,
-    stock::Stock,
+    stock::{Opened, Reserved, Stock},
     survey::{Findings, Survey},
     trace::Trace,
 };
 use crate::Error;
 use crate::control::{Call, Failure, NOT_DONE, Server, Visitor, Web, wait};
 use application::{Application, Applied};
+use aside::Aside;
 use changes::{Changes, Ended};
 use core::time::Duration;
 use frwr_engine::control::ControlStatistics;
@@ -48,7 +50,7 @@ use metrics::Only;
 use planned::{Asker, Behind, Known};
 use reload::Reload;
 use serde_json::Value;
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 /// Calls that are begun in a turn: each client has one under way at most.
 const CALLS_PER_TURN: usize = crate::control::MAX_CLIENTS;
@@ -92,6 +94,8 @@ pub(super) struct Operator {
     /// Who waits for metrics, with the round that answers.
     visitors: Vec<(Visitor, u64)>,
     changes: Changes,
+    /// A namespace that is opened for a change.
+    opening: Aside<Opened, (Asker, Arc<Reserved>)>,
     /// Calls that change something and are not planned: each is, by what the cores say behind the end of the one before.
     unplanned: VecDeque<(Asker, Call, Does)>,
     /// A file that is applied.
@@ -117,6 +121,7 @@ impl Operator {
             waiting: Vec::new(),
             visitors: Vec::new(),
             changes: Changes::default(),
+            opening: Aside::default(),
             unplanned: VecDeque::new(),
             application: None,
             reload: Reload::default(),
@@ -160,7 +165,7 @@ impl Operator {
     pub(super) fn is_attended(&self) -> bool {
         let Doors { server, web } = &self.doors;
         let goes_on = self.application.is_some() || !self.waiting.is_empty() || !self.unplanned.is_empty();
-        let goes_on = goes_on || self.reload.is_wanted();
+        let goes_on = goes_on || self.reload.is_wanted() || self.opening.is_busy();
         goes_on || server.as_ref().is_some_and(Server::has_clients) || web.as_ref().is_some_and(Web::has_guests)
     }
 
@@ -174,6 +179,7 @@ impl Operator {
     /// Does all that there is to do, within limits. Returns the work done; reports that were asked for by a signal are said.
     pub(super) fn turn(&mut self, surroundings: &mut Surroundings<'_>, say: &mut dyn FnMut(&str)) -> u32 {
         self.facts.now = surroundings.now;
+        self.facts.awaited = self.opening.under_way();
         let Doors { server, web } = &mut self.doors;
         let mut work = server.as_mut().map_or(0, Server::turn) + web.as_mut().map_or(0, Web::turn);
         work += self.facts.key_trace.drain(say);
@@ -189,6 +195,7 @@ impl Operator {
             self.told(round, &findings, surroundings.media, say);
             work += 1;
         }
+        work += self.take_opened(surroundings.media, say);
         while let Some(ended) = self.changes.turn(surroundings.now, &mut self.orders) {
             self.change_ended(ended, surroundings.media);
             work += 1;
@@ -200,8 +207,9 @@ impl Operator {
 
     /// Asks the cores what the next change is planned by, when nothing changes that any more.
     fn plan_next(&mut self) {
-        let is_planned = self.waiting.iter().any(|call| matches!(call.does, Does::Change(_) | Does::Apply(_)));
+        let is_planned = self.waiting.iter().any(|call| call.does.is_change());
         if !is_planned
+            && !self.opening.is_busy()
             && self.changes.is_idle()
             && let Some((asker, call, does)) = self.unplanned.pop_front()
         {
@@ -249,7 +257,7 @@ impl Operator {
                 let result = tell(&mut self.facts, call.parameters);
                 self.answer(asker, result);
             }
-            Ok(does @ (Does::Change(_) | Does::Apply(_))) => self.unplanned.push_back((asker, call, does)),
+            Ok(does) if does.is_change() => self.unplanned.push_back((asker, call, does)),
             Ok(does) => {
                 let round = self.survey.want();
                 self.waiting.push(Waiting { asker, round, call, does });
@@ -289,35 +297,68 @@ impl Operator {
             core::mem::take(&mut self.waiting).into_iter().partition(|call| call.round <= round);
         self.waiting = later;
         for waiting in ready {
-            self.carry_out(waiting, findings, media, say);
+            self.carry_out(waiting, findings, media);
         }
     }
 
     /// A call whose round is over.
-    fn carry_out(
-        &mut self,
-        Waiting { asker, call, does, .. }: Waiting,
-        findings: &Findings,
-        media: &mut MediaWatch,
-        say: &mut dyn FnMut(&str),
-    ) {
+    fn carry_out(&mut self, Waiting { asker, call, does, .. }: Waiting, findings: &Findings, media: &mut MediaWatch) {
         let Self { facts, stock, .. } = self;
         let result = match does {
             Does::Tell(tell) => tell(facts, call.parameters),
             Does::Ask(ask) => ask(facts, findings, call.parameters),
-            Does::Look(look) => look(&mut Known { facts, findings, media, stock, say }, call.parameters),
-            Does::Apply(apply) => match apply(&mut Known { facts, findings, media, stock, say }, call.parameters) {
+            Does::Look(look) => look(&mut Known { facts, findings, media, stock }, call.parameters),
+            Does::Apply(apply) => match apply(&mut Known { facts, findings, media, stock }, call.parameters) {
                 Ok(Applied::Shown(shown)) => Ok(shown),
                 Ok(Applied::Begins(steps)) => return self.apply(Application::new(asker, steps)),
                 Err(failure) => Err(failure),
             },
-            Does::Change(plan) => match plan(&mut Known { facts, findings, media, stock, say }, call.parameters) {
+            Does::Change(plan) => match plan(&mut Known { facts, findings, media, stock }, call.parameters) {
                 Ok(None) => Ok(changes::done(false)),
                 Ok(Some(planned)) => return self.changes.queue(asker, *planned),
                 Err(failure) => Err(failure),
             },
+            Does::Open(plan) => match plan(&mut Known { facts, findings, media, stock }, call.parameters) {
+                Ok(reserved) => return self.open(asker, reserved, media),
+                Err(failure) => Err(failure),
+            },
         };
         self.answer(asker, result);
+    }
+
+    /// Has a namespace opened.
+    fn open(&mut self, asker: Asker, reserved: Reserved, media: &mut MediaWatch) {
+        let (identity, now) = (reserved.identity(), self.facts.now);
+        let (name, patience) = (reserved.namespace.config.name(), reserved.patience());
+        let reserved = Arc::new(reserved);
+        let call = {
+            let reserved = Arc::clone(&reserved);
+            move || reserved.open()
+        };
+        if let Err(failure) = self.opening.begin((asker, reserved), name, patience, now, call) {
+            self.not_opened(asker, identity, failure, media);
+        }
+    }
+
+    /// What was opened is watched, and given to the cores.
+    fn take_opened(&mut self, media: &mut MediaWatch, say: &mut dyn FnMut(&str)) -> u32 {
+        let Some(((asker, reserved), result)) = self.opening.turn(self.facts.now) else { return 0 };
+        match result {
+            Ok(Opened { storages, report, medium, notes }) => {
+                notes.iter().for_each(|note| say(note));
+                let name = reserved.namespace.config.name();
+                medium.into_iter().for_each(|medium| media.add(reserved.identity(), name.clone(), medium));
+                let planned = namespace_changes::with_opened(&reserved, storages, report, self.orders.cores());
+                self.changes.queue(asker, planned);
+            }
+            Err(failure) => self.not_opened(asker, reserved.identity(), failure, media),
+        }
+        1
+    }
+
+    fn not_opened(&mut self, asker: Asker, namespace: Identity, failure: Failure, media: &mut MediaWatch) {
+        self.forget(namespace, media);
+        self.answer(asker, Err(failure));
     }
 
     /// Begins with the changes of a file.

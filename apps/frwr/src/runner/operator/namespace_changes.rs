@@ -5,7 +5,9 @@ use super::{
         change::Change,
         config_file::{NamespaceTable, Size, as_key},
         media_watch::Identity,
+        namespaces::{ListedNamespace, NamespaceReport},
         start::unit,
+        stock::Reserved,
     },
     parameters::read,
     planned::{Behind, Known, Plan, Planned, Step, home, is_it, listed, subsystem, within},
@@ -29,7 +31,7 @@ struct Named {
 /// Their names.
 const NAMED: [&str; 2] = ["subsystem", "namespace"];
 
-pub(super) fn add_namespace(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
+pub(super) fn add_namespace(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Reserved, Failure> {
     let (named, table): (Map<_, _>, Map<_, _>) =
         parameters.into_iter().partition(|(name, _)| NAMED.contains(&name.as_str()));
     let Named { subsystem: of, namespace: identifier } = read(named)?;
@@ -40,12 +42,20 @@ pub(super) fn add_namespace(known: &mut Known<'_>, parameters: Map<String, Value
     }
     let table: NamespaceTable = read(table)?;
     let namespace = table.listed(identifier).map_err(|error| invalid(as_key(&error).1))?;
-    let (nguid, (subsystem, _)) = (namespace.nguid, subsystem(known.findings, &of)?);
-    let opened = known.stock.open(subsystem, &namespace, known.media, known.say);
-    let (mut storages, report) =
-        opened.map_err(|error| Failure::new(NOT_DONE, format!("{error}; nothing was changed")))?;
-    let (ana_group, active) = (namespace.config.ana_group, namespace.active);
-    let cores = known.findings.cores.len().max(1);
+    let (subsystem, _) = subsystem(known.findings, &of)?;
+    let reserved = known.stock.reserve(subsystem, namespace);
+    reserved.map_err(|error| Failure::new(NOT_DONE, format!("{error}; nothing was changed")))
+}
+
+/// What is told the cores of a namespace that is open for each of them; so many cores serve each device.
+pub(super) fn with_opened(
+    reserved: &Reserved,
+    opened: Vec<AnyStorage>,
+    report: NamespaceReport,
+    cores: usize,
+) -> Planned {
+    let ListedNamespace { identifier, nguid, active, ref config, .. } = reserved.namespace;
+    let (subsystem, ana_group) = (reserved.subsystem, config.ana_group);
     let step = |(unit, storage): (usize, AnyStorage)| {
         if unit % cores == usize::from(HOME_CORE) {
             let namespace = Box::new(NewNamespace { identifier, nguid, ana_group, active, storage });
@@ -59,10 +69,10 @@ pub(super) fn add_namespace(known: &mut Known<'_>, parameters: Map<String, Value
     };
     // On no device it comes before all cores of all devices have their ways to it.
     let (homes, others): (Vec<_>, Vec<_>) =
-        storages.drain(..).enumerate().map(step).partition(|step| step.unit % cores == usize::from(HOME_CORE));
+        opened.into_iter().enumerate().map(step).partition(|step| step.unit % cores == usize::from(HOME_CORE));
     let steps = others.into_iter().chain(homes).collect();
-    let behind = Some(Behind::Added((subsystem, identifier), report));
-    Ok(Some(Box::new(Planned { behind, ..Planned::steps(steps) })))
+    let behind = Some(Behind::Added(reserved.identity(), report));
+    Planned { behind, ..Planned::steps(steps) }
 }
 
 #[derive(Deserialize)]

@@ -55,8 +55,6 @@ pub(super) struct Known<'a> {
     pub(super) media: &'a mut MediaWatch,
     /// What else there may be.
     pub(super) stock: &'a mut Stock,
-    /// Told what a person may not expect.
-    pub(super) say: &'a mut dyn FnMut(&str),
 }
 
 /// A change: what each core is told, one after the other.

@@ -1,0 +1,196 @@
+//! Namespaces whose media are open, for each core that serves them.
+
+use super::{
+    load_file::{hex, load as load_file},
+    medium::Medium,
+    namespaces::{ListedNamespace, MediumConfig, NamespaceConfig, NamespacePlan, NamespaceReport},
+    target_side::shared,
+};
+use crate::Error;
+use core::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
+use frwr_mempool::PagePolicy;
+use frwr_nvmf::storage::{AnyStorage, Backing, FileMedium, FileOptions, Geometry, NbdMedium, RbdMedium};
+use std::sync::Arc;
+
+/// Operations that the storage of one file or block device holds at most: more than the queue of any disk.
+const MAX_FILE_DEPTH: usize = 1024;
+
+/// How long an image of Ceph may take to open while others are served: changes behind it wait meanwhile. Clusters that are well answer
+/// within a second; one that is not may be tried again.
+const ADDED_RBD_LIMIT: Duration = Duration::from_secs(10);
+
+/// Who uses what is served.
+#[derive(Clone, Debug)]
+pub(super) struct Users {
+    /// Cores, at least one.
+    pub(super) cores: usize,
+    /// Operations that hosts may have in one namespace of a core.
+    pub(super) depth: usize,
+    /// Kind of memory that cores share.
+    pub(super) pages: PagePolicy,
+    /// NUMA node of that.
+    pub(super) node: Option<u32>,
+    /// The regions of cores are still to be made: one that is alone has its namespaces in its own.
+    pub(super) at_start: bool,
+    /// Whether they still wait.
+    pub(super) wait: Patience,
+}
+
+/// Whether somebody waits for a namespace to be opened, which may take a while on a thread of its own. Clones are the same one's.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Patience(Arc<AtomicBool>);
+
+impl Patience {
+    /// Nobody waits any more.
+    pub(super) fn end(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    /// That it is not worth while to go on, if it is not.
+    pub(super) fn lasts(&self) -> Result<(), Error> {
+        if self.0.load(Relaxed) { Err(Error::failed("namespace", "nobody waits for it")) } else { Ok(()) }
+    }
+}
+
+/// A namespace that can be served.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    /// What each core gets.
+    pub(super) of_cores: Vec<NamespacePlan>,
+    pub(super) report: NamespaceReport,
+    /// What it lives in; `None` where that is memory.
+    pub(super) medium: Option<Medium>,
+}
+
+/// Opens a namespace for each core, or reads what it holds at first. `say` is told how it is used where that is otherwise than
+/// a person may expect. Blocks as long as that takes, or until nobody waits any more where several ways have to be made.
+pub(super) fn prepare(
+    namespace: &ListedNamespace,
+    users: &Users,
+    say: &mut dyn FnMut(&str),
+) -> Result<Prepared, Error> {
+    let config = &namespace.config;
+    let NamespaceConfig { medium, block_bytes, read_only, .. } = config.clone();
+    let mut is_read_only = read_only;
+    let part = |all: Geometry| part_of(namespace, all);
+    let (of_cores, kind, geometry, content, medium) = match medium {
+        MediumConfig::Memory { bytes } => {
+            let geometry = whole(bytes / u64::from(block_bytes.max(1)), block_bytes)?;
+            (in_memory(users, geometry, None, read_only)?, "memory", geometry, None, None)
+        }
+        MediumConfig::Loaded { path } => {
+            let file = load_file(&path)?;
+            let geometry = whole((file.bytes.len() as u64).div_ceil(block_bytes.max(1).into()), block_bytes)?;
+            let content = Some((file.bytes.len() as u64, hex(&file.digest)));
+            (in_memory(users, geometry, Some(file.bytes), read_only)?, "memory", geometry, content, None)
+        }
+        MediumConfig::Stored { path, kind, backing, direct } => {
+            let mut medium = FileMedium::open(
+                &FileOptions::new(path).kind(kind).block_bytes(block_bytes).read_only(read_only).direct(direct),
+            )?;
+            let geometry = medium.geometry();
+            medium.resize(part(geometry)?).map_err(Error::setup)?;
+            let (plans, name) = opened(&medium, backing, users, say)?;
+            (plans, name, geometry, None, Some(Medium::File(medium)))
+        }
+        MediumConfig::Nbd { options } => {
+            let medium = NbdMedium::open(options.block_bytes(block_bytes).read_only(read_only))?;
+            is_read_only = medium.is_read_only();
+            if is_read_only && !read_only {
+                say(&format!("{}: its server exports it for reading only", config.name()));
+            }
+            let plans = ways(users, |depth| Ok(medium.storage(depth)?))?;
+            (plans, "NBD", medium.geometry(), None, Some(Medium::Nbd(medium)))
+        }
+        MediumConfig::Rbd { options } => {
+            let options = options.block_bytes(block_bytes).read_only(read_only);
+            let opened = if users.at_start {
+                RbdMedium::open(options)
+            } else {
+                RbdMedium::open_within(options, ADDED_RBD_LIMIT)
+            };
+            let mut medium = opened?;
+            is_read_only = medium.is_read_only();
+            let geometry = medium.geometry();
+            medium.resize(part(geometry)?).map_err(Error::setup)?;
+            let plans = ways(users, |depth| Ok(medium.storage(depth)?))?;
+            (plans, "RBD", geometry, None, Some(Medium::Rbd(medium)))
+        }
+    };
+    let blocks = part(geometry)?;
+    let (bytes, sha256) = match content {
+        Some((bytes, sha256)) => (bytes, Some(sha256)),
+        None => (blocks * u64::from(block_bytes), None),
+    };
+    let (name, medium_blocks) = (config.name(), geometry.blocks());
+    let read_only = is_read_only;
+    let report = NamespaceReport { name, kind, bytes, sha256, blocks, medium_blocks, block_bytes, read_only };
+    Ok(Prepared { of_cores, report, medium })
+}
+
+/// Each core's way to a server.
+fn ways(users: &Users, open: impl Fn(usize) -> Result<AnyStorage, Error>) -> Result<Vec<NamespacePlan>, Error> {
+    let depth = users.depth.clamp(1, MAX_FILE_DEPTH);
+    let way = |_| {
+        users.wait.lasts()?;
+        Ok(NamespacePlan::Open { storage: open(depth)?, alignment: 1 })
+    };
+    (0..users.cores).map(way).collect()
+}
+
+/// Blocks that a namespace has of so many.
+fn part_of(namespace: &ListedNamespace, all: Geometry) -> Result<u64, Error> {
+    let Some(bytes) = namespace.bytes else { return Ok(all.blocks()) };
+    let (blocks, block_bytes) = (bytes / u64::from(all.block_bytes()), u64::from(all.block_bytes()));
+    if (1..=all.blocks()).contains(&blocks) {
+        return Ok(blocks);
+    }
+    let (name, has) = (namespace.config.name(), all.blocks() * block_bytes);
+    let text = format!(
+        "bytes is {bytes}: {name} has {has}, and a block {block_bytes}; choose others, or leave it out for all"
+    );
+    Err(Error::failed("namespace", text))
+}
+
+/// Memory: of the one core's own region, or of one that all cores use.
+fn in_memory(
+    users: &Users,
+    geometry: Geometry,
+    content: Option<Arc<[u8]>>,
+    read_only: bool,
+) -> Result<Vec<NamespacePlan>, Error> {
+    if users.cores == 1 && users.at_start {
+        return Ok(vec![NamespacePlan::Memory { geometry, content, read_only }]);
+    }
+    let medium = shared(geometry, content.as_deref(), users.pages, users.node);
+    let medium = medium.map_err(|error| Error::of_core(0, error))?;
+    let plan = |_| NamespacePlan::Shared { medium: medium.clone(), geometry, read_only };
+    Ok((0..users.cores).map(plan).collect())
+}
+
+/// Each core's way to a medium, and what the first one's is; what is to be said of it is said once.
+fn opened(
+    medium: &FileMedium,
+    backing: Backing,
+    users: &Users,
+    say: &mut dyn FnMut(&str),
+) -> Result<(Vec<NamespacePlan>, &'static str), Error> {
+    let (mut plans, mut name) = (Vec::with_capacity(users.cores), "");
+    for core in 0..users.cores {
+        users.wait.lasts()?;
+        let (storage, notes) = medium.storage(backing, users.depth.clamp(1, MAX_FILE_DEPTH))?;
+        if core == 0 {
+            notes.iter().for_each(|note| say(&note.to_string()));
+            name = storage.name();
+        }
+        plans.push(NamespacePlan::Open { storage, alignment: medium.alignment() });
+    }
+    Ok((plans, name))
+}
+
+fn whole(blocks: u64, block_bytes: u32) -> Result<Geometry, Error> {
+    Geometry::new(blocks, block_bytes).map_err(|error| Error::failed("namespace", error.to_string()))
+}
