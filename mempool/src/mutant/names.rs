@@ -235,6 +235,7 @@ mutants! {
     host_lost_succeeds
     host_other_queue_answers
     host_paths_fence
+    host_paths_refused
     host_resend_forgotten
     host_rights
     lost_before_destruction

@@ -106,6 +106,7 @@ impl Found {
             Step::AwaitReady | Step::AwaitShutdown => get(Property::Status, PropertySize::Four),
             Step::IdentifyController => Asked::identify(cns::CONTROLLER, 0),
             Step::IdentifyCommandSet => Asked::identify(cns::COMMAND_SET_CONTROLLER, 0),
+            Step::IdentifyDescriptors => Asked::identify(cns::DESCRIPTORS, options.namespace),
             Step::IdentifyNamespace => Asked::identify(cns::NAMESPACE, options.namespace),
             Step::SetQueues => {
                 // Submission queues in the lower half, completion queues in the upper; both numbers are 0-based.
@@ -180,6 +181,10 @@ impl Found {
             }
             Step::IdentifyActive => {
                 self.namespace.take_active(&data.read(), success);
+                Step::IdentifyDescriptors
+            }
+            Step::IdentifyDescriptors => {
+                self.namespace.take_descriptors(&data.read(), success);
                 Step::IdentifyNamespace
             }
             Step::IdentifyNamespace => {

@@ -77,10 +77,10 @@ pub enum HostFailure {
     /// The namespace's format.
     #[error("the namespace cannot be used: {0}")]
     Format(UnsupportedFormat),
-    /// The namespace is not what it was: another name (NGUID, EUI64), another block size, or without a name another size after a
+    /// The namespace is not what it was: another name (NGUID, EUI64, UUID), another block size, or without a name another size after a
     /// reconnect.
     #[error(
-        "the namespace has another NGUID, EUI64 or block size than before, or no name and another size than before the reconnect"
+        "the namespace has another NGUID, EUI64, UUID or block size than before, or no name and another size than before the reconnect"
     )]
     NamespaceChanged,
     /// The controller did not come back within `controller_loss_timeout`.

@@ -9,8 +9,8 @@ use super::failure::HostFailure;
 use super::parts::{Abortion, Extent, Part, Parts};
 use super::path::Path;
 use super::queues::Queues;
-use super::recourse::{Verdict, judge};
-use super::requests::{HostCompletion, Kind, Request, Requests};
+use super::recourse::{Verdict, is_of_path, judge};
+use super::requests::{Detour, HostCompletion, Kind, Request, Requests};
 use super::retries::{Resend, blame};
 use super::statistics::HostStatistics;
 use super::submit::{copy_bounced, submit};
@@ -114,12 +114,18 @@ impl Io {
     }
 
     /// Takes a deallocation of 256 ranges at most.
-    pub(super) fn take_ranges(&mut self, ranges: &[(u64, u32)], cookie: u64) -> Result<(), RequestError> {
+    pub(super) fn take_ranges(
+        &mut self,
+        ranges: &[(u64, u32)],
+        cookie: u64,
+        detour: Detour,
+    ) -> Result<(), RequestError> {
         let bounce = self.bounce.take(ranges.len() * DATASET_RANGE_BYTES).ok_or(RequestError::NoBounceBuffer)?;
         self.bounce.write_ranges(bounce, ranges);
         // At most 256.
         let kind = Kind::Deallocate { ranges: ranges.len() as u32, bounce };
-        let request = Request::new(kind, 0, 0, ArrayVec::new(), cookie);
+        let mut request = Request::new(kind, 0, 0, ArrayVec::new(), cookie);
+        request.detour = detour;
         self.requests.take(request).inspect_err(|_| self.bounce.give_back(bounce))
     }
 
@@ -301,6 +307,10 @@ impl Io {
         path: &Path<'_>,
         context: &Context<P>,
     ) -> Option<AnaState> {
+        if self.gives_back && is_of_path(status, path.limits.reports_ana) && !mutant!(host_paths_refused) {
+            self.refused_by_path(slot, status, path, context);
+            return None;
+        }
         let part = self.parts.get(slot)?;
         let (verdict, told) = judge(status, part, &mut self.requests, path.limits, context);
         match verdict {
@@ -319,10 +329,25 @@ impl Io {
         told
     }
 
-    /// Has what has paused long enough be sent.
+    /// The way to the namespace failed a command, which was answered, so that nobody executes it: it is for the caller to say by which path
+    /// it goes, at once where there is another one, else behind a pause.
+    fn refused_by_path<P: Port>(&mut self, slot: u16, status: Status, path: &Path<'_>, context: &Context<P>) {
+        let Some((_, request)) = part_of(slot, &self.parts, &self.requests) else { return };
+        let Detour { at_once, pauses } = request.detour;
+        if at_once || request.result.is_err() {
+            return self.command_ended(slot, Err(IoError::Status(status)));
+        }
+        self.parts.failed_by_path(slot, status);
+        self.resend.pause(slot, context.time.after(path.limits.retry_delays.pause(pauses, status)));
+    }
+
+    /// Has what has paused long enough be sent, by whoever says where.
     pub(super) fn end_pauses(&mut self, now: Duration) {
         while let Some(slot) = self.resend.pause_over(now) {
-            self.send_again(slot);
+            match self.parts.get(slot).and_then(|part| part.failed_by_path) {
+                Some(status) => self.command_ended(slot, Err(IoError::Status(status))),
+                None => self.send_again(slot),
+            }
         }
     }
 

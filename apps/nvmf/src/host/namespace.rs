@@ -2,7 +2,7 @@
 
 use super::failure::HostFailure;
 use crate::storage::Geometry;
-use crate::wire::{IDENTIFY_BYTES, IdentifyActiveNamespaces, IdentifyNamespace};
+use crate::wire::{IDENTIFY_BYTES, IdentifyActiveNamespaces, IdentifyDescriptors, IdentifyNamespace};
 use arrayvec::ArrayVec;
 use zerocopy::FromBytes;
 
@@ -22,6 +22,8 @@ pub(super) struct Identified {
 pub(super) struct Namespace {
     geometry: Option<Geometry>,
     identity: Identity,
+    /// What the session's Namespace Identification Descriptor list says, which is read before the rest; `None` where it was refused.
+    uuid: Option<[u8; 16]>,
     active: ArrayVec<u32, MAX_ACTIVE>,
 }
 
@@ -55,6 +57,11 @@ impl Namespace {
         self.active.extend(listed.take(if success { MAX_ACTIVE } else { 0 }));
     }
 
+    /// Remembers what the list of descriptors says.
+    pub(super) fn take_descriptors(&mut self, bytes: &[u8; IDENTIFY_BYTES], success: bool) {
+        self.uuid = success.then(|| IdentifyDescriptors::uuid(bytes));
+    }
+
     /// `live`: the session goes on; else it begins, and the namespace may be another one.
     ///
     /// # Errors
@@ -70,7 +77,7 @@ impl Namespace {
         let (blocks, block_bytes) = identify.geometry().map_err(HostFailure::Format)?;
         let geometry = Geometry::new(blocks, block_bytes)
             .map_err(|_| HostFailure::Unsupported("namespaces of fewer than 2^64 bytes"))?;
-        let identity = (identify.nguid, identify.eui64);
+        let identity = Identity { nguid: identify.nguid, eui64: identify.eui64, uuid: self.uuid };
         match self.geometry {
             // Lost writes must not reach another namespace in the place of theirs.
             Some(_) if is_other(self.identity, identity) => return Err(HostFailure::NamespaceChanged),
@@ -81,23 +88,34 @@ impl Namespace {
             Some(before) if before != geometry => return Err(HostFailure::NamespaceChanged),
             _ => {}
         }
-        (self.geometry, self.identity) = (Some(geometry), identity);
+        // A list that was refused takes back nothing.
+        let uuid = identity.uuid.or(self.identity.uuid);
+        (self.geometry, self.identity) = (Some(geometry), Identity { uuid, ..identity });
         let zeroes_deallocate = identify.deallocate_features & IdentifyNamespace::ZEROES_DEALLOCATE != 0;
         Ok(Identified { group: identify.ana_group.get(), zeroes_deallocate })
     }
 }
 
-/// NGUID and EUI64 of a namespace.
-pub(super) type Identity = ([u8; 16], [u8; 8]);
-
-/// Whether it says of itself which one it is.
-fn is_named(identity: Identity) -> bool {
-    identity != Identity::default()
+/// The names of a namespace; zeros are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) nguid: [u8; 16],
+    pub(super) eui64: [u8; 8],
+    /// `None` where the controller did not say whether there is one.
+    pub(super) uuid: Option<[u8; 16]>,
 }
 
-/// Whether a namespace that was named says now that it is another one; zeros are no name.
+/// Whether it says of itself which one it is.
+fn is_named(Identity { nguid, eui64, uuid }: Identity) -> bool {
+    nguid != [0; 16] || eui64 != [0; 8] || uuid.is_some_and(|uuid| uuid != [0; 16])
+}
+
+/// Whether a namespace that was named says now that it is another one.
 pub(super) fn is_other(before: Identity, now: Identity) -> bool {
-    (before.0 != [0; 16] && before.0 != now.0) || (before.1 != [0; 8] && before.1 != now.1)
+    let has_other_uuid = |(before, now)| before != [0; 16] && before != now;
+    (before.nguid != [0; 16] && before.nguid != now.nguid)
+        || (before.eui64 != [0; 8] && before.eui64 != now.eui64)
+        || before.uuid.zip(now.uuid).is_some_and(has_other_uuid)
 }
 
 /// ANAGRPID of a namespace's Identify; 0 where there is none.

@@ -1,5 +1,6 @@
 //! Parts of requests: each is what one command does, in a slot of its own.
 
+use crate::wire::Status;
 use core::time::Duration;
 use frwr_mempool::mutant;
 
@@ -46,6 +47,8 @@ pub(super) struct Part {
     pub(super) blame: u16,
     /// How often the controller refused it with a status that lets it be sent again.
     pub(super) refusals: u16,
+    /// The path failed it, and another one may take it when it has paused.
+    pub(super) failed_by_path: Option<Status>,
 }
 
 /// All command slots of I/O.
@@ -88,8 +91,9 @@ impl Parts {
     pub(super) fn begin(&mut self, request: u16, first: u32, extent: Extent) -> Option<u16> {
         let slot = self.free.pop()?;
         let (lost, losses, blame, refusals) = (false, 0, 0, 0);
-        let (queue, deadline, abortion) = (0, None, Abortion::None);
-        let part = Part { request, first, extent, queue, deadline, abortion, lost, losses, blame, refusals };
+        let (queue, deadline, abortion, failed_by_path) = (0, None, Abortion::None, None);
+        let part =
+            Part { request, first, extent, queue, deadline, abortion, lost, losses, blame, refusals, failed_by_path };
         *self.places.get_mut(usize::from(slot))? = Some(part);
         Some(slot)
     }
@@ -139,6 +143,13 @@ impl Parts {
     pub(super) fn refused(&mut self, slot: u16) {
         if let Some(part) = self.get_mut(slot) {
             part.refusals = part.refusals.saturating_add(1);
+        }
+    }
+
+    /// The path failed it, and it pauses before another one takes it.
+    pub(super) fn failed_by_path(&mut self, slot: u16, status: Status) {
+        if let Some(part) = self.get_mut(slot) {
+            part.failed_by_path = Some(status);
         }
     }
 

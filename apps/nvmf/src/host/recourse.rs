@@ -85,6 +85,20 @@ impl Recourse {
     }
 }
 
+/// The way to the namespace failed a command, which by another path may be executed: what is path related (Base 2.0, figure 99), and where
+/// the controller does not say that none would execute it (Do Not Retry). Not states that it has a log page of.
+pub(super) fn is_of_path(status: Status, reports_ana: bool) -> bool {
+    let failed = match status.without_flags() {
+        Status::INTERNAL_PATH_ERROR
+        | Status::CONTROLLER_PATHING_ERROR
+        | Status::HOST_PATHING_ERROR
+        | Status::COMMAND_ABORTED_BY_HOST => true,
+        Status::ANA_INACCESSIBLE | Status::ANA_TRANSITION => !reports_ana,
+        _ => false,
+    };
+    failed && !status.is_final()
+}
+
 /// What becomes of one command.
 pub(super) enum Verdict {
     /// It is sent again after a pause.

@@ -3,7 +3,7 @@
 use super::Host;
 use super::error::RequestError;
 use super::options::MAX_SEGMENTS;
-use super::requests::{HostCompletion, Kind, MAX_REQUEST_BYTES, Request};
+use super::requests::{Detour, HostCompletion, Kind, MAX_REQUEST_BYTES, Request};
 use crate::storage::Geometry;
 use crate::wire::{IdentifyController, MAX_DATASET_RANGES};
 use arrayvec::ArrayVec;
@@ -84,7 +84,7 @@ impl<P: Port> Host<P> {
         self.supports(IdentifyController::DATASET_MANAGEMENT, "Dataset Management")?;
         let geometry = self.geometry().ok_or(RequestError::NotReady)?;
         check_ranges(geometry, ranges)?;
-        self.hand_ranges(ranges, cookie)
+        self.hand_ranges(ranges, cookie, Detour::default())
     }
 
     /// Gives the requests with this cookie up: nothing more is sent for them, and the controller is asked to abort what
@@ -127,9 +127,14 @@ impl<P: Port> Host<P> {
     }
 
     /// Takes a deallocation that was checked.
-    pub(super) fn hand_ranges(&mut self, ranges: &[(u64, u32)], cookie: u64) -> Result<(), RequestError> {
+    pub(super) fn hand_ranges(
+        &mut self,
+        ranges: &[(u64, u32)],
+        cookie: u64,
+        detour: Detour,
+    ) -> Result<(), RequestError> {
         self.admits()?;
-        self.io.take_ranges(ranges, cookie)?;
+        self.io.take_ranges(ranges, cookie, detour)?;
         self.submit_queued();
         Ok(())
     }

@@ -60,6 +60,15 @@ impl Kind {
     }
 }
 
+/// What a host with other paths beside it does where its way to the namespace fails a command: a host alone knows no other way, and waits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Detour {
+    /// Another path serves that has not refused the request: it goes back at once.
+    pub(super) at_once: bool,
+    /// Else behind a pause: how many it has had.
+    pub(super) pauses: u16,
+}
+
 /// A request, from its submission until its completion is queued. It is changed here alone: others see it by reference.
 #[derive(Debug)]
 pub(super) struct Request {
@@ -78,6 +87,7 @@ pub(super) struct Request {
     commands: u32,
     /// When the controller first refused one of them because of the path, since it last took one.
     refused: Option<Duration>,
+    pub(super) detour: Detour,
     pub(super) result: Result<(), IoError>,
 }
 
@@ -90,13 +100,13 @@ impl Request {
         cookie: u64,
     ) -> Self {
         let (cut, outstanding, commands) = (0, 0, 0);
-        let (whole, refused, result) = (false, None, Ok(()));
-        Self { kind, lba, blocks, segments, cookie, cut, whole, outstanding, commands, refused, result }
+        let (whole, refused, detour, result) = (false, None, Detour::default(), Ok(()));
+        Self { kind, lba, blocks, segments, cookie, cut, whole, outstanding, commands, refused, detour, result }
     }
 
     /// The same for another host, which is to know it by this cookie.
-    pub(super) fn copy(&self, cookie: u64) -> Self {
-        Self::new(self.kind, self.lba, self.blocks, self.segments.clone(), cookie)
+    pub(super) fn copy(&self, cookie: u64, detour: Detour) -> Self {
+        Self { detour, ..Self::new(self.kind, self.lba, self.blocks, self.segments.clone(), cookie) }
     }
 
     pub(super) fn cookie(&self) -> u64 {

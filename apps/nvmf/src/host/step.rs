@@ -31,6 +31,8 @@ pub(super) enum Step {
     SetEvents,
     /// Identify: Active Namespace ID list.
     IdentifyActive,
+    /// Identify: Namespace Identification Descriptor list.
+    IdentifyDescriptors,
     /// Identify Namespace.
     IdentifyNamespace,
     /// Get Log Page: Asymmetric Namespace Access.
@@ -60,6 +62,7 @@ impl Step {
             Self::SetQueues => "Set Features of the number of queues",
             Self::SetEvents => "Set Features of asynchronous events",
             Self::IdentifyActive => "Identify of active namespaces",
+            Self::IdentifyDescriptors => "Identify of a namespace's descriptors",
             Self::IdentifyNamespace => "Identify Namespace",
             Self::ReadAna => "Get Log Page of asymmetric namespace access",
             Self::ReadDiscovery => "Get Log Page of the discovery log",
@@ -71,7 +74,14 @@ impl Step {
 
     /// The session can do without it: its refusal is no failure.
     pub(super) fn is_optional(self) -> bool {
-        matches!(self, Self::IdentifyCommandSet | Self::SetEvents | Self::IdentifyActive | Self::ReadAna)
+        matches!(
+            self,
+            Self::IdentifyCommandSet
+                | Self::SetEvents
+                | Self::IdentifyActive
+                | Self::IdentifyDescriptors
+                | Self::ReadAna
+        )
     }
 
     /// What passes before it is asked again where the answer says not yet.

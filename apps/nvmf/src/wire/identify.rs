@@ -319,6 +319,9 @@ pub struct IdentifyActiveNamespaces {
 
 const _: () = assert!(size_of::<IdentifyActiveNamespaces>() == IDENTIFY_BYTES);
 
+/// Type and length of a descriptor, in front of its identifier.
+const DESCRIPTOR_HEADER_BYTES: usize = 4;
+
 /// Namespace Identification Descriptor list (CNS 03h; Base figure 277) with one descriptor: the NGUID.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
@@ -339,6 +342,7 @@ const _: () = assert!(offset_of!(IdentifyDescriptors, nguid) == 4);
 
 impl IdentifyDescriptors {
     const TYPE_NGUID: u8 = 2;
+    const TYPE_UUID: u8 = 3;
 
     /// With one NGUID.
     #[must_use]
@@ -350,6 +354,22 @@ impl IdentifyDescriptors {
             nguid,
             end: [0; 4076],
         }
+    }
+
+    /// The UUID in a list of any descriptors; zeros where there is none. What does not fit ends the list.
+    #[must_use]
+    pub fn uuid(list: &[u8; IDENTIFY_BYTES]) -> [u8; 16] {
+        let mut rest: &[u8] = list;
+        while let Some((&[kind, length, ..], behind)) = rest.split_first_chunk::<DESCRIPTOR_HEADER_BYTES>()
+            && length > 0
+            && let Some((identifier, next)) = behind.split_at_checked(length.into())
+        {
+            match (kind, identifier.try_into()) {
+                (Self::TYPE_UUID, Ok(uuid)) => return uuid,
+                _ => rest = next,
+            }
+        }
+        [0; 16]
     }
 }
 

@@ -18,6 +18,7 @@ use frwr_nvmf::wire::{
     RequestPrivateData, ShutdownStatus, Status, SubmissionQueueEntry, cns,
 };
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Identify structures and log pages that may be on their way at the same time.
@@ -99,6 +100,10 @@ pub struct Controller {
 
 impl Controller {
     pub fn new(fabric: &SoftFabric, profile: &str) -> Self {
+        Self::at(fabric, profile, target_options().addresses[0])
+    }
+
+    pub fn at(fabric: &SoftFabric, profile: &str, address: SocketAddr) -> Self {
         let mut options = target_options().engine();
         options.receive_depth = ENTRIES.into();
         options.transfer_depth = ENTRIES.into();
@@ -108,7 +113,7 @@ impl Controller {
         let (control, mut engine) = engine(fabric.device(SoftOptions::new(profile.parse().unwrap())), options);
         let pages = memory(PAGES * PAGE);
         let pages_id = engine.add_memory(pages.clone(), MemoryAccess::ReadWrite).unwrap();
-        engine.listen(target_options().addresses[0]).unwrap();
+        engine.listen(address).unwrap();
         let mut identify = IdentifyController::new_zeroed();
         identify.controller_id = 1.into();
         let support =

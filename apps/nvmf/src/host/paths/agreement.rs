@@ -9,11 +9,11 @@ use crate::storage::Geometry;
 pub enum PathRefusal {
     /// Nothing says which namespace it is.
     #[error(
-        "its namespace has neither NGUID nor EUI64, so that nothing says that it is that of the other paths; give it one on all targets"
+        "its namespace has neither NGUID, EUI64 nor UUID, so that nothing says that it is that of the other paths; give it one on all targets"
     )]
     Unnamed,
     /// It is another one.
-    #[error("its namespace has another NGUID or EUI64 than that of the other paths; it is another namespace")]
+    #[error("its namespace has another NGUID, EUI64 or UUID than that of the other paths; it is another namespace")]
     OtherNamespace,
     /// The block size.
     #[error(
@@ -89,18 +89,30 @@ impl Agreement {
 
 #[cfg(test)]
 mod tests {
-    use super::{Agreement, PathRefusal};
+    use super::{Agreement, Identity, PathRefusal};
     use crate::storage::Geometry;
 
     #[test]
     fn what_is_another_namespace_is_refused_and_another_size_until_it_is_the_same() {
         let of = |blocks, bytes| Geometry::new(blocks, bytes).unwrap();
-        let named = |byte| Some(([byte; 16], [0; 8]));
+        let named = |byte| Some(Identity { nguid: [byte; 16], ..Identity::default() });
+        let with_uuid = |uuid| named(1).map(|identity| Identity { uuid, ..identity });
         let mut agreement = Agreement::default();
         assert_eq!(agreement.admit(None, of(8, 512), true), Err(PathRefusal::Unnamed));
         assert_eq!(agreement.admit(named(1), of(8, 512), true), Ok(()));
         assert_eq!(agreement.admit(named(2), of(8, 512), true), Err(PathRefusal::OtherNamespace));
-        assert_eq!(agreement.admit(Some(([0; 16], [1; 8])), of(8, 512), true), Err(PathRefusal::OtherNamespace));
+        assert_eq!(
+            agreement.admit(Some(Identity { eui64: [1; 8], ..Identity::default() }), of(8, 512), true),
+            Err(PathRefusal::OtherNamespace)
+        );
+        // The first one had none; and who does not say so is no other.
+        assert_eq!(agreement.admit(with_uuid(Some([3; 16])), of(8, 512), false), Ok(()));
+        let mut by_uuid = Agreement::default();
+        assert_eq!(by_uuid.admit(with_uuid(Some([3; 16])), of(8, 512), true), Ok(()));
+        assert_eq!(by_uuid.admit(with_uuid(None), of(8, 512), false), Ok(()));
+        for other in [[4; 16], [0; 16]] {
+            assert_eq!(by_uuid.admit(with_uuid(Some(other)), of(8, 512), false), Err(PathRefusal::OtherNamespace));
+        }
         let blocks = PathRefusal::BlockBytes { ours: 512, theirs: 4096 };
         assert_eq!(agreement.admit(named(1), of(8, 4096), true), Err(blocks));
         let size = PathRefusal::Blocks { ours: 8, theirs: 9 };

@@ -1,18 +1,30 @@
 //! Which path a request takes, and how it gets there.
 
 use super::Paths;
-use super::one::PathState;
+use super::one::{OnePath, PathState};
 use super::options::PathPolicy;
+use super::table::Refused;
 use crate::host::error::RequestError;
 use crate::host::requests::Kind;
 use crate::wire::AnaState;
 use frwr_engine::provider::Port;
 
+/// Requests that one poll passes over because the only path that has not refused them has no room.
+const MAX_PASSED_OVER: usize = 16;
+
 impl<P: Port> Paths<P> {
-    /// The path that a request takes: of those that serve as well as any, as the policy says.
-    fn choose(&self) -> Option<usize> {
+    /// A path serves that a request is to be tried on before one that refused it lately.
+    pub(super) fn is_untried(&self, refused: &Refused) -> bool {
+        self.paths.iter().enumerate().any(|(at, path)| path.serves() && refused.is_untried(at))
+    }
+
+    /// The path that a request takes: of those that serve as well as any, as the policy says. Those that refused it lately are taken where
+    /// there is no other.
+    fn choose(&self, refused: &Refused) -> Option<usize> {
         let is_optimized = |state| state == PathState::Connected(AnaState::Optimized);
-        let serving = || self.paths.iter().enumerate().filter(|(_, path)| path.serves());
+        let untried = !refused.is_empty() && self.is_untried(refused);
+        let is_open = |at: usize, path: &OnePath<P>| path.serves() && (!untried || refused.is_untried(at));
+        let serving = || self.paths.iter().enumerate().filter(|(at, path)| is_open(*at, path));
         let best = serving().any(|(_, path)| is_optimized(path.state()));
         let equal = serving().filter(|(_, path)| is_optimized(path.state()) == best);
         let with_room = equal.filter(|(_, path)| path.host().free_requests() > 0);
@@ -30,7 +42,15 @@ impl<P: Port> Paths<P> {
     pub(super) fn send_waiting(&mut self) -> u32 {
         let (mut sent, mut passed_over) = (0, 0);
         while let Some(slot) = self.table.to_send(passed_over) {
-            let Some(path) = self.choose() else { break };
+            let Some(refused) = self.table.get(slot).map(|entry| entry.refused) else { break };
+            let Some(path) = self.choose(&refused) else {
+                // Others take the path that has refused this one, while another path has no room.
+                if refused.is_empty() || passed_over == MAX_PASSED_OVER {
+                    break;
+                }
+                passed_over += 1;
+                continue;
+            };
             match self.hand(slot, path) {
                 Ok(()) => sent += 1,
                 // A deallocation, which takes a bounce buffer of the host's: others need none.
@@ -43,10 +63,10 @@ impl<P: Port> Paths<P> {
 
     fn hand(&mut self, slot: u16, path: usize) -> Result<(), RequestError> {
         let (Some(one), Some(entry)) = (self.paths.get_mut(path), self.table.get(slot)) else { return Ok(()) };
-        let (cookie, given_back) = (slot.into(), entry.given_back);
+        let (cookie, given_back, detour) = (slot.into(), entry.given_back, entry.refused.detour(path));
         match (entry.request.kind, self.table.ranges(slot)) {
-            (Kind::Deallocate { .. }, Some(ranges)) => one.host_mut().hand_ranges(ranges, cookie)?,
-            _ => one.host_mut().hand(entry.request.copy(cookie))?,
+            (Kind::Deallocate { .. }, Some(ranges)) => one.host_mut().hand_ranges(ranges, cookie, detour)?,
+            _ => one.host_mut().hand(entry.request.copy(cookie, detour))?,
         }
         let counted = one.statistics_mut();
         counted.requests += 1;

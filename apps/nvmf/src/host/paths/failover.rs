@@ -8,6 +8,7 @@ use super::Paths;
 use super::one::OnePath;
 use super::table::{Fence, Place};
 use crate::host::error::IoError;
+use crate::host::recourse::is_of_path;
 use crate::host::requests::HostCompletion;
 use core::time::Duration;
 use frwr_engine::provider::Port;
@@ -15,26 +16,50 @@ use frwr_engine::provider::Port;
 impl<P: Port> Paths<P> {
     /// A path is done with a request: it has ended, or is to be sent again.
     pub(super) fn came_back(&mut self, path: usize, HostCompletion { cookie, result }: HostCompletion) {
-        // A slot, and a place among MAX_PATHS.
-        let (slot, at) = (cookie as u16, path as u16);
-        let watched = self.clock.watched(self.now);
+        // A slot.
+        let slot = cookie as u16;
         self.table.came_back(slot);
-        let (Some(one), Some(entry)) = (self.paths.get_mut(path), self.table.get_mut(slot)) else { return };
-        let counted = one.statistics_mut();
-        counted.outstanding = counted.outstanding.saturating_sub(1);
-        let Err(IoError::GivenBack { in_flight }) = result else { return self.table.end(slot, result) };
-        entry.given_back = true;
-        if !in_flight {
-            counted.refused += 1;
-            // A controller that says that the namespace can be reached by it, and refuses each command because of the path, does so for ever.
-            let since = *entry.refused_since.get_or_insert(watched);
-            if watched.saturating_sub(since) >= self.options.path_timeout {
-                entry.verdict.get_or_insert(IoError::NoPath);
-            }
-            return self.again(slot);
+        if let Some(one) = self.paths.get_mut(path) {
+            let counted = one.statistics_mut();
+            counted.outstanding = counted.outstanding.saturating_sub(1);
         }
-        let fence = one.ends(at);
-        (entry.losses, entry.refused_since) = (entry.losses + 1, None);
+        match result {
+            Err(IoError::GivenBack { in_flight: true }) => self.lost(slot, path),
+            Err(IoError::GivenBack { in_flight: false }) => self.refused(slot, path, IoError::NoPath),
+            Err(IoError::Status(status)) if is_of_path(status, false) => {
+                self.refused(slot, path, IoError::Status(status));
+            }
+            ended => self.table.end(slot, ended),
+        }
+    }
+
+    /// A path gave a request back because of the path, and no controller executes it: another one takes it at once. Where all have refused it
+    /// for too long, it ends so.
+    fn refused(&mut self, slot: u16, path: usize, error: IoError) {
+        let (Some(one), Some(entry)) = (self.paths.get_mut(path), self.table.get_mut(slot)) else { return };
+        one.statistics_mut().refused += 1;
+        entry.given_back = true;
+        entry.refused_by(path);
+        let refused = entry.refused;
+        if !self.paths.iter().enumerate().any(|(at, path)| path.serves() && refused.is_new(at)) {
+            // A controller that says that the namespace can be reached by it, and refuses each command because of the path, does so for ever.
+            let watched = self.clock.watched(self.now);
+            if let Some(entry) = self.table.get_mut(slot)
+                && watched.saturating_sub(entry.refused.by_all(watched)) >= self.options.path_timeout
+            {
+                entry.verdict.get_or_insert(error);
+            }
+        }
+        self.again(slot);
+    }
+
+    /// A session ended before a request was answered.
+    fn lost(&mut self, slot: u16, path: usize) {
+        let (Some(one), Some(entry)) = (self.paths.get_mut(path), self.table.get_mut(slot)) else { return };
+        entry.given_back = true;
+        // A place among MAX_PATHS.
+        let fence = one.ends(path as u16);
+        entry.lost();
         if self.options.command_retries.is_some_and(|most| entry.losses > u32::from(most)) {
             entry.verdict.get_or_insert(IoError::Unanswered { attempts: entry.losses });
         }

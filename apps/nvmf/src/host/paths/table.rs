@@ -1,7 +1,8 @@
 //! The requests of all paths: where each of them is, and in which order those go that wait.
 
 use super::super::error::{IoError, RequestError};
-use super::super::requests::{HostCompletion, Kind, Request};
+use super::super::requests::{Detour, HostCompletion, Kind, Request};
+use super::options::MAX_PATHS;
 use crate::wire::MAX_DATASET_RANGES;
 use arrayvec::ArrayVec;
 use core::time::Duration;
@@ -45,6 +46,71 @@ pub(super) enum Place {
     Sent(u16),
 }
 
+/// A set of paths, a bit for each.
+type PathSet = u8;
+const _: () = assert!(MAX_PATHS <= PathSet::BITS as usize);
+
+/// Who refuses a request because of the path: since a session ended with it in flight, which is no refusal.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Refused {
+    /// All that did.
+    by: PathSet,
+    /// Those since it last paused, which are tried again when all have refused it.
+    lately: PathSet,
+    /// Since when every path does that serves, in watched time.
+    since: Option<Duration>,
+    pauses: u16,
+}
+
+impl Refused {
+    /// Nobody did.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by == 0
+    }
+
+    /// It is to be tried before one that refused the request lately.
+    pub(super) fn is_untried(&self, path: usize) -> bool {
+        self.lately & bit(path) == 0
+    }
+
+    /// A path refuses it: where it was the last resort, the request has paused there, and all are tried once more.
+    fn by(&mut self, path: usize) {
+        if self.is_untried(path) {
+            self.lately |= bit(path);
+        } else {
+            self.lately = 0;
+            self.pauses = self.pauses.saturating_add(1);
+        }
+        self.by |= bit(path);
+    }
+
+    /// All paths that serve refuse it: since when.
+    pub(super) fn by_all(&mut self, now: Duration) -> Duration {
+        *self.since.get_or_insert(now)
+    }
+
+    /// A path never refused it.
+    pub(super) fn is_new(&self, path: usize) -> bool {
+        self.by & bit(path) == 0
+    }
+
+    /// A path takes it. One that never refused it ends the time in which all do: that is once for each.
+    fn sent(&mut self, path: usize) {
+        if self.is_new(path) {
+            self.since = None;
+        }
+    }
+
+    /// What a path does that refuses it.
+    pub(super) fn detour(&self, path: usize) -> Detour {
+        Detour { at_once: self.is_untried(path), pauses: self.pauses }
+    }
+}
+
+fn bit(path: usize) -> PathSet {
+    1 << path
+}
+
 /// A request, from its submission until its completion is queued.
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -56,8 +122,7 @@ pub(super) struct Entry {
     pub(super) losses: u32,
     /// It came back from a path.
     pub(super) given_back: bool,
-    /// Since when paths refuse it, in watched time.
-    pub(super) refused_since: Option<Duration>,
+    pub(super) refused: Refused,
     /// How it ends when nobody executes it any more.
     pub(super) verdict: Option<IoError>,
 }
@@ -65,6 +130,17 @@ pub(super) struct Entry {
 impl Entry {
     fn is_suspect(&self) -> bool {
         self.losses >= SUSPICION
+    }
+
+    /// A session ended before it was answered.
+    pub(super) fn lost(&mut self) {
+        self.losses += 1;
+        self.refused = Refused::default();
+    }
+
+    /// A path gave it back because of the path.
+    pub(super) fn refused_by(&mut self, path: usize) {
+        self.refused.by(path);
     }
 }
 
@@ -133,7 +209,8 @@ impl Table {
         let slot = self.free.pop().ok_or(RequestError::QueueFull)?;
         self.ages += 1;
         let (age, place, losses) = (self.ages, Place::Waiting, 0);
-        let entry = Entry { request, place, age, losses, given_back: false, refused_since: None, verdict: None };
+        let entry =
+            Entry { request, place, age, losses, given_back: false, refused: Refused::default(), verdict: None };
         if let Some(vacant) = self.entries.get_mut(usize::from(slot)) {
             *vacant = Some(entry);
         }
@@ -185,6 +262,7 @@ impl Table {
         }
         if let Some(entry) = self.get_mut(slot) {
             entry.place = Place::Sent(path);
+            entry.refused.sent(path.into());
             if entry.is_suspect() {
                 self.suspect = Some(slot);
             }
