@@ -271,6 +271,7 @@ mutants! {
     target_durable_unflushed
     target_ending_place_forgotten
     target_executes_for_gone
+    target_former_believed
     target_identifier_twice
     target_late_ending
     target_late_members

@@ -89,6 +89,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             self.expire_connections();
             self.expire_authentications();
             self.watch_silent_hosts();
+            self.expire_former_sessions();
         }
     }
 
@@ -120,6 +121,15 @@ impl<P: Port, S: Storage> Target<P, S> {
             let Some(admin) = self.controllers.watch(place, now, enough, &mut self.engine) else { continue };
             self.end_io_queues(place);
             self.sessions.note(admin, Fault::Unanswered { silence, probe: PROBE_TIMEOUT });
+            self.engine.disconnect(admin);
+        }
+    }
+
+    /// Ends controllers of hosts that came again, whose devices did not say that those live.
+    fn expire_former_sessions(&mut self) {
+        while let Some((place, admin)) = self.controllers.next_unanswered(self.clock.watched()) {
+            self.end_io_queues(place);
+            self.sessions.note(admin, Fault::Left { probe: PROBE_TIMEOUT });
             self.engine.disconnect(admin);
         }
     }

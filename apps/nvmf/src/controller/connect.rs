@@ -4,7 +4,7 @@ use super::Target;
 use super::commands::{Slot, Step};
 use super::controllers::{Controller, Purpose};
 use super::refusal::Refusal;
-use super::session::{Connecting, Names};
+use super::session::{Connecting, Names, Wait};
 use super::spread::Claim;
 use super::work::{Phase, Reply, Seating, refused_connect};
 use crate::storage::Storage;
@@ -13,6 +13,7 @@ use crate::wire::{
 };
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Port;
+use frwr_mempool::mutant;
 
 impl<P: Port, S: Storage> Target<P, S> {
     /// The data has arrived.
@@ -21,8 +22,11 @@ impl<P: Port, S: Storage> Target<P, S> {
         // One that made room for another connection becomes nothing any more.
         let Some(queue) = self.sessions.find(connection).filter(|queue| !queue.is_doomed()) else { return Step::Drop };
         // Every poll looks again, and most of them at no more than what was found before.
-        let before = queue.connect(Connecting::Held(None));
-        if self.late.still_waits(before, self.whereabouts()) {
+        let before = match queue.connect(Connecting::Held(Wait::Short)) {
+            Connecting::Held(wait) => wait,
+            Connecting::No | Connecting::Arriving => Wait::Short,
+        };
+        if self.still_waits(before) {
             return self.hold(connection, before);
         }
         let data = match self.connect_data(index) {
@@ -32,7 +36,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         if matches!(self.purpose(&data), Ok(Purpose::Io(_))) {
             match self.has_to_prove(&data) {
                 // Somebody changes keys at this moment.
-                None => return self.hold(connection, Connecting::Held(None)),
+                None => return self.hold(connection, Wait::Short),
                 Some(Err(refusal)) => return self.connected(index, Names::of(&data), Err(refusal)),
                 Some(Ok(has_to)) => {
                     if let Some(queue) = self.sessions.find(connection) {
@@ -43,10 +47,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
         if connect.queue_id == ADMIN_QUEUE {
             self.leave_ending_queues();
-            let purpose = self.purpose(&data).ok();
-            let late = purpose.and_then(|purpose| self.late.late_place(&data, purpose, self.whereabouts()));
-            if late.is_some() {
-                return self.hold(connection, Connecting::Held(late));
+            if let Some(wait) = self.waits_for_former(&data, before) {
+                return self.hold(connection, wait);
             }
         }
         if self.spread.is_member() {
@@ -57,11 +59,48 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// The next poll looks at a Connect again.
-    fn hold(&mut self, connection: ConnectionId, held: Connecting) -> Step {
+    fn hold(&mut self, connection: ConnectionId, wait: Wait) -> Step {
         if let Some(queue) = self.sessions.find(connection) {
-            queue.connect(held);
+            queue.connect(Connecting::Held(wait));
         }
         Step::Stall
+    }
+
+    /// A Connect waits on for what it was held back for.
+    fn still_waits(&mut self, before: Wait) -> bool {
+        match before {
+            Wait::Short => false,
+            Wait::Late(place) => self.late.has_late_commands(place, self.whereabouts()),
+            Wait::Former { place, question } => {
+                self.controllers.ask(place, question, self.clock.watched(), &mut self.engine)
+            }
+        }
+    }
+
+    /// What the next session of a host has to wait for of those before it: that nothing of a former one is executed any more. Of each
+    /// other that seems to live the host's device is asked, since the word that it is over may have been lost, as in an outage: it has
+    /// to say so behind this Connect, or that session ends.
+    fn waits_for_former(&mut self, data: &ConnectData, before: Wait) -> Option<Wait> {
+        let purpose = self.purpose(data).ok().filter(|purpose| *purpose != Purpose::Discovery)?;
+        if let Some(place) = self.late.late_place(data, purpose, self.whereabouts()) {
+            return Some(Wait::Late(place));
+        }
+        let mut number = match before {
+            Wait::Former { question, .. } => Some(question),
+            Wait::Short | Wait::Late(_) => None,
+        };
+        let mut wait = None;
+        for place in 0..self.controllers.places() {
+            // Mutant: what seems to live is believed.
+            if !self.late.is_owned(place, data, purpose) || mutant!(target_former_believed) {
+                continue;
+            }
+            let question = *number.get_or_insert_with(|| self.controllers.next_question());
+            if self.controllers.ask(place, question, self.clock.watched(), &mut self.engine) {
+                wait.get_or_insert(Wait::Former { place, question });
+            }
+        }
+        wait
     }
 
     /// Asks the home core whether a connection may become a queue. Where an earlier connection of this number still waits

@@ -113,6 +113,16 @@ pub enum Fault {
         /// For so long since this was told last.
         limit: Duration,
     },
+    /// A Connect is held back, because its host has another session here and the host's device has not said yet whether that lives.
+    HeldByFormer {
+        /// For so long since this was told last.
+        limit: Duration,
+    },
+    /// The host came again, and its device did not say that this session lives; the controller was ended.
+    Left {
+        /// How long that had for its answer.
+        probe: Duration,
+    },
     /// The peer ended the connection while commands were in flight.
     Vanished {
         /// Commands.
@@ -144,6 +154,8 @@ impl Fault {
             Self::Held { .. } => 9,
             Self::MadeRoom { .. } => 10,
             Self::Unanswered { .. } => 11,
+            Self::HeldByFormer { .. } => 12,
+            Self::Left { .. } => 13,
         }
     }
 }
@@ -236,6 +248,19 @@ impl fmt::Display for Fault {
                 write!(
                     f,
                     "Connect held back for another {limit:?}: commands of the host's former session have not ended"
+                )
+            }
+            Self::HeldByFormer { limit } => {
+                write!(
+                    f,
+                    "Connect held back for another {limit:?}: its host has another session here, and the host's device has not \
+                     said yet that it lives"
+                )
+            }
+            Self::Left { probe } => {
+                write!(
+                    f,
+                    "connection ended: its host came again, and the host's device has not said in {probe:?} that this session lives"
                 )
             }
             Self::Vanished { commands } => {

@@ -375,7 +375,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     fn waiting_now(&self) -> WaitingNow {
-        let is_held = |queue: &&Queue| matches!(queue.connecting(), Connecting::Held(Some(_)));
+        let is_held = |queue: &&Queue| matches!(queue.connecting(), Connecting::Held(wait) if wait.is_for_former());
         WaitingNow {
             buffers: self.pool.count_waiting(),
             transfers_or_storage: self.commands.count_stalled(),

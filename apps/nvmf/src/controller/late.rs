@@ -7,7 +7,7 @@
 use super::commands::Commands;
 use super::controllers::{Controllers, Purpose};
 use super::refusal::Refusal;
-use super::session::{Connecting, Queue, Sessions};
+use super::session::{Queue, Sessions};
 use super::spread::Spread;
 use crate::wire::{ConnectData, Nqn};
 use frwr_engine::ConnectionId;
@@ -112,11 +112,7 @@ impl Late {
     /// Where the storages have, or may have, commands of a session that is over of the same host with the same subsystem: a write
     /// among them could undo what the host writes in its next session.
     pub(super) fn late_place(&self, data: &ConnectData, purpose: Purpose, of: Whereabouts<'_>) -> Option<usize> {
-        if purpose == Purpose::Discovery {
-            return None;
-        }
-        let is_owned = |place: &Place| place.owner.is_some_and(|owner| owner.is(data, purpose));
-        let mut owned = self.places.iter().enumerate().filter(|(_, place)| is_owned(place)).map(|(at, _)| at);
+        let mut owned = (0..self.places.len()).filter(|place| self.is_owned(*place, data, purpose));
         owned.find(|place| self.has_late_commands(*place, of))
     }
 
@@ -127,13 +123,13 @@ impl Late {
 
     /// A host has a controller for this already, which may be a former one that it left.
     pub(super) fn comes_back(&self, data: &ConnectData, purpose: Purpose, controllers: &Controllers) -> bool {
-        let mut owned = controllers.iter().filter_map(|(place, _)| self.places.get(place)?.owner);
-        owned.any(|owner| owner.is(data, purpose))
+        controllers.iter().any(|(place, _)| self.is_owned(place, data, purpose))
     }
 
-    /// A Connect of an admin queue waits on for the commands of this place, for which it was held back.
-    pub(super) fn still_waits(&self, connecting: Connecting, of: Whereabouts<'_>) -> bool {
-        matches!(connecting, Connecting::Held(Some(place)) if self.has_late_commands(place, of))
+    /// A place is that host's for this, or was so last.
+    pub(super) fn is_owned(&self, place: usize, data: &ConnectData, purpose: Purpose) -> bool {
+        let owner = self.places.get(place).and_then(|place| place.owner);
+        owner.is_some_and(|owner| owner.is(data, purpose))
     }
 
     /// A controller gets no new queue on a core whose storages have commands of one that is gone: each round would leave more of

@@ -31,8 +31,26 @@ pub(super) enum Connecting {
     No,
     /// Its data is fetched from the host.
     Arriving,
-    /// Its data is here: what it still waits for is not the host's to do. The place whose late commands it waits for, if it does.
-    Held(Option<usize>),
+    /// Its data is here: what it still waits for is not the host's to do.
+    Held(Wait),
+}
+
+/// What a Connect waits for that its host can do nothing for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Something short: its turn, another core, or keys that somebody changes.
+    Short,
+    /// The commands that storages have of a former session: the place of its controller.
+    Late(usize),
+    /// Whether another session of its host lives: the place of that one's controller, and what its host's device was asked.
+    Former { place: usize, question: u64 },
+}
+
+impl Wait {
+    /// A former session, or one that may be one, is what it waits for.
+    pub(super) fn is_for_former(self) -> bool {
+        self != Self::Short
+    }
 }
 
 /// Where the two ends of a connection are, as far as the device knows.
@@ -611,9 +629,10 @@ impl Sessions {
             let Some(by) = queue.connect_by else { continue };
             if let (Connecting::Held(held), true) = (queue.connecting, by <= now) {
                 queue.connect_by = Some(now.saturating_add(limit));
-                // It waits for a storage, and for nothing else.
-                if held.is_some() {
-                    self.incidents.note(queue.incident(Fault::Held { limit }));
+                match held {
+                    Wait::Short => {}
+                    Wait::Late(_) => self.incidents.note(queue.incident(Fault::Held { limit })),
+                    Wait::Former { .. } => self.incidents.note(queue.incident(Fault::HeldByFormer { limit })),
                 }
             }
             match queue.connect_by {

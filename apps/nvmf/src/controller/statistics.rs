@@ -123,9 +123,10 @@ frwr_mempool::statistics! {
         pub connect_timeouts: u64,
         /// Connections ended that had not become queues of a host, to make room for others.
         pub made_room: u64,
-        /// Hosts that asked for no keep alive and were silent, whose devices were asked whether they are there.
+        /// Times that a host's device was asked whether it is there: of hosts that asked for no keep alive and were silent, and of those
+        /// that came again beside a session that seemed to live.
         pub probes: u64,
-        /// Controllers ended because neither their silent host nor its device answered.
+        /// Controllers ended because the device did not answer that.
         pub silent_hosts: u64,
         /// Reads whose data was spoiled on purpose.
         pub corrupted_reads: u64,

@@ -7,6 +7,7 @@ use super::super::subsystem::MAX_NAMESPACES;
 use super::super::work::FailedCommand;
 use super::event::Events;
 use super::features::Features;
+use super::probe::Probe;
 use crate::wire::{
     ConnectData, ControllerConfiguration, ControllerStatus, DiscoveryEntry, ErrorLogEntry, Nqn, SetFeatures,
     ShutdownNotification, ShutdownStatus, Status, log_page,
@@ -97,8 +98,7 @@ pub(in super::super) struct Controller {
     expired: bool,
     /// It was enabled once: its host is one.
     proven: bool,
-    /// When a probe was sent that was not answered yet.
-    probed: Option<Duration>,
+    probe: Probe,
     /// It ends as soon as the commands of its queues have.
     drain: Option<Deadline>,
     /// Behind which time it is told what holds that up, from its begin on.
@@ -127,13 +127,15 @@ pub(in super::super) enum ConfigurationEffect {
 }
 
 impl Controller {
-    /// `now`: watched time, as everywhere here. `stood_still`: for how long its core has, until then.
+    /// `now`: watched time, as everywhere here. `stood_still`: for how long its core has, until then. `question`: the newest one that was
+    /// put to devices ([`super::former`]).
     pub(in super::super) fn new(
         id: u16,
         admin: ConnectionId,
         data: &ConnectData,
         purpose: Purpose,
         (now, stood_still): (Duration, Duration),
+        question: u64,
     ) -> Self {
         Self {
             id,
@@ -158,7 +160,7 @@ impl Controller {
             stood_still,
             expired: false,
             proven: false,
-            probed: None,
+            probe: Probe::behind(question),
             drain: None,
             drain_within: Duration::ZERO,
         }
@@ -167,7 +169,8 @@ impl Controller {
     /// What a core that is not its home keeps of it: its I/O queues are executed by it, as it is enabled.
     pub(in super::super) fn copy(id: u16, data: &ConnectData, purpose: Purpose, now: Duration) -> Self {
         let admin = ConnectionId::default();
-        Self { admin: None, readiness: Readiness::Ready, ..Self::new(id, admin, data, purpose, (now, Duration::ZERO)) }
+        let copied = Self::new(id, admin, data, purpose, (now, Duration::ZERO), 0);
+        Self { admin: None, readiness: Readiness::Ready, ..copied }
     }
 
     pub(in super::super) fn id(&self) -> u16 {
@@ -431,22 +434,29 @@ impl Controller {
 
     /// Its host was silent for so long, and is not being asked already.
     pub(in super::super) fn wants_probe(&self, now: Duration, silence: Duration) -> bool {
-        self.probed.is_none() && now.saturating_sub(self.seen) >= silence
+        !self.probe.is_under_way() && now.saturating_sub(self.seen) >= silence
     }
 
-    pub(in super::super) fn is_probed(&mut self, now: Duration) {
-        self.probed = Some(now);
+    pub(super) fn probe(&mut self) -> &mut Probe {
+        &mut self.probe
     }
 
-    /// The host's device has answered.
+    /// The host's device has answered. Of a host that has a Keep Alive Timeout that is no sign: its software may hang.
     pub(in super::super) fn answered_probe(&mut self, now: Duration) {
-        self.probed = None;
-        self.touch(now);
+        self.probe.answer();
+        if self.silence_limit().is_zero() {
+            self.touch(now);
+        }
+    }
+
+    /// Its host's device was asked whether this session lives, and has not said so for too long.
+    pub(super) fn leaves_question_open(&self, now: Duration) -> bool {
+        !self.expired && self.probe.is_left_open(now)
     }
 
     /// Neither the host nor its device said anything for so long behind the probe.
     pub(in super::super) fn leaves_probe_unanswered(&self, now: Duration, limit: Duration) -> bool {
-        self.probed.is_some_and(|at| self.seen <= at && now.saturating_sub(at) >= limit)
+        self.probe.sent().is_some_and(|at| self.seen <= at && now.saturating_sub(at) >= limit)
     }
 
     /// How long its core had stood still when it was made.

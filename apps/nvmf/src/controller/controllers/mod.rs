@@ -3,6 +3,8 @@
 mod controller;
 mod event;
 mod features;
+mod former;
+mod probe;
 mod silence;
 
 use super::commands::Commands;
@@ -19,7 +21,7 @@ use core::time::Duration;
 pub(super) use event::{MAX_EVENT_REQUESTS, Notice};
 pub(super) use features::Features;
 use frwr_engine::ConnectionId;
-pub(super) use silence::PROBE_TIMEOUT;
+pub(super) use probe::PROBE_TIMEOUT;
 use silence::Watch;
 
 /// A controller that ends since nothing was heard of its host.
@@ -39,6 +41,8 @@ pub(super) struct Controllers {
     controllers: Vec<Option<Controller>>,
     identifiers: Identifiers,
     watch: Watch,
+    /// How many questions were put to devices of hosts that came again.
+    questions: u64,
     /// What hosts were told, and who was silent; the other fields are zero.
     counted: TargetStatistics,
 }
@@ -49,6 +53,7 @@ impl Controllers {
             controllers: (0..options.places()).map(|_| None).collect(),
             identifiers: Identifiers::of(options.target, options.targets),
             watch: Watch::default(),
+            questions: 0,
             counted: TargetStatistics::default(),
         }
     }
@@ -106,7 +111,7 @@ impl Controllers {
     ) {
         let used = |id| self.controllers.iter().flatten().any(|controller| controller.id() == id);
         let id = self.identifiers.next(used);
-        let mut controller = Controller::new(id, admin, data, purpose, times);
+        let mut controller = Controller::new(id, admin, data, purpose, times, self.questions);
         controller.set_keep_alive(connect.keep_alive_timeout);
         if let Some(vacant) = self.controllers.get_mut(place) {
             *vacant = Some(controller);

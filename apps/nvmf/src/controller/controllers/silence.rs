@@ -1,14 +1,12 @@
 //! Hosts that asked for no keep alive and say nothing. Whether they are there their devices know: before a controller ends for its silence
 //! its admin queue is probed by an RDMA WRITE of no bytes. A host that lives keeps its place, however long it is silent.
 
+use super::probe::PROBE_TIMEOUT;
 use super::{Controller, Controllers};
 use core::time::Duration;
 use frwr_engine::provider::Port;
 use frwr_engine::{ConnectionId, Engine, TransferStatus};
 
-/// How long a peer's device may take to acknowledge a probe. Devices give up after their retries, and end the connection by that:
-/// eight times some seconds at most, as the connection manager sets them up.
-pub(in super::super) const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often it is looked for who is silent, at most: no time-out here is told to a host.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
@@ -24,6 +22,23 @@ pub(super) struct Watch {
 fn cookie(place: usize, controller: &Controller) -> u64 {
     // There are at most 4096 places.
     (place as u64) << 16 | u64::from(controller.id())
+}
+
+impl Controller {
+    /// Probes its admin queue. False without a slot: whoever asked asks again.
+    pub(super) fn send_probe<P: Port>(
+        &mut self,
+        admin: ConnectionId,
+        place: usize,
+        now: Duration,
+        engine: &mut Engine<P>,
+    ) -> bool {
+        let sent = engine.probe(admin, cookie(place, self)).is_ok();
+        if sent {
+            self.probe().send(now);
+        }
+        sent
+    }
 }
 
 impl Controllers {
@@ -58,10 +73,9 @@ impl Controllers {
             self.counted.silent_hosts += 1;
             return Some(admin);
         }
-        // Without a slot it is tried again; of a connection that ends its end is told.
-        if controller.wants_probe(now, enough) && engine.probe(admin, cookie(place, controller)).is_ok() {
-            controller.is_probed(now);
-            self.counted.probes += 1;
+        // Of a connection that ends its end is told.
+        if controller.wants_probe(now, enough) {
+            self.counted.probes += u64::from(controller.send_probe(admin, place, now, engine));
         }
         None
     }
