@@ -3,8 +3,9 @@
 use super::{
     super::survey::{Findings, Found},
     Facts,
-    answers::{all_controllers, engine, engine_of, home, inventories, merged, target, waiting},
+    answers::{engine, engine_of, home, inventories, merged, target, waiting},
     families::{Families, Figure, Labels, Length},
+    hosts::all_controllers,
     listeners,
     namespace_figures::{errors, latencies, status_name, status_type},
 };

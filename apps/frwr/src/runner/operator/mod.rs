@@ -9,6 +9,7 @@ mod facts;
 mod families;
 mod files;
 mod host_changes;
+mod hosts;
 mod key_trace;
 mod listeners;
 mod methods;

@@ -1,5 +1,8 @@
 //! One core's way to an export.
 
+mod losses;
+mod requests;
+
 use super::super::{
     AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, Storage, StorageError,
     StorageStatistics,
@@ -10,10 +13,9 @@ use super::{
     medium::{Access, Entered},
     replies::Answer,
     shared::{Done, Shared},
-    socket::End,
-    tasks::{Sent, Tasks},
+    tasks::Tasks,
     wakeup::Wakeup,
-    wire::{Command, MAX_PART_BYTES, Request, command_flag, error},
+    wire::error,
 };
 use core::{task::Waker, time::Duration};
 use frwr_mempool::DeviceMemory;
@@ -121,70 +123,6 @@ impl NbdStorage {
         }
     }
 
-    /// Gives requests to connections that take some, the one with fewest in flight first.
-    fn fill(&mut self) {
-        while self.flushed > 0 {
-            let takes = |(at, link): (usize, &Link)| Some((link.connection.in_flight(), at, link.connection.takes()?));
-            let Some((_, at, longest)) = self.links.iter().enumerate().filter_map(takes).min() else { return };
-            let Some(slot) = self.queue.pop_front() else { return };
-            self.flushed -= 1;
-            self.send(slot, at, longest);
-        }
-    }
-
-    /// Sends what is next of an operation over a connection that takes it.
-    fn send(&mut self, slot: u32, at: usize, longest: u32) {
-        let fails_flushes = self.shared().fails_flushes();
-        let (age, key) = (self.shared().age(), self.tasks.key(slot));
-        let Some(task) = self.tasks.get(slot) else { return };
-        let operation = task.operation;
-        if operation == Operation::Flush && fails_flushes {
-            return self.end(slot, Err(StorageError::Medium));
-        }
-        if task.is_overtaken() {
-            return self.end(slot, Err(StorageError::Unreachable));
-        }
-        let block_bytes = self.access.geometry.block_bytes();
-        let longest = longest.min(MAX_PART_BYTES);
-        let part = task.part(longest - longest % block_bytes);
-        let flush = (operation == Operation::Flush).then(|| self.shared().begin_flush());
-        let fua = if operation.changes() && self.access.asks_for_fua() { command_flag::FUA } else { 0 };
-        let (command, flags) = match operation {
-            Operation::Read { .. } => (Command::Read, 0),
-            Operation::Write { .. } => (Command::Write, fua),
-            Operation::Flush => (Command::Flush, 0),
-            Operation::WriteZeroes { deallocate: false, .. } => (Command::WriteZeroes, fua | command_flag::NO_HOLE),
-            Operation::WriteZeroes { .. } => (Command::WriteZeroes, fua),
-            Operation::Deallocate { .. } => (Command::Trim, fua),
-        };
-        let sent = Sent { connection: at, key, part, age, flush, coverage: Default::default(), error: 0 };
-        self.tasks.send(slot, sent);
-        if let (Some(link), Some(buffers)) = (self.links.get_mut(at), &self.buffers) {
-            let request = Request { command, flags, cookie: key, offset: part.offset, length: part.length };
-            link.connection.put(request, part, buffers);
-        }
-    }
-
-    /// Hands to the kernel what connections have for it; nothing where nothing is done any more, before the next poll ends it all.
-    fn start(&mut self) {
-        if self.shared().refuses().is_some() {
-            return;
-        }
-        self.fill();
-        for at in 0..self.links.len() {
-            let connection = &mut self.links[at].connection;
-            if let Some(buffers) = self.buffers.as_ref().filter(|_| connection.is_open() && connection.is_sending()) {
-                self.statistics.system_calls += 1;
-                if let Err(end) = connection.send(buffers) {
-                    self.lost(at, end);
-                }
-            }
-            if let Some(wakeup) = &self.wakeup {
-                self.links[at].connection.tell(wakeup);
-            }
-        }
-    }
-
     /// It has no operation.
     fn has_nothing(&self) -> bool {
         self.tasks.held() == 0 && self.ended.is_empty()
@@ -266,120 +204,6 @@ impl NbdStorage {
     fn queue_again(&mut self, slot: u32) {
         self.queue.push_front(slot);
         self.flushed += 1;
-    }
-
-    /// A connection has ended.
-    #[cold]
-    fn lost(&mut self, at: usize, end: End) {
-        let in_flight = self.tasks.in_flight(at);
-        let changes = |slot: &u32| self.tasks.get(*slot).is_some_and(|task| task.operation.changes());
-        match end {
-            End::ByServer => {}
-            End::Given(_) if !in_flight.iter().any(changes) => {}
-            End::Given(_) => self.shared().left_unanswered(),
-            End::Breach(_) => self.shared().breached(),
-        }
-        if let Some(link) = self.links.get_mut(at) {
-            link.connection.close();
-        }
-        for slot in in_flight {
-            self.unanswered(slot);
-        }
-        self.went(at);
-    }
-
-    /// The server that had an operation is gone.
-    fn unanswered(&mut self, slot: u32) {
-        let Some(task) = self.tasks.get_mut(slot) else { return };
-        let Some(sent) = task.sent.take() else { return };
-        let (again, overtaken) = (task.again(), task.is_overtaken());
-        if let Some(begun) = sent.flush {
-            // It may have failed, and said so for the only time.
-            if begun.covers_something {
-                self.shared().interrupted();
-            }
-            self.shared().end_flush(begun);
-        }
-        if again && !overtaken {
-            self.statistics.restarts += 1;
-            self.queue_again(slot);
-        } else {
-            self.end(slot, Err(StorageError::Unreachable));
-        }
-    }
-
-    /// A connection is down: there is another one soon, or none.
-    fn went(&mut self, at: usize) {
-        let now = self.now;
-        if let Some(link) = self.links.get_mut(at) {
-            link.went(now);
-        }
-        if !self.links.iter().any(|link| link.connection.is_open()) {
-            self.away_since.get_or_insert(now);
-            self.tell(true);
-        }
-    }
-
-    fn tell(&mut self, away: bool) {
-        if core::mem::replace(&mut self.told_away, away) != away {
-            self.shared().is_away(away);
-        }
-    }
-
-    /// Makes connections that are missing, and fails what has waited for one too long.
-    #[cold]
-    fn reconnect(&mut self) {
-        for at in 0..self.links.len() {
-            let link = &mut self.links[at];
-            let Some(found) = link.reconnect(self.now, &self.access) else { continue };
-            let wanted = self.access.bytes();
-            if found.bytes < wanted {
-                self.shared().shrunk(found.bytes);
-            } else if !self.access.is_kept_by(&found) {
-                self.shared().changed();
-            } else {
-                self.shared().opened();
-                self.tell(false);
-                if self.queue.is_empty() {
-                    self.away_since = None;
-                }
-                continue;
-            }
-            // Nothing goes there.
-            self.links[at].connection.close();
-            return;
-        }
-        let waited = self.away_since.map(|since| self.now.saturating_sub(since));
-        if waited.is_some_and(|waited| waited >= self.access.options.patience) {
-            self.flushed = 0;
-            while let Some(slot) = self.queue.pop_front() {
-                self.end(slot, Err(StorageError::Unreachable));
-            }
-        }
-    }
-
-    /// Nothing is done any more: whatever there is ends.
-    #[cold]
-    fn refuse(&mut self, error: StorageError) {
-        for at in 0..self.links.len() {
-            if self.links[at].connection.is_down() {
-                continue;
-            }
-            self.links[at].connection.close();
-            for slot in self.tasks.in_flight(at) {
-                if let Some(begun) = self.tasks.get_mut(slot).and_then(|task| task.sent.take()?.flush) {
-                    self.shared().end_flush(begun);
-                }
-                self.end(slot, Err(error));
-            }
-        }
-        self.flushed = 0;
-        while let Some(slot) = self.queue.pop_front() {
-            self.end(slot, Err(error));
-        }
-        while let Some((slot, _)) = self.doubted.pop_front() {
-            self.end(slot, Err(error));
-        }
     }
 
     /// Flushes that every other one beside them has an answer for.
