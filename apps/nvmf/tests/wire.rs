@@ -1,10 +1,12 @@
 //! Wire formats: known bytes, round trips, and total decoders.
 
 use frwr_nvmf::wire::{
-    self, AcceptPrivateData, BlockRange, Command, CompletionQueueEntry, Connect, ConnectData, ConnectDataError,
-    DataPointer, Identify, IdentifyController, IdentifyDescriptors, IdentifyNamespace, KeyedDataBlock, LbaFormat, Nqn,
-    NqnError, Property, PropertyGet, PropertySet, PropertySize, QueueKind, RejectPrivateData, RejectStatus,
-    RequestPrivateData, SetFeatures, Status, UnsupportedFormat,
+    self, AcceptPrivateData, AcquireAction, BlockRange, Command, CompletionQueueEntry, Connect, ConnectData,
+    ConnectDataError, DataPointer, Identify, IdentifyController, IdentifyDescriptors, IdentifyNamespace,
+    KeyedDataBlock, LbaFormat, Nqn, NqnError, PersistChange, Property, PropertyGet, PropertySet, PropertySize,
+    QueueKind, RegisterAction, RejectPrivateData, RejectStatus, ReleaseAction, RequestPrivateData, ReservationAcquire,
+    ReservationRegister, ReservationRelease, ReservationReport, ReservationType, SetFeatures, Status,
+    UnsupportedFormat,
 };
 use proptest::prelude::*;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -52,6 +54,30 @@ fn property_set_has_the_bytes_of_the_standard() {
     assert_eq!(entry.as_bytes()[..5], [0x7f, 0x40, 1, 0, 0]);
     assert_eq!(entry.as_bytes()[40..52], [0, 0, 0, 0, 0x14, 0, 0, 0, 1, 0, 0x46, 0]);
     assert_eq!(wire::ControllerConfiguration::ENABLED.0, 0x0046_0001);
+}
+
+#[test]
+fn commands_of_reservations_have_the_bytes_of_the_standard() {
+    let data = keyed(16, false);
+    let (action, persist) = (RegisterAction::Replace, PersistChange::Set);
+    let register = ReservationRegister { namespace: 3, action, ignore_key: true, persist, data };
+    let (action, kind) = (AcquireAction::PreemptAndAbort, ReservationType::ExclusiveAccessAll);
+    let acquire = ReservationAcquire { namespace: 3, action, kind, data };
+    let release = ReservationRelease { namespace: 3, action: ReleaseAction::Clear, kind: 2, data };
+    let report = ReservationReport { namespace: 3, length: 4096, extended: true, data };
+    for (command, opcode, dwords) in [
+        (Command::ReservationRegister(register), 0x0d, [0x0a, 0, 0, 0xc0, 0, 0, 0, 0]),
+        (Command::ReservationAcquire(acquire), 0x11, [0x02, 6, 0, 0, 0, 0, 0, 0]),
+        (Command::ReservationRelease(release), 0x15, [0x01, 2, 0, 0, 0, 0, 0, 0]),
+        (Command::ReservationReport(report), 0x0e, [0xff, 3, 0, 0, 1, 0, 0, 0]),
+    ] {
+        let entry = command.encode(1).unwrap();
+        assert_eq!(entry.as_bytes()[..5], [opcode, 0x40, 1, 0, 3]);
+        assert_eq!(entry.as_bytes()[40..48], dwords, "{command:?}");
+        assert_eq!(wire::decode(&entry, QueueKind::Io), Ok(command));
+        assert_ne!(wire::decode(&entry, QueueKind::Admin), Ok(command));
+    }
+    assert!(Command::ReservationReport(ReservationReport { length: 6, ..report }).encode(1).is_err());
 }
 
 #[test]

@@ -3,11 +3,12 @@
 use crate::captures::{HOST, PCAP_HEAD};
 use frwr::latency;
 use frwr_nvmf::wire::{
-    self, Abort, AcceptPrivateData, AuthenticationMessage, BlockRange, Command, CompletionQueueEntry, Connect,
-    ConnectData, ControllerCapabilities, ControllerConfiguration, DataPointer, DatasetManagement, DiscoveryEntry,
-    DiscoveryHeader, GetFeatures, GetLogPage, Identify, IdentifyController, IdentifyNamespace, KeyedDataBlock, Nqn,
-    Property, PropertyGet, PropertySet, PropertySize, RejectPrivateData, RejectStatus, RequestPrivateData, Select,
-    SetFeatures, Status, WriteZeroes, listed_blocks,
+    self, Abort, AcceptPrivateData, AcquireAction, AuthenticationMessage, BlockRange, Command, CompletionQueueEntry,
+    Connect, ConnectData, ControllerCapabilities, ControllerConfiguration, DataPointer, DatasetManagement,
+    DiscoveryEntry, DiscoveryHeader, GetFeatures, GetLogPage, Identify, IdentifyController, IdentifyNamespace,
+    KeyedDataBlock, Nqn, PersistChange, Property, PropertyGet, PropertySet, PropertySize, RegisterAction,
+    RejectPrivateData, RejectStatus, ReleaseAction, RequestPrivateData, ReservationAcquire, ReservationRegister,
+    ReservationRelease, ReservationReport, ReservationType, Select, SetFeatures, Status, WriteZeroes, listed_blocks,
 };
 use frwr_support::nvmf_harness::{host_options, subsystem};
 use zerocopy::{FromZeros as _, IntoBytes as _};
@@ -57,6 +58,26 @@ fn commands() -> Vec<Command> {
         Command::WriteZeroes(WriteZeroes { namespace: 1, lba: 1, blocks: 1 << 16, deallocate: true }),
         Command::DatasetManagement(DatasetManagement { namespace: 1, ranges: 4, deallocate: true, data: IN_CAPSULE }),
         Command::Flush { namespace: 1 },
+        Command::ReservationRegister(ReservationRegister {
+            namespace: 1,
+            action: RegisterAction::Replace,
+            ignore_key: true,
+            persist: PersistChange::Set,
+            data: IN_CAPSULE,
+        }),
+        Command::ReservationAcquire(ReservationAcquire {
+            namespace: 1,
+            action: AcquireAction::PreemptAndAbort,
+            kind: ReservationType::WriteExclusive,
+            data: KEYED,
+        }),
+        Command::ReservationRelease(ReservationRelease {
+            namespace: 1,
+            action: ReleaseAction::Clear,
+            kind: 0,
+            data: IN_CAPSULE,
+        }),
+        Command::ReservationReport(ReservationReport { namespace: 1, length: 4096, extended: true, data: KEYED }),
     ]
 }
 

@@ -41,6 +41,7 @@ mod present;
 mod progress;
 mod remedy;
 mod report;
+mod reservations;
 mod saved;
 mod serve;
 mod serve_command;

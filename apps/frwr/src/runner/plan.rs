@@ -113,6 +113,7 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
         desk: None,
         incidents: None,
         authenticator: None,
+        reservations: None,
     })
 }
 
@@ -159,6 +160,7 @@ pub(super) fn served(
         desk: None,
         incidents: None,
         authenticator: None,
+        reservations: None,
     };
     Ok((0..).zip(of_cores).map(plan).collect())
 }

@@ -17,6 +17,7 @@ use super::{
     progress::{Doing, IoCounters, Progress},
     remedy::cannot_listen,
     report::CoreReport,
+    reservations::reservations,
     serve_command::{ServeArguments, ServeConfig, TargetArguments},
     serve_report::{ServeReport, ServedDevice, ServedTarget, addresses_text},
     stalls::StallWatch,
@@ -101,6 +102,7 @@ where
     {
         say(PLAIN_REPLIES);
     }
+    let reservations = reservations(config, say)?;
     let keyring = HostKeyring::new(&config.host_keys, target.require_authentication)?;
     let progress = Progress::new(devices.len() * cores);
     let mut controls: Vec<_> = devices.into_iter().map(Control::new).collect();
@@ -120,6 +122,7 @@ where
         for ((core, plan), of_core) in plans.into_iter().enumerate().zip(&mut targets) {
             let mut plan = desks.furnish(plan);
             plan.authenticator = Some(keyring.authenticator());
+            plan.reservations = Some(reservations.clone());
             let (port, link) = open(control, &plan.options.engine(), &plan.capabilities)?;
             progress.part(unit(device, core, cores)).publish(IoCounters::default(), Doing::OpeningListener);
             let keys = keys.as_mut().map(|keys| keys.follow(poller_name(device), core));

@@ -191,6 +191,10 @@ pub struct TargetArguments {
     /// host that has no key need not.
     #[arg(long)]
     pub require_authentication: bool,
+    /// The file in which reservations are kept that hosts want to survive a restart (persist through power loss); made where there is
+    /// none. Without, no host may ask for that, and all reservations end with this process.
+    #[arg(long, value_name = "FILE")]
+    pub reservations: Option<PathBuf>,
     /// Ends after so many seconds. Default: at SIGINT or SIGTERM.
     #[arg(long, value_name = "SECONDS", value_parser = RUNTIME.parser::<u64>())]
     pub runtime: Option<u64>,
@@ -214,6 +218,7 @@ impl Default for TargetArguments {
             // What somebody adds by hand before he has time to start it again.
             spare_namespaces: 8,
             require_authentication: false,
+            reservations: None,
             runtime: None,
         }
     }

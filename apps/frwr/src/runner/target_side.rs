@@ -23,8 +23,8 @@ use frwr_mempool::{
 use frwr_nvmf::{
     authentication::Authenticator,
     controller::{
-        ElsewhereListener, HOME_CORE, Incident, ListenerState, NewNamespace, Subsystem, Target, TargetContext,
-        TargetListening, TargetMessage, TargetOptions, TargetPoller, TargetStatistics,
+        ElsewhereListener, HOME_CORE, Incident, ListenerState, NewNamespace, Reservations, Subsystem, Target,
+        TargetContext, TargetListening, TargetMessage, TargetOptions, TargetPoller, TargetStatistics,
     },
     storage::{AnyStorage, Geometry, MemoryStorage, Storage as _},
 };
@@ -55,6 +55,8 @@ pub(super) struct TargetPlan {
     pub(super) desk: Option<Desk>,
     /// Who proves hosts.
     pub(super) authenticator: Option<Arc<dyn Authenticator>>,
+    /// Who may use its namespaces; without, they have no reservations.
+    pub(super) reservations: Option<Reservations>,
 }
 
 impl TargetPlan {
@@ -113,6 +115,9 @@ impl<P: Port> TargetSide<P> {
         }
         if let Some(authenticator) = plan.authenticator {
             target.authenticates(authenticator);
+        }
+        if let Some(reservations) = &plan.reservations {
+            target.reserve_by(reservations);
         }
         if is_home {
             target.list_elsewhere(&plan.elsewhere).map_err(Error::setup)?;

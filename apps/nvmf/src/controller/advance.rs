@@ -111,6 +111,9 @@ impl<P: Port, S: Storage> Target<P, S> {
                 return Step::Stall;
             }
             Work::SettingsEverywhere { .. } => Reply::result(0),
+            Work::Reserve { namespace, request } => return self.step_reserve(index, namespace, request),
+            Work::ReservationSettles { settling, .. } => return self.step_settle(index, settling),
+            Work::ReservationReport { namespace, length } => return self.step_report(index, namespace, length),
             Work::PropertyGet { controller, property } => self.property_get(controller, property),
             Work::Configure { controller, configuration } => self.configure(controller, configuration),
             Work::Identify { structure, namespace } => self.execute_identify(slot, structure, namespace),
@@ -123,7 +126,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// The controller whose queue brought a command.
-    fn controller_of(&self, slot: &Slot) -> Option<(usize, &Controller)> {
+    pub(super) fn controller_of(&self, slot: &Slot) -> Option<(usize, &Controller)> {
         let place = self.sessions.get(slot.connection())?.association()?.controller;
         Some((place, self.controllers.get(place)?))
     }

@@ -194,6 +194,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         if let Some(namespaces) = self.subsystems.namespaces_mut(at) {
             namespaces.supply(identifier, place, nguid);
         }
+        self.reserve_new(at, identifier, nguid, place);
         self.share_buffers();
         Ok(())
     }

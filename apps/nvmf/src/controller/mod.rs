@@ -34,6 +34,7 @@ mod pending;
 mod poller;
 mod receive;
 mod refusal;
+mod reservation;
 mod session;
 mod shutdown;
 mod spread;
@@ -58,6 +59,7 @@ pub use options::{
 #[cfg(feature = "reactor")]
 pub use poller::{TargetContext, TargetPoller};
 pub use refusal::{Offered, Refusal, Rejection};
+pub use reservation::{MAX_REGISTRANTS, ReservationFileError, Reservations};
 pub use spread::{TargetMessage, place_queues};
 pub use statistics::{TargetListening, TargetStatistics};
 pub use subsystem::{AllowedHosts, DEFAULT_ANA_GROUP, MAX_ANA_GROUPS, MAX_NAMESPACES, MAX_SUBSYSTEMS, Subsystem};
@@ -75,6 +77,7 @@ use late::Late;
 use lobby::Lobby;
 use media::{Buffers, Media, Pool};
 use pending::Pending;
+use reservation::Seat;
 use session::Sessions;
 use spread::Spread;
 use subsystem::Subsystems;
@@ -151,6 +154,8 @@ pub struct Target<P: Port, S: Storage> {
     commands: Commands,
     pool: Pool,
     media: Media<S>,
+    /// This core's part in what all cores know of reservations; `None` where there are none.
+    reservations: Option<Seat>,
     /// What of all that other cores have.
     spread: Spread,
     /// Changes that are not over.
@@ -208,6 +213,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             pool: Pool::new(buffers, slots),
             pending: Pending::new(media.most()),
             media,
+            reservations: None,
             spread: Spread::new(&options),
             ending: Ending::new(),
             options,

@@ -1,6 +1,7 @@
 //! One iteration of a target: what the engine has for it, what storages have done, and who waited.
 
 use super::Target;
+use super::reservation::Seat;
 use super::session::Ends;
 use crate::storage::Storage;
 use core::{task::Waker, time::Duration};
@@ -51,6 +52,9 @@ impl<P: Port, S: Storage> Target<P, S> {
                 None => break,
             }
             work += 1;
+        }
+        if self.reservations.as_ref().is_some_and(Seat::is_due) {
+            self.serve_reservations();
         }
         if self.media.is_due() {
             self.media.settle(self.clock.nanoseconds());

@@ -2,6 +2,7 @@
 
 use super::media::CommandKind;
 use super::refusal::Refusal;
+use super::reservation::{Request, Settling};
 use crate::wire::{self, Connect, Property, Status};
 
 /// Aborts of one controller that are under way on another core at a time (ACL, Base figure 275).
@@ -72,6 +73,12 @@ pub(super) enum Work {
     Configure { controller: usize, configuration: u32 },
     /// No data: a feature was changed, and other cores have to go by it before the host is answered.
     SettingsEverywhere { controller: usize, version: u32 },
+    /// Data in: keys.
+    Reserve { namespace: usize, request: Request },
+    /// No data any more: it was done, and all cores and the file have to have it before the host is answered.
+    ReservationSettles { namespace: usize, settling: Settling },
+    /// Data out: a report of this many bytes.
+    ReservationReport { namespace: usize, length: u32 },
 }
 
 impl Work {
@@ -82,11 +89,14 @@ impl Work {
             | Self::AuthenticationSend { .. }
             | Self::Write { .. }
             | Self::Compare { .. }
+            | Self::Reserve { .. }
             | Self::Deallocate { .. } => Phase::Fetch,
             Self::AuthenticationReceive { .. }
             | Self::Identify { .. }
             | Self::LogPage(_)
             | Self::HostIdentifier
+            | Self::ReservationSettles { .. }
+            | Self::ReservationReport { .. }
             | Self::Abort { .. }
             | Self::PropertyGet { .. }
             | Self::Configure { .. }
@@ -113,6 +123,7 @@ impl Work {
                 | Self::AuthenticationSend { .. }
                 | Self::Write { .. }
                 | Self::Compare { .. }
+                | Self::Reserve { .. }
                 | Self::Deallocate { .. }
         )
     }
@@ -159,6 +170,9 @@ impl Work {
             | Self::WriteZeroes { namespace, .. }
             | Self::Deallocate { namespace, .. }
             | Self::Flush { namespace }
+            | Self::Reserve { namespace, .. }
+            | Self::ReservationSettles { namespace, .. }
+            | Self::ReservationReport { namespace, .. }
             | Self::Harden { namespace, .. } => Some(*namespace),
             Self::Nothing
             | Self::Connect(_)
@@ -172,6 +186,13 @@ impl Work {
             | Self::Configure { .. }
             | Self::SettingsEverywhere { .. } => None,
         }
+    }
+
+    /// It is about the blocks of a namespace, and not about who may use them.
+    pub(super) fn is_of_blocks(&self) -> bool {
+        let is_reservation =
+            matches!(self, Self::Reserve { .. } | Self::ReservationSettles { .. } | Self::ReservationReport { .. });
+        self.namespace().is_some() && !is_reservation
     }
 
     /// The namespace that it reads blocks of.
@@ -189,7 +210,11 @@ impl Work {
             | Self::Write { lba, blocks, .. }
             | Self::Compare { lba, blocks, .. }
             | Self::WriteZeroes { lba, blocks, .. } => lba.saturating_add((*blocks).into()) > end,
-            Self::Flush { .. } | Self::Harden { .. } => false,
+            Self::Flush { .. }
+            | Self::Harden { .. }
+            | Self::Reserve { .. }
+            | Self::ReservationSettles { .. }
+            | Self::ReservationReport { .. } => false,
             // Of others, such as lists of ranges, nothing is known.
             _ => true,
         }

@@ -1,6 +1,6 @@
 //! Bounce buffers: memory of the host's own for blocks whose bytes lie in several ranges, and for lists of ranges.
 
-use crate::wire::DatasetRange;
+use crate::wire::{DatasetRange, ReservationKeys};
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_mempool::DeviceMemory;
 use zerocopy::IntoBytes;
@@ -65,6 +65,12 @@ impl Bounce {
             let _ = self.memory.write(at, range.as_bytes());
             at += size_of::<DatasetRange>();
         }
+    }
+
+    /// Writes the data of a command about reservations.
+    pub(super) fn write_keys(&self, buffer: u16, keys: &ReservationKeys) {
+        // The buffer was taken for as many.
+        let _ = self.memory.write(self.offset(buffer), keys.as_bytes());
     }
 
     /// Copies between a buffer and `memory` at `offset`; `to_buffer` says in which direction. `at` is the place in the

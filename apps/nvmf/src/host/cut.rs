@@ -14,7 +14,7 @@ use frwr_engine::provider::Port;
 use frwr_engine::{ConnectionId, SubmitError};
 
 /// One segment of as many bytes has one key on every device: the smallest page list that sizing makes covers it.
-const SURE_BYTES: u32 = 32 << 10;
+pub(super) const SURE_BYTES: u32 = 32 << 10;
 
 /// Where the data of a command lies.
 pub(super) type Location = ArrayVec<Segment, MAX_SEGMENTS>;
@@ -51,7 +51,7 @@ pub(super) fn cut<P: Port>(
     let extent = |blocks, keys| Extent { blocks, rest: rest - blocks, keys, bounce: None, session: path.session };
     match request.kind {
         Kind::Flush => Ok(extent(0, 0)),
-        Kind::Deallocate { .. } => Ok(extent(0, 1)),
+        Kind::Deallocate { .. } | Kind::Reserve { .. } | Kind::ReservationReport { .. } => Ok(extent(0, 1)),
         Kind::WriteZeroes { .. } => Ok(extent(rest.min(path.limits.zeroes(path.block)), 0)),
         Kind::Read { .. } | Kind::Write { .. } | Kind::Compare => {
             let (blocks, keys, buffer) = Cutter { request, connection, path, bounce, context }.data(first, rest)?;
@@ -148,7 +148,7 @@ pub(super) fn fits_capsule<P: Port>(
     context: &Context<P>,
 ) -> bool {
     context.options.in_capsule_data
-        && matches!(kind, Kind::Write { .. } | Kind::Deallocate { .. })
+        && matches!(kind, Kind::Write { .. } | Kind::Deallocate { .. } | Kind::Reserve { .. })
         && location.len() == 1
         && u64::from(bytes) <= path.limits.in_capsule_bytes
 }

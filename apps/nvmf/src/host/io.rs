@@ -11,11 +11,12 @@ use super::path::Path;
 use super::queues::Queues;
 use super::recourse::{Verdict, is_of_path, judge};
 use super::requests::{Detour, HostCompletion, Kind, Request, Requests};
+use super::reservations::Reserve;
 use super::retries::{Resend, blame};
 use super::statistics::HostStatistics;
 use super::submit::{copy_bounced, submit};
 use super::timeouts::{Late, Timeouts};
-use crate::wire::{AnaState, CompletionQueueEntry, DATASET_RANGE_BYTES, Status};
+use crate::wire::{AnaState, CompletionQueueEntry, DATASET_RANGE_BYTES, ReservationKeys, Status};
 use arrayvec::ArrayVec;
 use core::time::Duration;
 use frwr_engine::SubmitError;
@@ -126,6 +127,14 @@ impl Io {
         let kind = Kind::Deallocate { ranges: ranges.len() as u32, bounce };
         let mut request = Request::new(kind, 0, 0, ArrayVec::new(), cookie);
         request.detour = detour;
+        self.requests.take(request).inspect_err(|_| self.bounce.give_back(bounce))
+    }
+
+    /// Takes a command about reservations, with these keys.
+    pub(super) fn take_keys(&mut self, what: Reserve, keys: &ReservationKeys, cookie: u64) -> Result<(), RequestError> {
+        let bounce = self.bounce.take(size_of::<ReservationKeys>()).ok_or(RequestError::NoBounceBuffer)?;
+        self.bounce.write_keys(bounce, keys);
+        let request = Request::new(Kind::Reserve { what, bounce }, 0, 0, ArrayVec::new(), cookie);
         self.requests.take(request).inspect_err(|_| self.bounce.give_back(bounce))
     }
 

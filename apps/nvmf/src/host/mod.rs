@@ -37,6 +37,7 @@ mod reconnect;
 mod recourse;
 mod request;
 mod requests;
+mod reservations;
 mod retries;
 mod role;
 mod session;
@@ -58,6 +59,7 @@ pub use paths::{
     MAX_PATHS, PathChange, PathPolicy, PathRefusal, PathState, PathStatistics, Paths, PathsError, PathsOptions,
 };
 pub use requests::{HostCompletion, MAX_REQUEST_BYTES};
+pub use reservations::{Reserve, report_bytes};
 pub use statistics::HostStatistics;
 
 use crate::authentication::Authenticator;

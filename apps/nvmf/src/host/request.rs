@@ -4,8 +4,9 @@ use super::Host;
 use super::error::RequestError;
 use super::options::MAX_SEGMENTS;
 use super::requests::{Detour, HostCompletion, Kind, MAX_REQUEST_BYTES, Request};
+use super::reservations::Reserve;
 use crate::storage::Geometry;
-use crate::wire::{IdentifyController, MAX_DATASET_RANGES};
+use crate::wire::{IdentifyController, MAX_DATASET_RANGES, ReservationKeys};
 use arrayvec::ArrayVec;
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
@@ -98,7 +99,7 @@ impl<P: Port> Host<P> {
         self.io.next_completion()
     }
 
-    fn supports(&self, command: u16, name: &'static str) -> Result<(), RequestError> {
+    pub(super) fn supports(&self, command: u16, name: &'static str) -> Result<(), RequestError> {
         if self.geometry().is_none() {
             return Err(RequestError::NotReady);
         }
@@ -135,6 +136,14 @@ impl<P: Port> Host<P> {
     ) -> Result<(), RequestError> {
         self.admits()?;
         self.io.take_ranges(ranges, cookie, detour)?;
+        self.submit_queued();
+        Ok(())
+    }
+
+    /// Takes a command about reservations.
+    pub(super) fn hand_keys(&mut self, what: Reserve, keys: &ReservationKeys, cookie: u64) -> Result<(), RequestError> {
+        self.admits()?;
+        self.io.take_keys(what, keys, cookie)?;
         self.submit_queued();
         Ok(())
     }

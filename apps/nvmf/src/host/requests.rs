@@ -3,6 +3,7 @@
 use super::bounce::Bounce;
 use super::error::{IoError, RequestError};
 use super::options::MAX_SEGMENTS;
+use super::reservations::Reserve;
 use super::statistics::HostStatistics;
 use arrayvec::ArrayVec;
 use core::time::Duration;
@@ -41,6 +42,15 @@ pub(super) enum Kind {
         ranges: u32,
         bounce: u16,
     },
+    /// Its keys lie in a bounce buffer.
+    Reserve {
+        what: Reserve,
+        bounce: u16,
+    },
+    /// What it says goes to the caller's memory.
+    ReservationReport {
+        bytes: u32,
+    },
 }
 
 impl Kind {
@@ -51,7 +61,7 @@ impl Kind {
 
     /// It changes the medium: executed once more behind a later change, it would undo that.
     pub(super) fn changes_medium(self) -> bool {
-        matches!(self, Self::Write { .. } | Self::WriteZeroes { .. } | Self::Deallocate { .. })
+        matches!(self, Self::Write { .. } | Self::WriteZeroes { .. } | Self::Deallocate { .. } | Self::Reserve { .. })
     }
 
     /// Its blocks are on the medium before it ends (FUA).
@@ -294,7 +304,7 @@ impl Requests {
         else {
             return;
         };
-        if let Kind::Deallocate { bounce: buffer, .. } = request.kind {
+        if let Kind::Deallocate { bounce: buffer, .. } | Kind::Reserve { bounce: buffer, .. } = request.kind {
             bounce.give_back(buffer);
         }
         self.free.push(index);

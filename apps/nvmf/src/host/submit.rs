@@ -8,7 +8,8 @@ use super::path::Path;
 use super::requests::{Kind, Request};
 use super::transport::Outgoing;
 use crate::wire::{
-    BlockRange, Command, DATASET_RANGE_BYTES, DataPointer, DatasetManagement, KeyedDataBlock, WriteZeroes,
+    BlockRange, Command, DATASET_RANGE_BYTES, DataPointer, DatasetManagement, KeyedDataBlock, ReservationReport,
+    WriteZeroes,
 };
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::{Access, Port};
@@ -28,11 +29,16 @@ fn location(request: &Request, part: &Part, block: u32, bounce: &Bounce) -> (Loc
     let bytes = match request.kind {
         Kind::Read { .. } | Kind::Write { .. } | Kind::Compare => part.extent.blocks * block,
         Kind::Deallocate { ranges, .. } => ranges * DATASET_RANGE_BYTES as u32,
+        Kind::Reserve { what, .. } => what.data_bytes(),
+        Kind::ReservationReport { bytes } => bytes,
         Kind::Flush | Kind::WriteZeroes { .. } => 0,
     };
     let location = match (request.kind, part.extent.bounce) {
         (Kind::Flush | Kind::WriteZeroes { .. }, _) => Location::new(),
-        (Kind::Deallocate { bounce: buffer, .. }, _) | (_, Some(buffer)) => one(bounce.segment(buffer, bytes)),
+        (Kind::Deallocate { bounce: buffer, .. } | Kind::Reserve { bounce: buffer, .. }, _) | (_, Some(buffer)) => {
+            one(bounce.segment(buffer, bytes))
+        }
+        (Kind::ReservationReport { .. }, None) => slice(&request.segments, 0, bytes),
         (_, None) => slice(&request.segments, u64::from(part.first) * u64::from(block), bytes),
     };
     (location, bytes)
@@ -55,6 +61,12 @@ fn command(kind: Kind, range: BlockRange, can_deallocate: bool) -> (Command, Acc
         Kind::Deallocate { ranges, .. } => {
             let ranges = DatasetManagement { namespace, ranges, deallocate: true, data };
             (Command::DatasetManagement(ranges), Access::RemoteRead)
+        }
+        Kind::Reserve { what, .. } => (what.command(namespace, data), Access::RemoteRead),
+        Kind::ReservationReport { bytes } => {
+            let (length, extended) = (bytes.into(), true);
+            let report = ReservationReport { namespace, length, extended, data };
+            (Command::ReservationReport(report), Access::RemoteWrite)
         }
     }
 }

@@ -98,7 +98,8 @@ impl Storage for MemoryStorage {
 
     fn features(&self) -> Features {
         // There is nothing more durable behind it.
-        Features { write_zeroes: true, deallocate: true, read_only: self.read_only, write_through: true }
+        let read_only = self.read_only;
+        Features { write_zeroes: true, deallocate: true, read_only, write_through: true, shared: false }
     }
 
     fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {

@@ -183,6 +183,9 @@ frwr_mempool::options! {
         pub read_only: bool,
         /// It has no volatile cache: what has completed is as durable as it gets, and [`Operation::Flush`] has nothing to do.
         pub write_through: bool,
+        /// Others than this process may serve the same blocks at the same time: what a target keeps of its hosts, as reservations are, would
+        /// not hold for theirs.
+        pub shared: bool,
     }
 }
 

@@ -1,6 +1,9 @@
 //! What a submission queue entry asks for: admin commands (Base 5), fabrics commands (Base 6) and I/O commands (NVM 3).
 
-use super::{DataPointer, Property, Status, SubmissionQueueEntry};
+use super::{
+    DataPointer, Property, ReservationAcquire, ReservationRegister, ReservationRelease, ReservationReport, Status,
+    SubmissionQueueEntry,
+};
 use zerocopy::little_endian::U32;
 
 /// Opcodes (Base figures 138 and 383, NVM figure 10). The same number means different commands on the two kinds of queues.
@@ -33,6 +36,14 @@ pub mod opcode {
     pub const WRITE_ZEROES: u8 = 0x08;
     /// I/O.
     pub const DATASET_MANAGEMENT: u8 = 0x09;
+    /// I/O.
+    pub const RESERVATION_REGISTER: u8 = 0x0d;
+    /// I/O.
+    pub const RESERVATION_REPORT: u8 = 0x0e;
+    /// I/O.
+    pub const RESERVATION_ACQUIRE: u8 = 0x11;
+    /// I/O.
+    pub const RESERVATION_RELEASE: u8 = 0x15;
 }
 
 /// Fabrics command types (Base figure 386).
@@ -321,6 +332,14 @@ pub enum Command {
         /// NSID; may be [`super::BROADCAST_NAMESPACE`].
         namespace: u32,
     },
+    /// I/O queue.
+    ReservationRegister(ReservationRegister),
+    /// I/O queue.
+    ReservationAcquire(ReservationAcquire),
+    /// I/O queue.
+    ReservationRelease(ReservationRelease),
+    /// I/O queue.
+    ReservationReport(ReservationReport),
 }
 
 /// Decodes a command.
@@ -344,6 +363,16 @@ pub fn decode(entry: &SubmissionQueueEntry, queue: QueueKind) -> Result<Command,
         (opcode::COMPARE, QueueKind::Io) => BlockRange::decode(entry).map(Command::Compare),
         (opcode::WRITE_ZEROES, QueueKind::Io) => WriteZeroes::decode(entry).map(Command::WriteZeroes),
         (opcode::DATASET_MANAGEMENT, QueueKind::Io) => DatasetManagement::decode(entry).map(Command::DatasetManagement),
+        (opcode::RESERVATION_REGISTER, QueueKind::Io) => {
+            ReservationRegister::decode(entry).map(Command::ReservationRegister)
+        }
+        (opcode::RESERVATION_ACQUIRE, QueueKind::Io) => {
+            ReservationAcquire::decode(entry).map(Command::ReservationAcquire)
+        }
+        (opcode::RESERVATION_RELEASE, QueueKind::Io) => {
+            ReservationRelease::decode(entry).map(Command::ReservationRelease)
+        }
+        (opcode::RESERVATION_REPORT, QueueKind::Io) => ReservationReport::decode(entry).map(Command::ReservationReport),
         _ => Err(Status::INVALID_COMMAND_OPCODE.do_not_retry()),
     }?;
     check_flags(entry)?;

@@ -66,6 +66,10 @@ impl Command {
                 entry.namespace = (*namespace).into();
                 Ok(entry)
             }
+            Self::ReservationRegister(register) => register.encode(command_id),
+            Self::ReservationAcquire(acquire) => acquire.encode(command_id),
+            Self::ReservationRelease(release) => release.encode(command_id),
+            Self::ReservationReport(report) => report.encode(command_id),
         }
     }
 }

@@ -177,6 +177,8 @@ impl IdentifyController {
     pub const DATASET_MANAGEMENT: u16 = 1 << 2;
     /// ONCS bit 3.
     pub const WRITE_ZEROES: u16 = 1 << 3;
+    /// ONCS bit 5.
+    pub const RESERVATIONS: u16 = 1 << 5;
     /// ONCS bit 7.
     pub const VERIFY: u16 = 1 << 7;
     /// ONCS bit 8.
@@ -240,7 +242,9 @@ pub struct IdentifyNamespace {
     reserved_mc: [u8; 3],
     /// NMIC; bit 0: several controllers may be attached to the namespace.
     pub sharing: u8,
-    reserved_rescap: [u8; 2],
+    /// RESCAP: what reservations there are; 0 for none.
+    pub reservations: u8,
+    reserved_fpi: u8,
     /// DLFEAT; bit 3: Write Zeroes may ask for blocks to be deallocated.
     pub deallocate_features: u8,
     reserved_nawun: [u8; 58],
@@ -262,6 +266,7 @@ pub struct IdentifyNamespace {
 const _: () = assert!(size_of::<IdentifyNamespace>() == IDENTIFY_BYTES);
 const _: () = assert!(offset_of!(IdentifyNamespace, format) == 26);
 const _: () = assert!(offset_of!(IdentifyNamespace, sharing) == 30);
+const _: () = assert!(offset_of!(IdentifyNamespace, reservations) == 31);
 const _: () = assert!(offset_of!(IdentifyNamespace, deallocate_features) == 33);
 const _: () = assert!(offset_of!(IdentifyNamespace, ana_group) == 92);
 const _: () = assert!(offset_of!(IdentifyNamespace, attributes) == 99);
@@ -287,6 +292,10 @@ pub enum UnsupportedFormat {
 impl IdentifyNamespace {
     /// NMIC bit 0.
     pub const SHARED: u8 = 1;
+    /// RESCAP bits 7:1: all six types, and IEKEY as the standard has it since 1.3.
+    pub const ALL_RESERVATIONS: u8 = 0xfe;
+    /// RESCAP bit 0: reservations can survive a loss of power.
+    pub const RESERVATIONS_PERSIST: u8 = 1;
     /// NSATTR bit 0.
     pub const WRITE_PROTECTED: u8 = 1;
     /// DLFEAT bit 3.

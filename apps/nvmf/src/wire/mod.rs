@@ -18,6 +18,7 @@ mod identify;
 mod log;
 mod private_data;
 mod property;
+mod reservation;
 mod serial;
 mod sgl;
 mod status;
@@ -45,6 +46,11 @@ pub use private_data::{
 pub use property::{
     ControllerCapabilities, ControllerConfiguration, ControllerStatus, Property, ShutdownNotification, ShutdownStatus,
     VERSION,
+};
+pub use reservation::{
+    AcquireAction, PersistChange, RELEASE_KEY_BYTES, RESERVATION_KEYS_BYTES, RegisterAction, RegisteredController,
+    RegisteredControllerExtended, ReleaseAction, ReservationAcquire, ReservationKeys, ReservationRegister,
+    ReservationRelease, ReservationReport, ReservationStatus, ReservationType,
 };
 pub use serial::{SERIAL_BYTES, SerialNumber, SerialNumberError};
 pub use sgl::{

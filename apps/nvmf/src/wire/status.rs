@@ -65,6 +65,8 @@ statuses! {
     OPERATION_DENIED = 0x015, "Operation Denied";
     /// Generic 16h.
     SGL_OFFSET_INVALID = 0x016, "SGL Offset Invalid";
+    /// Generic 18h.
+    HOST_IDENTIFIER_INCONSISTENT_FORMAT = 0x018, "Host Identifier Inconsistent Format";
     /// Generic 1Ah.
     KEEP_ALIVE_TIMEOUT_INVALID = 0x01a, "Keep Alive Timeout Invalid";
     /// Generic 1Ch.

@@ -191,6 +191,13 @@ impl Commands {
         Step::Go
     }
 
+    /// It asks for something else from now on.
+    pub(super) fn becomes(&mut self, index: u32, work: Work) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.set_work(work);
+        }
+    }
+
     /// Another core brings it on.
     pub(super) fn leave_to_another_core(&mut self, index: u32) -> Step {
         let _ = self.go(index, Phase::Elsewhere);
@@ -296,6 +303,28 @@ impl Commands {
         }
         self.counted.aborted_commands += 1;
         true
+    }
+
+    /// Has the commands of a namespace end that read or write its blocks, of connections that this is about: those that can be are
+    /// aborted, the others have to be waited for. True where some are left. Commands of connections that are gone are waited for only.
+    pub(super) fn end_all_of<S: Storage>(
+        &mut self,
+        place: usize,
+        concerns: impl Fn(ConnectionId) -> bool,
+        pool: &mut Pool,
+        media: &mut Media<S>,
+    ) -> bool {
+        let mut is_left = false;
+        for index in 0..self.slots.count() {
+            let Some(slot) = self.slots.get(index) else { continue };
+            let is_of = slot.work().namespace() == Some(place) && slot.work().is_of_blocks();
+            if !is_of || !slot.is_unanswered() || !concerns(slot.connection()) {
+                continue;
+            }
+            let ends = slot.left_to().is_none() && !slot.is_aborted() && self.abort(index, pool, media);
+            is_left |= !ends || self.slots.get(index).is_some_and(Slot::is_unanswered);
+        }
+        is_left
     }
 
     /// A command of this namespace that was not answered, and of which `concerns` says so.

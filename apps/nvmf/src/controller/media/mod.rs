@@ -8,11 +8,12 @@ mod waiting;
 mod wakeup;
 
 use super::change::{ChangeError, Refused};
+use super::reservation::Reservation;
 use super::statistics::TargetStatistics;
 use super::work::Work;
 use crate::storage::{Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull};
 use crate::storage::{ResizeError, Storage, StorageError, StorageStatistics};
-use crate::wire::Status;
+use crate::wire::{IdentifyNamespace, Status};
 pub(super) use buffers::{Buffer, Buffers};
 pub(super) use commit::Committed;
 use commit::{Commit, Commits};
@@ -31,6 +32,8 @@ pub(super) struct Medium<S> {
     storage: S,
     /// As hosts know it; a storage may have more blocks for a while.
     geometry: Geometry,
+    /// Who may use it.
+    reservation: Reservation,
     commit: Commit,
     /// It was told how to wake its core, which hears of it.
     wakes: bool,
@@ -45,6 +48,12 @@ impl<S: Storage> Medium<S> {
     #[inline]
     pub(super) fn geometry(&self) -> Geometry {
         self.geometry
+    }
+
+    /// Who may use it.
+    #[inline]
+    pub(super) fn reservation(&self) -> &Reservation {
+        &self.reservation
     }
 
     /// Bytes of so many blocks.
@@ -136,6 +145,10 @@ pub(super) struct Media<S> {
     corruption: Option<Corruption>,
     /// `None` where the core polls on.
     wakeup: Option<Wakeup>,
+    /// Where there are reservations: whether some may survive a loss of power.
+    reserves: Option<bool>,
+    /// What namespaces without any have.
+    unreserved: Reservation,
     /// What storages did and failed to do; the other fields are zero.
     counted: TargetStatistics,
     /// Room for the completions of one storage.
@@ -153,6 +166,8 @@ impl<S: Storage> Media<S> {
             answered_at: 0,
             answered: Vec::with_capacity(most),
             wakeup: None,
+            reserves: None,
+            unreserved: Reservation::none(),
             corruption: corrupt_reads.map(|every| Corruption { every, left: every.get() }),
             counted: TargetStatistics::default(),
             completions: CompletionBatch::new(),
@@ -172,7 +187,9 @@ impl<S: Storage> Media<S> {
         let (geometry, commit) = (storage.geometry(), Commit::default());
         let wakes = self.wakeup.as_ref().is_some_and(|wakeup| wakeup.tell(&mut storage));
         let tally = Tally::default();
-        let medium = Some(Medium { storage, geometry, commit, wakes, bytes_read: 0, bytes_written: 0, tally });
+        let reservation = self.unreserved.clone();
+        let medium =
+            Some(Medium { storage, geometry, reservation, commit, wakes, bytes_read: 0, bytes_written: 0, tally });
         match self.media.get_mut(place) {
             Some(vacant) => *vacant = medium,
             None => self.media.push(medium),
@@ -221,6 +238,39 @@ impl<S: Storage> Media<S> {
     /// What it holds may be lost with the power: nothing flushes by itself.
     pub(super) fn is_cached(&self, place: usize) -> bool {
         self.get(place).is_some_and(|medium| medium.features().is_cached())
+    }
+
+    /// Namespaces have reservations, of which some may survive a loss of power.
+    pub(super) fn has_reservations(&mut self, persist: bool) {
+        self.reserves = Some(persist);
+    }
+
+    /// There are reservations.
+    pub(super) fn reserves(&self) -> bool {
+        self.reserves.is_some()
+    }
+
+    /// RESCAP of a namespace (Base 5.17.2.2): every type, as this version of the standard has them.
+    pub(super) fn reservation_capabilities(&self, medium: &Medium<S>) -> u8 {
+        let persist = if self.reserves == Some(true) { IdentifyNamespace::RESERVATIONS_PERSIST } else { 0 };
+        if medium.reservation.exists() { IdentifyNamespace::ALL_RESERVATIONS | persist } else { 0 }
+    }
+
+    /// A namespace has reservations, unless others may serve what it lies on.
+    pub(super) fn reserve(&mut self, place: usize, reservation: impl FnOnce() -> Reservation) {
+        if let Some(medium) = self.get_mut(place).filter(|medium| !medium.features().shared) {
+            medium.reservation = reservation();
+        }
+    }
+
+    /// Those of the namespace in this place, if it has some.
+    pub(super) fn reservation(&self, place: usize) -> Option<&Reservation> {
+        self.get(place).map(Medium::reservation).filter(|reservation| reservation.exists())
+    }
+
+    /// The place of the namespace whose reservations these are.
+    pub(super) fn place_of(&self, is_it: impl Fn(&Reservation) -> bool) -> Option<usize> {
+        self.media.iter().position(|medium| medium.as_ref().is_some_and(|medium| is_it(&medium.reservation)))
     }
 
     /// All of these namespaces are able to do this.

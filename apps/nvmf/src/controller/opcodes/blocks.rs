@@ -2,11 +2,13 @@
 
 use super::super::media::Medium;
 use super::super::options::MIN_BUFFER_BYTES;
+use super::super::reservation::Access;
 use super::super::subsystem::Served;
 use super::super::work::{Reply, Work, refused};
 use super::checks::{Accepted, Arrival, Checks, Entry};
 use super::fabrics::fabrics;
 use super::identify::MAX_WRITE_ZEROES_BYTES;
+use super::reservations::{acquire, register, release, report};
 use crate::storage::{Features, Storage};
 use crate::wire::{
     BROADCAST_NAMESPACE, BlockRange, DATASET_RANGE_BYTES, DataPointer, DatasetManagement, IdentifyController,
@@ -25,7 +27,7 @@ fn length_of(data: DataPointer) -> u32 {
 }
 
 /// Commands of I/O queues.
-pub(super) const IO_ENTRIES: usize = 7;
+pub(super) const IO_ENTRIES: usize = 11;
 
 pub(super) const fn entries<P: Port, S: Storage>() -> [Entry<P, S>; IO_ENTRIES] {
     [
@@ -39,6 +41,10 @@ pub(super) const fn entries<P: Port, S: Storage>() -> [Entry<P, S>; IO_ENTRIES] 
         Entry::new(opcode::DATASET_MANAGEMENT, dataset_management)
             .changes_data()
             .optional(IdentifyController::DATASET_MANAGEMENT, blocks_are_deallocated),
+        Entry::new(opcode::RESERVATION_REGISTER, register).of_reservations(),
+        Entry::new(opcode::RESERVATION_REPORT, report).of_reservations(),
+        Entry::new(opcode::RESERVATION_ACQUIRE, acquire).of_reservations(),
+        Entry::new(opcode::RESERVATION_RELEASE, release).of_reservations(),
         // Connect, which is of no I/O command set.
         Entry::new(opcode::FABRICS, fabrics).unlisted(),
     ]
@@ -55,8 +61,13 @@ fn blocks_are_deallocated(features: &Features) -> bool {
 impl<'a, P: Port, S: Storage> Checks<'a, P, S> {
     /// The namespace of a command that changes blocks: refused before any data moves where they cannot be changed.
     #[inline]
-    fn writable(&self, subsystem: Option<&Served>, identifier: u32) -> Result<(usize, &'a Medium<S>), Reply> {
-        let (place, medium) = self.usable(subsystem, identifier)?;
+    fn writable(
+        &self,
+        arrival: &Arrival<'_>,
+        subsystem: Option<&Served>,
+        identifier: u32,
+    ) -> Result<(usize, &'a Medium<S>), Reply> {
+        let (place, medium) = self.reach(arrival, subsystem, identifier, Access::Write)?;
         if medium.features().read_only {
             return Err(refused(Status::NAMESPACE_IS_WRITE_PROTECTED));
         }
@@ -66,11 +77,12 @@ impl<'a, P: Port, S: Storage> Checks<'a, P, S> {
     /// The same, where all namespaces of the subsystem are able to do this.
     fn writable_by(
         &self,
+        arrival: &Arrival<'_>,
         subsystem: Option<&Served>,
         identifier: u32,
         needs: fn(&Features) -> bool,
     ) -> Result<(usize, &'a Medium<S>), Reply> {
-        let found = self.writable(subsystem, identifier)?;
+        let found = self.writable(arrival, subsystem, identifier)?;
         if !subsystem.is_some_and(|subsystem| self.media.are_able(subsystem.namespaces().places(), needs)) {
             return Err(refused(Status::INVALID_COMMAND_OPCODE));
         }
@@ -96,7 +108,7 @@ impl<'a, P: Port, S: Storage> Checks<'a, P, S> {
 /// Read (NVM 3.2.4).
 fn read<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Arrival<'_>) -> Accepted {
     let (subsystem, range) = checks.ready_in(arrival, BlockRange::decode(arrival.entry))?;
-    let (namespace, medium) = checks.usable(subsystem, range.namespace)?;
+    let (namespace, medium) = checks.reach(arrival, subsystem, range.namespace, Access::Read)?;
     checks.check_blocks(&range, medium)?;
     Ok((Work::Read { namespace, lba: range.lba, blocks: range.blocks }, range.data))
 }
@@ -104,7 +116,7 @@ fn read<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Arrival<'_
 /// Write (NVM 3.2.6).
 fn write<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Arrival<'_>) -> Accepted {
     let (subsystem, range) = checks.ready_in(arrival, BlockRange::decode(arrival.entry))?;
-    let (namespace, medium) = checks.writable(subsystem, range.namespace)?;
+    let (namespace, medium) = checks.writable(arrival, subsystem, range.namespace)?;
     checks.check_blocks(&range, medium)?;
     Ok((Work::Write { namespace, lba: range.lba, blocks: range.blocks }, range.data))
 }
@@ -112,7 +124,7 @@ fn write<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Arrival<'
 /// Compare (NVM 3.2.1).
 fn compare<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Arrival<'_>) -> Accepted {
     let (subsystem, range) = checks.ready_in(arrival, BlockRange::decode(arrival.entry))?;
-    let (namespace, medium) = checks.usable(subsystem, range.namespace)?;
+    let (namespace, medium) = checks.reach(arrival, subsystem, range.namespace, Access::Read)?;
     checks.check_blocks(&range, medium)?;
     Ok((Work::Compare { namespace, lba: range.lba, blocks: range.blocks }, range.data))
 }
@@ -121,7 +133,7 @@ fn compare<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Arrival
 fn write_zeroes<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Arrival<'_>) -> Accepted {
     let (subsystem, zeroes) = checks.ready_in(arrival, WriteZeroes::decode(arrival.entry))?;
     let WriteZeroes { lba, blocks, deallocate, .. } = zeroes;
-    let (namespace, medium) = checks.writable_by(subsystem, zeroes.namespace, zeroes_are_written)?;
+    let (namespace, medium) = checks.writable_by(arrival, subsystem, zeroes.namespace, zeroes_are_written)?;
     let extent = medium.geometry().extent(lba, blocks);
     let (_, bytes) = extent.map_err(|_| refused(Status::LBA_OUT_OF_RANGE))?;
     if bytes > MAX_WRITE_ZEROES_BYTES {
@@ -134,7 +146,7 @@ fn write_zeroes<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Ar
 /// Dataset Management (NVM 3.2.3).
 fn dataset_management<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Arrival<'_>) -> Accepted {
     let (subsystem, dataset) = checks.ready_in(arrival, DatasetManagement::decode(arrival.entry))?;
-    let (namespace, _) = checks.writable_by(subsystem, dataset.namespace, blocks_are_deallocated)?;
+    let (namespace, _) = checks.writable_by(arrival, subsystem, dataset.namespace, blocks_are_deallocated)?;
     // Linux always hands over as many bytes as the longest list has, and says in NR how many ranges there are.
     let least = dataset.ranges * DATASET_RANGE_BYTES as u32;
     if !(least..=MAX_DATASET_BYTES).contains(&length_of(dataset.data)) {
@@ -154,6 +166,6 @@ fn flush_namespace<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: 
     // broadcast identifier is supported exactly then).
     let only = subsystem.is_some_and(|subsystem| subsystem.namespaces().highest() == 1);
     let named = if named == BROADCAST_NAMESPACE && only { 1 } else { named };
-    let (namespace, _) = checks.usable(subsystem, named)?;
+    let (namespace, _) = checks.reach(arrival, subsystem, named, Access::Write)?;
     Ok((Work::Flush { namespace }, DataPointer::NONE))
 }

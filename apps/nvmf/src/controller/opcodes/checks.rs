@@ -8,7 +8,7 @@ use super::super::spread::Spread;
 use super::super::subsystem::{Served, Subsystems};
 use super::super::work::{Reply, Work, refused};
 use crate::storage::{Features, Storage};
-use crate::wire::{self, AnaState, DataPointer, EffectsLog, Status, SubmissionQueueEntry};
+use crate::wire::{self, AnaState, DataPointer, EffectsLog, IdentifyController, Status, SubmissionQueueEntry};
 use core::time::Duration;
 use frwr_engine::provider::Port;
 use frwr_engine::{ConnectionId, Engine};
@@ -135,8 +135,16 @@ pub(super) struct Entry<P: Port, S> {
 pub(super) struct Optional {
     /// Of ONCS.
     pub(super) bit: u16,
-    /// What all namespaces of the subsystem have to be able to.
-    pub(super) needs: fn(&Features) -> bool,
+    pub(super) needs: Needs,
+}
+
+/// What makes a command one that a controller has.
+#[derive(Clone, Copy)]
+pub(super) enum Needs {
+    /// All namespaces of the subsystem are able to do this.
+    Of(fn(&Features) -> bool),
+    /// Somebody keeps reservations.
+    Reservations,
 }
 
 impl<P: Port, S> Entry<P, S> {
@@ -157,6 +165,12 @@ impl<P: Port, S> Entry<P, S> {
 
     /// Only controllers have it whose namespaces are able to do this.
     pub(super) const fn optional(self, bit: u16, needs: fn(&Features) -> bool) -> Self {
-        Self { optional: Some(Optional { bit, needs }), ..self }
+        Self { optional: Some(Optional { bit, needs: Needs::Of(needs) }), ..self }
+    }
+
+    /// Only controllers have it whose target keeps reservations.
+    pub(super) const fn of_reservations(self) -> Self {
+        let bit = IdentifyController::RESERVATIONS;
+        Self { optional: Some(Optional { bit, needs: Needs::Reservations }), ..self }
     }
 }

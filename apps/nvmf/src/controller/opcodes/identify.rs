@@ -185,6 +185,7 @@ impl<S: Storage> Identified<'_, S> {
         // A power of two of at most 2^16.
         identify.lba_formats[0].block_shift = geometry.block_bytes().ilog2() as u8;
         identify.sharing = IdentifyNamespace::SHARED;
+        identify.reservations = self.media.reservation_capabilities(medium);
         identify.ana_group = namespaces.group(identifier).unwrap_or_default().into();
         let features = medium.features();
         identify.deallocate_features = if features.write_zeroes { IdentifyNamespace::ZEROES_DEALLOCATE } else { 0 };

@@ -9,6 +9,7 @@ mod fabrics;
 mod features;
 pub(super) mod identify;
 pub(super) mod log;
+mod reservations;
 
 use super::controllers::Controller;
 use super::media::Media;
@@ -20,7 +21,7 @@ use admin::ADMIN_ENTRIES;
 use arrayvec::ArrayVec;
 use blocks::IO_ENTRIES;
 pub(super) use checks::{Accepted, Arrival, Checks, usable};
-use checks::{Entry, Optional};
+use checks::{Entry, Needs, Optional};
 use core::marker::PhantomData;
 pub(super) use fabrics::is_authentication;
 use frwr_engine::provider::Port;
@@ -100,5 +101,8 @@ fn has<P: Port, S: Storage>(
 ) -> bool {
     let Some(Optional { needs, .. }) = entry.optional else { return true };
     let subsystem = controller.subsystem().and_then(|index| subsystems.get(index));
-    subsystem.is_some_and(|subsystem| media.are_able(subsystem.namespaces().places(), needs))
+    subsystem.is_some_and(|subsystem| match needs {
+        Needs::Of(needs) => media.are_able(subsystem.namespaces().places(), needs),
+        Needs::Reservations => media.reserves(),
+    })
 }

@@ -118,7 +118,8 @@ impl Layout {
     /// What a medium of this kind can do.
     pub(super) fn features(&self) -> Features {
         // The page cache, and a disk's own.
-        Features { write_zeroes: true, deallocate: true, read_only: self.read_only, write_through: false }
+        let read_only = self.read_only;
+        Features { write_zeroes: true, deallocate: true, read_only, write_through: false, shared: false }
     }
 
     /// Whether the operation can be carried out at all.

@@ -254,6 +254,7 @@ impl Storage for NbdStorage {
             deallocate: export.can_trim(),
             read_only: self.access.is_read_only(),
             write_through: self.access.is_write_through(),
+            shared: true,
         }
     }
 

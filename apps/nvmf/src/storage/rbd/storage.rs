@@ -128,7 +128,8 @@ impl Storage for RbdStorage {
     }
 
     fn features(&self) -> Features {
-        Features { write_zeroes: true, deallocate: true, read_only: self.read_only, write_through: true }
+        let read_only = self.read_only;
+        Features { write_zeroes: true, deallocate: true, read_only, write_through: true, shared: true }
     }
 
     fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {

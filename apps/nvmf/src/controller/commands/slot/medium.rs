@@ -45,6 +45,9 @@ impl Slot {
             | Work::Identify { .. }
             | Work::LogPage(_)
             | Work::HostIdentifier
+            | Work::Reserve { .. }
+            | Work::ReservationSettles { .. }
+            | Work::ReservationReport { .. }
             | Work::Abort { .. }
             | Work::PropertyGet { .. }
             | Work::Configure { .. }

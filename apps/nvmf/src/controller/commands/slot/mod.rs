@@ -190,6 +190,15 @@ impl Slot {
         self.left_to.map(usize::from)
     }
 
+    pub(super) fn set_work(&mut self, work: Work) {
+        self.work = work;
+    }
+
+    /// It is to end without being executed, as soon as it can.
+    pub(super) fn is_aborted(&self) -> bool {
+        self.aborted
+    }
+
     pub(super) fn set_phase(&mut self, phase: Phase) {
         self.phase = phase;
     }

@@ -1,0 +1,310 @@
+//! The reservations of a process: what all of its cores and devices share, behind one lock that nobody waits for on a core.
+
+use super::published::Published;
+use super::state::{HostId, Hosts, Request, State};
+use super::store::{ReservationFileError, Store};
+use crate::wire::{Nqn, RegisteredControllerExtended, ReservationStatus, Status};
+use arrayvec::ArrayVec;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// Preemptions whose hosts' commands have not ended on all cores: more wait for these.
+const MAX_ORDERS: usize = 64;
+
+/// Which namespace reservations are of: another medium that takes an identifier should have another NGUID, as hosts believe that it is
+/// what they had otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Key {
+    pub(in super::super) subsystem: Nqn,
+    pub(in super::super) identifier: u32,
+    pub(in super::super) nguid: [u8; 16],
+}
+
+/// A namespace of the book.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) key: Key,
+    pub(super) state: State,
+    published: Arc<Published>,
+}
+
+impl Entry {
+    pub(super) fn new(key: Key, state: State) -> Self {
+        let published = Arc::new(Published::new());
+        published.publish(&state);
+        Self { key, state, published }
+    }
+}
+
+/// Commands of these hosts to a namespace are to end on each core.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Order {
+    number: u64,
+    entry: usize,
+    pub(in super::super) hosts: Hosts,
+}
+
+/// What is behind the lock.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    pub(super) entries: Vec<Entry>,
+    /// By seats: the last order that a core of a target has done; `None` where the target is gone.
+    seats: Vec<Option<u64>>,
+    /// Those that some core has not done, in the order of their numbers.
+    orders: VecDeque<Order>,
+    /// The last one.
+    last: u64,
+}
+
+impl Book {
+    /// Orders that all cores have done are over.
+    fn settle(&mut self) {
+        let done = self.seats.iter().flatten().min().copied().unwrap_or(u64::MAX);
+        while self.orders.front().is_some_and(|order| order.number <= done) {
+            self.orders.pop_front();
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    /// The number of the last order: what each poll of each core looks at.
+    orders: AtomicU64,
+    book: Mutex<Book>,
+    store: Option<Store>,
+}
+
+impl Registry {
+    /// For who may wait: no core that polls.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None` where somebody else looks into it, for moments.
+    fn try_lock(&self) -> Option<MutexGuard<'_, Book>> {
+        match self.book.try_lock() {
+            Ok(book) => Some(book),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+/// The reservations of all namespaces of a process (Base 8.19): every core of every target that serves them has to share one
+/// ([`super::super::Target::reserve_by`]), so that a host which is shut out is so on all of them at once. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Reservations(Arc<Registry>);
+
+impl Reservations {
+    /// None yet, and none survives the process: hosts that ask for that are refused, and RESCAP says so.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Those that the file has, which is made where there is none. Hosts may ask for theirs to survive a loss of power (Persist Through
+    /// Power Loss): they are in the file, and that on its medium, before such a host is answered. A thread of its own writes it. The
+    /// file is this process's as long as any clone of this lives.
+    ///
+    /// # Errors
+    /// [`ReservationFileError`]: it cannot be read or written, another process has it, or it holds something else than what was written
+    /// there. Nothing is guessed: hosts would write where they are shut out.
+    pub fn open(path: &Path) -> Result<Self, ReservationFileError> {
+        let (store, entries) = Store::open(path)?;
+        let book = Mutex::new(Book { entries, ..Book::default() });
+        let registry = Arc::new(Registry { orders: AtomicU64::new(0), book, store: Some(store) });
+        Store::start(&registry)?;
+        Ok(Self(registry))
+    }
+
+    /// Why the file could not be written when that was last tried; `None` where it could. Hosts that rely on it were told so.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        self.0.store.as_ref()?.fault()
+    }
+}
+
+impl Registry {
+    pub(super) fn store(&self) -> Option<&Store> {
+        self.store.as_ref()
+    }
+}
+
+/// A namespace of the book, as a core of a target knows it.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Reservation {
+    entry: Option<usize>,
+    pub(in super::super) published: Arc<Published>,
+}
+
+impl Reservation {
+    /// Of a namespace that has none, ever.
+    pub(in super::super) fn none() -> Self {
+        Self { entry: None, published: Arc::default() }
+    }
+
+    /// There may be some.
+    pub(in super::super) fn exists(&self) -> bool {
+        self.entry.is_some()
+    }
+}
+
+/// What a command has to wait for before it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Settling {
+    /// This order is over.
+    order: Option<u64>,
+    /// So much of the file is written.
+    written: Option<u64>,
+}
+
+/// A report: its head and its entries.
+pub(in super::super) type Report =
+    (ReservationStatus, ArrayVec<RegisteredControllerExtended, { super::state::MAX_REGISTRANTS }>);
+
+/// One core of one target in the book.
+#[derive(Debug)]
+pub(in super::super) struct Seat {
+    registry: Arc<Registry>,
+    number: usize,
+    /// The last order that this core has done.
+    done: u64,
+}
+
+impl Seat {
+    pub(in super::super) fn new(reservations: &Reservations) -> Self {
+        let registry = Arc::clone(&reservations.0);
+        let mut book = registry.lock();
+        let (number, done) = (book.seats.len(), book.last);
+        book.seats.push(Some(done));
+        drop(book);
+        Self { registry, number, done }
+    }
+
+    /// Reservations may survive a loss of power.
+    pub(in super::super) fn can_persist(&self) -> bool {
+        self.registry.store.is_some()
+    }
+
+    /// A namespace's. Waits for the lock, since namespaces come while a target starts, or is changed.
+    pub(in super::super) fn open(&self, key: Key) -> Reservation {
+        let mut book = self.registry.lock();
+        let found = book.entries.iter().position(|entry| entry.key == key);
+        // One that nobody serves, and of which nothing is known, leaves its place to others.
+        let vacant = |entry: &Entry| entry.state == State::default() && Arc::strong_count(&entry.published) == 1;
+        let entry = found.unwrap_or_else(|| {
+            let new = Entry::new(key, State::default());
+            match book.entries.iter().position(vacant) {
+                Some(at) => {
+                    book.entries[at] = new;
+                    at
+                }
+                None => {
+                    book.entries.push(new);
+                    book.entries.len() - 1
+                }
+            }
+        });
+        Reservation { entry: Some(entry), published: Arc::clone(&book.entries[entry].published) }
+    }
+
+    /// Some order was not done here: what each poll asks.
+    #[inline]
+    pub(in super::super) fn is_due(&self) -> bool {
+        self.registry.orders.load(Ordering::Acquire) != self.done
+    }
+
+    /// The next one that was not done here.
+    pub(in super::super) fn next_order(&self) -> Option<Order> {
+        self.registry.try_lock()?.orders.iter().find(|order| order.number > self.done).cloned()
+    }
+
+    /// It is about that namespace.
+    pub(in super::super) fn concerns(order: &Order, reservation: &Reservation) -> bool {
+        reservation.entry == Some(order.entry)
+    }
+
+    /// It is done here; not yet where somebody looks into the book.
+    pub(in super::super) fn has_done(&mut self, order: &Order) {
+        let Some(mut book) = self.registry.try_lock() else { return };
+        if let Some(seat) = book.seats.get_mut(self.number) {
+            *seat = Some(order.number);
+        }
+        self.done = order.number;
+        book.settle();
+    }
+
+    /// Does what a host asks for, in force on all cores from then on. `None`: to be asked again. What it answers waits for what is said.
+    pub(in super::super) fn apply(
+        &self,
+        reservation: &Reservation,
+        host: &HostId,
+        request: Request,
+        keys: (u64, u64),
+        aborts: bool,
+    ) -> Option<Result<Settling, Status>> {
+        let mut book = self.registry.try_lock()?;
+        if aborts && book.orders.len() >= MAX_ORDERS {
+            return None;
+        }
+        let can_persist = self.can_persist();
+        let at = reservation.entry?;
+        let entry = book.entries.get_mut(at)?;
+        let persisted = entry.state.persists;
+        let effect = match entry.state.apply(host, request, keys, can_persist) {
+            Ok(effect) => effect,
+            Err(status) => return Some(Err(status)),
+        };
+        let mut settling = Settling { order: None, written: None };
+        if effect.changed {
+            entry.published.publish(&entry.state);
+        }
+        let keeps = persisted || entry.state.persists;
+        if aborts && !effect.unregistered.is_empty() {
+            book.last += 1;
+            let order = Order { number: book.last, entry: at, hosts: effect.unregistered };
+            settling.order = Some(order.number);
+            book.orders.push_back(order);
+            // Behind what is in force now: who finds the number finds that, too.
+            self.registry.orders.store(book.last, Ordering::Release);
+        }
+        drop(book);
+        if let Some(store) = self.registry.store.as_ref().filter(|_| effect.changed && keeps) {
+            settling.written = Some(store.request());
+        }
+        Some(Ok(settling))
+    }
+
+    /// What a command waits for has come, or cannot come any more; `None` where it has not.
+    pub(in super::super) fn has_settled(&self, settling: Settling) -> Option<Result<(), Status>> {
+        if let Some(order) = settling.order {
+            let book = self.registry.try_lock()?;
+            if book.orders.iter().any(|open| open.number == order) {
+                return None;
+            }
+        }
+        match (settling.written, &self.registry.store) {
+            (Some(version), Some(store)) => store.is_written(version),
+            _ => Some(Ok(())),
+        }
+    }
+
+    /// What there is of a namespace. `None`: to be asked again.
+    pub(in super::super) fn report(&self, reservation: &Reservation) -> Option<Report> {
+        let book = self.registry.try_lock()?;
+        let (head, entries) = book.entries.get(reservation.entry?)?.state.report();
+        Some((head, entries.collect()))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut book = self.registry.lock();
+        if let Some(seat) = book.seats.get_mut(self.number) {
+            *seat = None;
+        }
+        book.settle();
+    }
+}

@@ -1,0 +1,7 @@
+//! Reservations of a target's namespaces: several hosts, on several cores and devices.
+
+mod commands;
+mod hosts;
+mod model;
+mod persistence;
+mod preemption;
