@@ -4,7 +4,7 @@ use super::medium::Medium;
 use crate::output::in_line;
 use core::time::Duration;
 use frwr_nvmf::{
-    storage::{Geometry, MediumFault},
+    storage::{Geometry, MediumFault, RbdLook},
     wire::Nqn,
 };
 
@@ -39,9 +39,17 @@ impl MediaWatch {
         self.media.push(Watched { namespace, name, medium, told: None, told_losses: 0, told_away: false });
     }
 
-    /// That namespace is gone.
-    pub(super) fn forget(&mut self, namespace: Identity) {
-        self.media.retain(|watched| watched.namespace != namespace);
+    /// That namespace is gone: what is to be closed, which may take a while, and what people know it by.
+    pub(super) fn forget(&mut self, namespace: Identity) -> Option<(String, Medium)> {
+        let at = self.media.iter().position(|watched| watched.namespace == namespace)?;
+        let Watched { name, medium, .. } = self.media.remove(at);
+        Some((name, medium))
+    }
+
+    /// Has the server of a namespace's medium look how large it is, where there is one that knows; in front of [`Self::measure`].
+    pub(super) fn ask(&self, namespace: Identity) -> Option<(String, RbdLook)> {
+        let watched = self.media.iter().find(|watched| watched.namespace == namespace)?;
+        Some((watched.name.clone(), watched.medium.ask()?))
     }
 
     /// What the medium of a namespace is called, and what is wrong with it for good; `None` where it is memory.

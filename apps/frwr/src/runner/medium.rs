@@ -1,6 +1,6 @@
 //! The medium below a namespace, whichever it is, as the main thread looks at it.
 
-use frwr_nvmf::storage::{FileMedium, Geometry, MediumFault, NbdMedium, RbdMedium};
+use frwr_nvmf::storage::{FileMedium, Geometry, MediumFault, NbdMedium, RbdLook, RbdMedium};
 
 /// A file, a block device, an export of a server, or an image of a cluster.
 #[derive(Debug)]
@@ -42,11 +42,19 @@ impl Medium {
         }
     }
 
-    /// Measures it again.
+    /// Has a server look how large it is, where that is who knows.
+    pub(super) fn ask(&self) -> Option<RbdLook> {
+        match self {
+            Self::File(_) | Self::Nbd(_) => None,
+            Self::Rbd(medium) => Some(medium.look()),
+        }
+    }
+
+    /// Measures it again; by what its server found when it was asked last, or a second ago.
     pub(super) fn measure(&mut self) -> Result<Geometry, String> {
         match self {
             Self::File(medium) => medium.measure().map_err(|error| error.to_string()),
-            Self::Rbd(medium) => medium.measure().map_err(|error| error.to_string()),
+            Self::Rbd(medium) => medium.looked().map_err(|error| error.to_string()),
             Self::Nbd(_) => {
                 let text = "an NBD export has one size for ever here; remove the namespace, and add it again";
                 Err(text.to_owned())

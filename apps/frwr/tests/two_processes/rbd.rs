@@ -2,8 +2,13 @@
 
 use super::Machine;
 use super::program::{passed, verified};
-use frwr_support::storage_harness::ceph::Cluster;
-use std::sync::{Mutex, PoisonError};
+use frwr_support::{changes::Ctl, storage_harness::ceph::Cluster};
+use serde_json::{Value, json};
+use std::{
+    path::Path,
+    sync::{Mutex, PoisonError},
+    thread,
+};
 
 /// Blocks of an image that a load has room in.
 const BLOCKS: u64 = 4096;
@@ -70,4 +75,37 @@ fn a_target_over_ceph_is_told_what_keeps_it_from_its_image() {
     let target = machine.start(&["serve", "--listen", "127.0.0.1:4420", "--namespace", &absent]);
     let line = target.says("absent");
     assert!(line.contains("rbd ls POOL"), "{line}");
+}
+
+/// What only its cluster knows, and does, is waited for beside everything else.
+#[test]
+fn a_target_answers_while_its_cluster_does_not() {
+    let Some(cluster) = Cluster::find() else { return };
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let image = cluster.image_of(BLOCKS);
+    let machine = Machine::new();
+    let socket = machine.path("control");
+    let target = machine.serve(&["--namespace", &image.uri(), "--control", socket.to_str().unwrap()]);
+    let ctl = || Ctl::open(Path::new(env!("CARGO_BIN_EXE_frwr")), &socket).unwrap();
+    let namespace = json!({ "subsystem": "nqn.2026-11.invalid.frwr:file", "namespace": 1 });
+    // What it comes to, where the target has said meanwhile what it waits for.
+    let asked_meanwhile = |method: &'static str| -> Result<Value, String> {
+        thread::scope(|scope| {
+            let change = scope.spawn(|| ctl().ask_with(method, &namespace));
+            let (mut other, mut is_told) = (ctl(), false);
+            while !change.is_finished() {
+                let awaited = other.ask("status").unwrap()["awaited_medium"]["medium"].take();
+                is_told |= awaited.as_str().is_some_and(|medium| medium.contains(&image.path()));
+            }
+            assert!(is_told, "{method}: nobody was answered meanwhile");
+            change.join().unwrap()
+        })
+    };
+    cluster.daemon("kill-osd");
+    let refused = asked_meanwhile("resize_namespace").unwrap_err();
+    assert!(refused.contains("has not answered within 10 s") && refused.contains("nothing was changed"), "{refused}");
+    let removed = asked_meanwhile("remove_namespace").unwrap();
+    assert_eq!(removed["changed"], true, "{removed}");
+    cluster.daemon("start-osd");
+    passed(target.stop());
 }

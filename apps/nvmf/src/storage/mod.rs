@@ -23,7 +23,8 @@ pub use nbd::{
 };
 
 pub use rbd::{
-    MAX_RBD_WAYS, RbdError, RbdLibraryError, RbdMedium, RbdNameError, RbdOptions, RbdStorage, is_rbd_name, rbd_version,
+    MAX_RBD_WAYS, RbdError, RbdLibraryError, RbdLook, RbdMedium, RbdNameError, RbdOptions, RbdStorage, is_rbd_name,
+    rbd_version,
 };
 
 use arrayvec::ArrayVec;

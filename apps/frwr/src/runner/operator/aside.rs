@@ -73,6 +73,13 @@ impl<T: Send + 'static, W> Aside<T, W> {
         self.under_way.as_ref().map(|call| Awaited { name: call.name.clone(), since: call.began })
     }
 
+    /// Waits for the call under way, if there is one, no longer than it may take.
+    pub(super) fn finish(self) {
+        if let Some(under_way) = self.under_way {
+            let _ = under_way.result.recv_timeout(LIMIT);
+        }
+    }
+
     /// Begins with a call of something of this name, where none is under way. `patience` is what the call looks at.
     ///
     /// # Errors

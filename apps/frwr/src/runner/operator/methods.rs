@@ -27,6 +27,8 @@ pub(super) enum Does {
     Apply(fn(&mut Known<'_>, Parameters) -> Result<Applied, Failure>),
     /// The cores are asked what there is, and then told what to change.
     Change(fn(&mut Known<'_>, Parameters) -> Result<Plan, Failure>),
+    /// The same, of a namespace whose medium is measured first.
+    Measured(fn(&mut Known<'_>, Parameters) -> Result<Plan, Failure>),
     /// The same, behind what has to be opened for it first.
     Open(fn(&mut Known<'_>, Parameters) -> Result<Reserved, Failure>),
 }
@@ -34,7 +36,7 @@ pub(super) enum Does {
 impl Does {
     /// It stands in the line of changes.
     pub(super) const fn is_change(self) -> bool {
-        matches!(self, Self::Change(_) | Self::Apply(_) | Self::Open(_))
+        matches!(self, Self::Change(_) | Self::Measured(_) | Self::Apply(_) | Self::Open(_))
     }
 }
 
@@ -220,7 +222,7 @@ const METHODS: &[Method] = &[
             },
             WITHIN,
         ],
-        does: Does::Change(namespace_changes::resize_namespace),
+        does: Does::Measured(namespace_changes::resize_namespace),
     },
     Method {
         name: "add_subsystem",

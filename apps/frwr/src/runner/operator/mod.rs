@@ -31,6 +31,7 @@ use super::{
     change::Returned,
     media_watch::{Identity, MediaWatch},
     orders::{Answer, Orders},
+    prepared::Patience,
     present::present,
     serve_report::ServedTarget,
     stock::{Opened, Reserved, Stock},
@@ -44,7 +45,7 @@ use aside::Aside;
 use changes::{Changes, Ended};
 use core::time::Duration;
 use frwr_engine::control::ControlStatistics;
-use frwr_nvmf::controller::Incident;
+use frwr_nvmf::{controller::Incident, storage::RbdLook};
 use frwr_reactor::Statistics as ReactorStatistics;
 use methods::Does;
 use metrics::Only;
@@ -97,6 +98,10 @@ pub(super) struct Operator {
     changes: Changes,
     /// A namespace that is opened for a change.
     opening: Aside<Opened, (Asker, Arc<Reserved>)>,
+    /// A medium that its server looks at for a change.
+    measuring: Aside<(), (Asker, Call, Does)>,
+    /// What nobody uses any more: whoever waits for that is answered when it is closed.
+    closing: Aside<(), ()>,
     /// Calls that change something and are not planned: each is, by what the cores say behind the end of the one before.
     unplanned: VecDeque<(Asker, Call, Does)>,
     /// A file that is applied.
@@ -123,6 +128,8 @@ impl Operator {
             visitors: Vec::new(),
             changes: Changes::default(),
             opening: Aside::default(),
+            measuring: Aside::default(),
+            closing: Aside::default(),
             unplanned: VecDeque::new(),
             application: None,
             reload: Reload::default(),
@@ -134,6 +141,7 @@ impl Operator {
 
     /// Nobody is answered any more. What is served by now, and the trace of keys that is under way.
     pub(super) fn end(self) -> (ServedTarget, Option<Trace>) {
+        self.closing.finish();
         (self.facts.served, self.facts.key_trace.end())
     }
 
@@ -166,7 +174,7 @@ impl Operator {
     pub(super) fn is_attended(&self) -> bool {
         let Doors { server, web } = &self.doors;
         let goes_on = self.application.is_some() || !self.waiting.is_empty() || !self.unplanned.is_empty();
-        let goes_on = goes_on || self.reload.is_wanted() || self.opening.is_busy();
+        let goes_on = goes_on || self.reload.is_wanted() || self.is_beside();
         goes_on || server.as_ref().is_some_and(Server::has_clients) || web.as_ref().is_some_and(Web::has_guests)
     }
 
@@ -180,14 +188,18 @@ impl Operator {
     /// Does all that there is to do, within limits. Returns the work done; reports that were asked for by a signal are said.
     pub(super) fn turn(&mut self, surroundings: &mut Surroundings<'_>, say: &mut dyn FnMut(&str)) -> u32 {
         self.facts.now = surroundings.now;
-        self.facts.awaited = self.opening.under_way();
+        let Self { opening, measuring, closing, .. } = self;
+        self.facts.awaited = opening.under_way().or_else(|| measuring.under_way()).or_else(|| closing.under_way());
         let Doors { server, web } = &mut self.doors;
         let mut work = server.as_mut().map_or(0, Server::turn) + web.as_mut().map_or(0, Web::turn);
         work += self.facts.key_trace.drain(say);
         work += self.take_calls();
         work += self.read_again();
         self.take_answers();
-        while let Some(namespace) = self.changes.next_gone(self.orders.units()) {
+        work += self.take_closed();
+        while !self.closing.is_busy()
+            && let Some(namespace) = self.changes.next_gone(self.orders.units())
+        {
             self.forget(namespace, surroundings.media);
         }
         self.survey.begin(surroundings.now, &mut self.orders);
@@ -197,26 +209,64 @@ impl Operator {
             work += 1;
         }
         work += self.take_opened(surroundings.media, say);
-        while let Some(ended) = self.changes.turn(surroundings.now, &mut self.orders) {
+        work += self.take_measured();
+        while !self.closing.is_busy()
+            && let Some(ended) = self.changes.turn(surroundings.now, &mut self.orders)
+        {
             self.change_ended(ended, surroundings.media);
             work += 1;
         }
-        self.plan_next();
+        self.plan_next(surroundings.media);
         self.news.drain(..).for_each(|line| say(&line));
         work
     }
 
     /// Asks the cores what the next change is planned by, when nothing changes that any more.
-    fn plan_next(&mut self) {
+    fn plan_next(&mut self, media: &MediaWatch) {
         let is_planned = self.waiting.iter().any(|call| call.does.is_change());
         if !is_planned
-            && !self.opening.is_busy()
+            && !self.is_beside()
             && self.changes.is_idle()
             && let Some((asker, call, does)) = self.unplanned.pop_front()
         {
-            let round = self.survey.want();
-            self.waiting.push(Waiting { asker, round, call, does });
+            let namespace = matches!(does, Does::Measured(_)).then(|| namespace_changes::named(&call.parameters));
+            match namespace.flatten().and_then(|namespace| media.ask(namespace)) {
+                Some((name, look)) => self.measure(asker, call, does, name, look),
+                None => self.plan(asker, call, does),
+            }
         }
+    }
+
+    fn plan(&mut self, asker: Asker, call: Call, does: Does) {
+        let round = self.survey.want();
+        self.waiting.push(Waiting { asker, round, call, does });
+    }
+
+    /// Something is done beside the main thread, and changes wait for it.
+    fn is_beside(&self) -> bool {
+        self.opening.is_busy() || self.measuring.is_busy() || self.closing.is_busy()
+    }
+
+    /// Waits for a server's look at a medium.
+    fn measure(&mut self, asker: Asker, call: Call, does: Does, name: String, look: RbdLook) {
+        let look = move || Ok(look.wait()?);
+        let begun = self.measuring.begin((asker, call, does), name, Patience::default(), self.facts.now, look);
+        if let Err(failure) = begun {
+            self.answer(asker, Err(failure));
+        }
+    }
+
+    fn take_measured(&mut self) -> u32 {
+        let Some(((asker, call, does), result)) = self.measuring.turn(self.facts.now) else { return 0 };
+        match result {
+            Ok(()) => self.plan(asker, call, does),
+            Err(failure) => self.answer(asker, Err(failure)),
+        }
+        1
+    }
+
+    fn take_closed(&mut self) -> u32 {
+        u32::from(self.closing.turn(self.facts.now).is_some())
     }
 
     fn take_calls(&mut self) -> u32 {
@@ -314,11 +364,13 @@ impl Operator {
                 Ok(Applied::Begins(steps)) => return self.apply(Application::new(asker, steps)),
                 Err(failure) => Err(failure),
             },
-            Does::Change(plan) => match plan(&mut Known { facts, findings, media, stock }, call.parameters) {
-                Ok(None) => Ok(changes::done(false)),
-                Ok(Some(planned)) => return self.changes.queue(asker, *planned),
-                Err(failure) => Err(failure),
-            },
+            Does::Change(plan) | Does::Measured(plan) => {
+                match plan(&mut Known { facts, findings, media, stock }, call.parameters) {
+                    Ok(None) => Ok(changes::done(false)),
+                    Ok(Some(planned)) => return self.changes.queue(asker, *planned),
+                    Err(failure) => Err(failure),
+                }
+            }
             Does::Open(plan) => match plan(&mut Known { facts, findings, media, stock }, call.parameters) {
                 Ok(reserved) => return self.open(asker, reserved, media),
                 Err(failure) => Err(failure),
@@ -439,7 +491,14 @@ impl Operator {
 
     /// A namespace is gone, or never came.
     fn forget(&mut self, namespace: Identity, media: &mut MediaWatch) {
-        media.forget(namespace);
+        if let Some((name, medium)) = media.forget(namespace) {
+            let close = move || {
+                drop(medium);
+                Ok(())
+            };
+            // Where there is no thread for it, it is closed here.
+            let _ = self.closing.begin((), name, Patience::default(), self.facts.now, close);
+        }
         self.stock.forget(namespace);
         self.facts.forget(namespace);
     }

@@ -17,6 +17,7 @@ use core::time::Duration;
 use frwr_nvmf::{
     controller::{HOME_CORE, NewNamespace},
     storage::{AnyStorage, Geometry, MediumFault},
+    wire::Nqn,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -113,6 +114,13 @@ pub(super) fn remove_namespace(known: &mut Known<'_>, parameters: Map<String, Va
     };
     let change = || Change::RemoveNamespace { subsystem, identifier, within };
     Ok(Planned::for_good(findings, 1, is_gone, change))
+}
+
+/// The namespace that is named, if one is.
+pub(super) fn named(parameters: &Map<String, Value>) -> Option<Identity> {
+    let subsystem = Nqn::new(parameters.get("subsystem")?.as_str()?).ok()?;
+    let identifier = u32::try_from(parameters.get("namespace")?.as_u64()?).ok()?;
+    Some((subsystem, identifier))
 }
 
 #[derive(Deserialize)]

@@ -254,12 +254,23 @@ impl RbdMedium {
     /// # Errors
     /// [`RbdError::Silent`], [`RbdError::Removed`], [`RbdError::Geometry`].
     pub fn measure(&mut self) -> Result<Geometry, RbdError> {
-        let image = || self.options.to_string();
-        if self.shared().connection().keeper().look().recv_timeout(LOOK_LIMIT) == Err(RecvTimeoutError::Timeout) {
-            return Err(RbdError::Silent { image: image(), seconds: LOOK_LIMIT.as_secs() });
-        }
+        self.look().wait()?;
+        self.looked()
+    }
+
+    /// Has its size looked at now, for [`RbdMedium::looked`]. Does not block.
+    #[must_use]
+    pub fn look(&self) -> RbdLook {
+        RbdLook { image: self.options.to_string(), looked: self.shared().connection().keeper().look() }
+    }
+
+    /// As [`RbdMedium::measure`], by the last look, which is a second old at most where its cluster answers. Does not block.
+    ///
+    /// # Errors
+    /// [`RbdError::Removed`], [`RbdError::Geometry`].
+    pub fn looked(&mut self) -> Result<Geometry, RbdError> {
         if self.shared().fault(0) == Some(MediumFault::Removed) {
-            return Err(RbdError::Removed { image: image() });
+            return Err(RbdError::Removed { image: self.options.to_string() });
         }
         self.geometry = geometry(&self.options, self.shared().bytes())?;
         Ok(self.geometry)
@@ -287,6 +298,29 @@ impl RbdMedium {
         let place = shared.enter().ok_or_else(|| RbdError::Ways { image: self.options.to_string() })?;
         let way = Way::new(Arc::clone(shared), place);
         Ok(AnyStorage::Rbd(Box::new(RbdStorage::new(way, self.geometry, self.is_read_only(), depth))))
+    }
+}
+
+/// A look at the size of an image, for whoever has the time to wait for it, on whichever thread.
+#[derive(Debug)]
+pub struct RbdLook {
+    image: String,
+    /// Has no other end any more when it is over.
+    looked: Receiver<()>,
+}
+
+impl RbdLook {
+    /// Until it is over. Blocks for ten seconds at most.
+    ///
+    /// # Errors
+    /// [`RbdError::Silent`].
+    pub fn wait(self) -> Result<(), RbdError> {
+        match self.looked.recv_timeout(LOOK_LIMIT) {
+            Err(RecvTimeoutError::Timeout) => {
+                Err(RbdError::Silent { image: self.image, seconds: LOOK_LIMIT.as_secs() })
+            }
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => Ok(()),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ mod storage;
 mod sys;
 mod task;
 
-pub use medium::{RbdError, RbdMedium};
+pub use medium::{RbdError, RbdLook, RbdMedium};
 pub use name::{RbdNameError, RbdOptions, is_rbd_name};
 pub use shared::MAX_RBD_WAYS;
 pub use storage::RbdStorage;
