@@ -78,6 +78,9 @@ max_silence = 30
 spare_namespaces = 3
 remote_invalidate = false
 runtime = 60
+controller_ids = "1001-2000"
+first_port_id = 33
+other_gateway = ["1/10.0.0.9:4420", "2/[fd00::9]:4420"]
 
 [[subsystem]]
 nqn = "nqn.2014-08.org.nvmexpress:one"
@@ -105,7 +108,7 @@ ana_group = 2
 "#,
     )
     .unwrap();
-    let ServeArguments { device, target, memory, invalidation, .. } = &config.arguments;
+    let ServeArguments { device, target, gateway, memory, invalidation, .. } = &config.arguments;
     assert_eq!((&device.device[..], device.ib_port, device.gid_index), (&["mlx5_0".to_owned()][..], 2, Some(3)));
     assert_eq!((device.mtu, device.traffic_class), (Some(1024), Some(104)));
     assert_eq!((device.ack_timeout, device.retry_count), (Some(14), 6));
@@ -117,6 +120,9 @@ ana_group = 2
     assert_eq!((target.max_transfer, target.max_silence, target.spare_namespaces), (1 << 20, 30, 3));
     assert_eq!((invalidation.remote_invalidate, target.runtime), (false, Some(60)));
     assert_eq!((memory.pages, device.cores.as_deref()), (Pages::Plain, Some("3")));
+    assert_eq!((gateway.controller_ids.first, gateway.controller_ids.last, gateway.first_port_id), (1001, 2000, 33));
+    let others: Vec<_> = gateway.other_gateway.iter().map(ToString::to_string).collect();
+    assert_eq!(others, ["1/10.0.0.9:4420", "2/[fd00::9]:4420"]);
     let [one, two] = config.subsystems.as_slice() else { panic!("{:?}", config.subsystems) };
     let SubsystemConfig { allowed_hosts: AllowedHosts::Listed(hosts), serial: Some(serial), namespaces, .. } = one
     else {
@@ -259,6 +265,49 @@ fn mistakes_are_refused_with_line_and_key() {
         (top("max_transfer = \"1X\""), 3, &["max_transfer: must be a number of bytes", "64M"]),
         (top("max_silence = 86401"), 3, &["max_silence is 86401", "0 to 86400"]),
         (top("spare_namespaces = 1025"), 3, &["spare_namespaces is 1025", "0 to 1024"]),
+        (top("controller_ids = 7"), 3, &["controller_ids: invalid type", "a string"]),
+        (top("controller_ids = \"many\""), 3, &["controller_ids is \"many\"", "1 to 65519", "1-32759"]),
+        (top("controller_ids = \"0-9\""), 3, &["the first of controller_ids is 0", "1 to 65519", "choose"]),
+        (top("controller_ids = \"9-65520\""), 3, &["the last of controller_ids is 65520", "9 to 65519", "choose"]),
+        (top("controller_ids = \"9-8\""), 3, &["the last of controller_ids is 8", "9 to 65519", "choose"]),
+        (top("controller_ids = \"9-43\""), 3, &["controller_ids is 9-43", "need 36", "widen it", "--hosts"]),
+        (top("first_port_id = 0"), 3, &["first_port_id is 0", "1 to 65408"]),
+        (top("first_port_id = 65409"), 3, &["first_port_id is 65409", "1 to 65408"]),
+        (top("other_gateway = 17"), 3, &["other_gateway: must be a PORTID and an address", "17/10.0.0.2:4420"]),
+        (top("other_gateway = \"10.0.0.2:4420\""), 3, &["other_gateway is \"10.0.0.2:4420\"", "PORTID", "frwr ctl"]),
+        (
+            top("other_gateway = \"x/10.0.0.2:4420\""),
+            3,
+            &["other_gateway is", "PORTID must be a whole number", "65535"],
+        ),
+        (top("other_gateway = \"17/b:4420\""), 3, &["other_gateway is", "must be an IP address and a port"]),
+        (top("other_gateway = \"0/10.0.0.2:4420\""), 3, &["PORTID of other_gateway is 0", "1 to 65535"]),
+        (top("other_gateway = \"17/0.0.0.0:4420\""), 3, &["other_gateway is 0.0.0.0:4420", "names no machine"]),
+        (
+            top("other_gateway = \"16/10.0.0.2:4420\""),
+            3,
+            &["other_gateway is 16/10.0.0.2:4420", "from 1 to 16 are of this one's own", "--first-port-id"],
+        ),
+        (
+            top("other_gateway = \"17/10.0.0.1:4420\""),
+            3,
+            &["other_gateway is 17/10.0.0.1:4420", "itself", "leave it out"],
+        ),
+        (
+            top("other_gateway = [\"17/10.0.0.2:4420\", \"18/10.0.0.2:4420\"]"),
+            3,
+            &["other_gateway has 10.0.0.2:4420 twice", "once"],
+        ),
+        (
+            top("other_gateway = [\"17/10.0.0.2:4420\", \"17/10.0.0.3:4420\"]"),
+            3,
+            &["other_gateway has PORTID 17 twice", "its own"],
+        ),
+        (
+            top(&format!("other_gateway = [{}]", "\"17/10.0.0.2:4420\", ".repeat(17))),
+            3,
+            &["other_gateway is given 17 times", "16 times at most", "leave some out"],
+        ),
         (
             SMALLEST.replace("nqn.2014-08.org.nvmexpress:disk", "nqn.2014-08.org.nvmexpress.discovery"),
             4,

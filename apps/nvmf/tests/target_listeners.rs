@@ -1,5 +1,6 @@
 //! A target that listens at several addresses, of which some come and go while it serves: on one core and on two.
 
+use core::ops::RangeInclusive;
 use core::time::Duration;
 use frwr_engine::ConnectionId;
 use frwr_engine::control::Control;
@@ -7,16 +8,17 @@ use frwr_engine::provider::soft::{SoftFabric, SoftOptions};
 use frwr_engine::provider::{Access, CommandError, Errno, fault::CommandKind};
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::controller::{
-    ChangeError, ChangeEvent, ChangeId, ElsewhereListener, ListenerState, MAX_LISTENERS, MAX_TARGETS, OptionError,
-    Subsystem, Target, TargetError, TargetListening,
+    ChangeError, ChangeEvent, ChangeId, ElsewhereListener, ListenerState, MAX_CONTROLLER_ID, MAX_LISTENERS,
+    MAX_TARGETS, OptionError, Subsystem, Target, TargetError, TargetListening, TargetOptions,
 };
 use frwr_nvmf::wire::{
     BlockRange, Command, ConnectData, DISCOVERY_SUBSYSTEM, DYNAMIC_CONTROLLER, DiscoveryEntry, DiscoveryHeader,
-    GetLogPage, Nqn, RequestPrivateData, SetFeatures, feature, log_page, opcode,
+    GetLogPage, Identify, Nqn, RequestPrivateData, SetFeatures, cns, feature, log_page, opcode,
 };
 use frwr_support::nvmf_harness::gated::{Gate, Gated, Switch};
 use frwr_support::nvmf_harness::raw::{Opened, Raw, UNSAID, connect, connect_data, keyed};
 use frwr_support::nvmf_harness::{engine_of, memory, subsystem, target_options};
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use zerocopy::{FromBytes, IntoBytes};
@@ -54,10 +56,13 @@ impl Listening {
 
     /// The same of one of several targets of these subsystems: which, and how many there are.
     fn one_of(cores: u16, addresses: &[SocketAddr], (target, targets): (u16, u16)) -> Self {
+        Self::with(target_options().cores(cores).target(target).targets(targets), addresses)
+    }
+
+    fn with(options: TargetOptions, addresses: &[SocketAddr]) -> Self {
         let switch = Gated::new(64, BLOCK, 1).1;
         let media: Vec<DeviceMemory> = (0..2).map(|_| memory(64 * BLOCK as usize)).collect();
-        let options = target_options().cores(cores).io_queues(2).controllers(4).discovery_controllers(4);
-        let options = options.target(target).targets(targets);
+        let options = options.io_queues(2).controllers(4).discovery_controllers(4);
         let raw = Raw::spread(options.addresses(addresses.to_vec()), |_| {
             let names = [subsystem(), Nqn::new(SECOND).unwrap()].into_iter().zip(&media);
             let storage = |medium: &DeviceMemory| Gated::over(medium.clone(), BLOCK, 64, &switch);
@@ -86,6 +91,16 @@ impl Listening {
         let answer = self.raw.command(admin, Command::GetLogPage(get), Some((Access::RemoteWrite, bytes)));
         assert!(answer.status().is_success(), "{}", answer.status());
         let mut read = vec![0; bytes as usize];
+        self.raw.data.read(0, &mut read).unwrap();
+        read
+    }
+
+    /// A structure of Identify.
+    fn identified(&mut self, admin: ConnectionId, structure: u8, namespace: u32) -> Vec<u8> {
+        let identify = Identify { structure, namespace, data: keyed(4096) };
+        let answer = self.raw.command(admin, Command::Identify(identify), Some((Access::RemoteWrite, 4096)));
+        assert!(answer.status().is_success(), "{}", answer.status());
+        let mut read = vec![0; 4096];
         self.raw.data.read(0, &mut read).unwrap();
         read
     }
@@ -229,6 +244,71 @@ fn targets_of_the_same_subsystems_are_ports_of_them_with_controllers_of_their_ow
         if let Some(member) = target.raw.members.first_mut() {
             assert_eq!(member.list_elsewhere(&elsewhere), Err(ChangeError::NotHome(1)));
         }
+    }
+}
+
+/// Two processes, each with a range of its own: what a host compares is the same, and what it may not have twice is not.
+#[test]
+fn gateways_of_a_subsystem_are_one_to_hosts_and_share_no_identifier() {
+    // More than there are identifiers, so that these come again.
+    const HOSTS: u8 = 20;
+    let (mut subsystems, mut ids) = (Vec::new(), Vec::new());
+    for (own, other, range) in [((1, here()), (17, there()), 1..=16), ((17, there()), (1, here()), 17..=32)] {
+        let options = target_options().cores(2).controller_ids(range.clone()).first_port_id(own.0);
+        let mut gateway = Listening::with(options, &[own.1]);
+        gateway.raw.target.list_elsewhere(&[ElsewhereListener { port: other.0, address: other.1 }]).unwrap();
+        let discovery = gateway.discovery(own.1);
+        assert_eq!(gateway.listed(discovery), entries(&[own, other]));
+        for number in 1..=HOSTS {
+            let (admin, queues) = gateway.host(own.1, number);
+            gateway.serves(&queues);
+            let controllers = gateway.raw.target.inventory().controllers;
+            let id = controllers.iter().find(|one| one.subsystem.is_some()).unwrap().id;
+            assert!(range.contains(&id), "{id}");
+            ids.push(id);
+            if number == 1 {
+                let mut controller = gateway.identified(admin, cns::CONTROLLER, 0);
+                // CNTLID.
+                controller[78..80].fill(0);
+                subsystems.push((controller, gateway.identified(admin, cns::DESCRIPTORS, 1)));
+            }
+            queues.iter().chain([&admin]).for_each(|queue| gateway.raw.engine.disconnect(*queue));
+            gateway
+                .raw
+                .until("gone", |raw| raw.target.inventory().controllers.iter().all(|one| one.subsystem.is_none()));
+        }
+    }
+    assert!(subsystems[0] == subsystems[1], "serial number, NGUID and all else");
+    let (first, second) = ids.split_at(HOSTS.into());
+    assert!(first.iter().all(|id| !second.contains(id)) && first.iter().collect::<HashSet<_>>().len() > 10, "{ids:?}");
+}
+
+#[test]
+fn identifiers_that_a_target_cannot_have_are_refused() {
+    let made = |options: TargetOptions| {
+        let options = options.controllers(4).discovery_controllers(4);
+        let mut control = Control::new(SoftFabric::new().device(SoftOptions::new("reg_mr".parse().unwrap())));
+        let engine = engine_of(&mut control, options.engine());
+        let (buffers, storage) = (memory(options.buffer_memory_bytes(8)), Gated::new(64, BLOCK, 64).0);
+        Target::new(engine, vec![storage], buffers, options).map(drop)
+    };
+    let of = |controller_ids| target_options().controller_ids(controller_ids);
+    let (last, ports) = (MAX_CONTROLLER_ID, u16::MAX - 16);
+    for (options, wrong) in [
+        (of(0..=99), "controller_ids.start is 0: must be from 1 to 65519"),
+        (of(1..=last + 1), "controller_ids.end is 65520: must be from 1 to 65519"),
+        (of(RangeInclusive::new(9, 8)), "controller_ids.end is 8: must be from 9"),
+        (of(1..=15), "controller_ids has 15 for each target: must be 16 at least"),
+        (of(1..=47).targets(3), "controller_ids has 15 for each target"),
+        (target_options().first_port_id(0), "first_port_id is 0: must be from 1 to 65520"),
+        (target_options().first_port_id(ports + 2), "first_port_id is 65521: must be from 1 to 65520"),
+        (target_options().first_port_id(ports).targets(2), "first_port_id is 65519: must be from 1 to 65504"),
+    ] {
+        let refused = made(options).unwrap_err().to_string();
+        assert!(refused.contains(wrong), "{refused}");
+    }
+    for options in [of(last - 15..=last), of(1..=48).targets(3).target(2), target_options().first_port_id(ports + 1)] {
+        made(options).unwrap();
     }
 }
 

@@ -52,7 +52,7 @@ impl Serialize for Listen {
 }
 
 /// A text, or a list of such; `what` they are is said of anything else.
-fn texts<'de, D: Deserializer<'de>>(deserializer: D, what: &str) -> Result<Vec<String>, D::Error> {
+pub(crate) fn texts<'de, D: Deserializer<'de>>(deserializer: D, what: &str) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Written {

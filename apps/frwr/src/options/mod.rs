@@ -17,7 +17,7 @@ pub use groups::{BlockArguments, InvalidationArguments, MemoryArguments, OutputA
 pub use job::JobArguments;
 pub(crate) use job::{QUEUE_DEPTH, RUNTIME};
 pub use listen::Listen;
-pub(crate) use listen::listen_of;
+pub(crate) use listen::{listen_of, texts};
 
 use crate::{
     Error,

@@ -5,6 +5,7 @@ mod tables;
 
 use super::{
     clash::served_twice,
+    gateway::GatewayArguments,
     namespaces::SubsystemConfig,
     serve_command::{ServeArguments, ServeConfig, TargetArguments},
 };
@@ -31,7 +32,7 @@ fn keys() -> Vec<String> {
     let device = names::<DeviceArguments>().filter(|name| name.as_str() != "registration");
     let target = device.chain(names::<TargetArguments>()).chain(names::<CoreArguments>());
     let all = target.chain(names::<MemoryArguments>()).chain(names::<InvalidationArguments>());
-    let all = all.chain(names::<ControlArguments>());
+    let all = all.chain(names::<ControlArguments>()).chain(names::<GatewayArguments>());
     all.map(|name| name.to_string()).chain(["host".to_owned(), "subsystem".to_owned()]).collect()
 }
 
@@ -92,6 +93,7 @@ pub(super) fn parse(path: &Path, text: &str, arguments: ServeArguments) -> Resul
         device: source.group()?,
         target: TargetArguments { runtime: arguments.target.runtime.or(target.runtime), ..target },
         core: source.group()?,
+        gateway: source.group()?,
         memory: source.group()?,
         invalidation: source.group()?,
         control: arguments.control.clone().beside(control),

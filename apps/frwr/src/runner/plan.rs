@@ -149,7 +149,8 @@ pub(super) fn served(
     let (options, pages) = (config.options(device, of_cores.len())?, config.arguments.memory.pages.policy());
     let others = (0..config.devices().len()).filter(|other| *other != device);
     let others = others.map(|other| config.options(other, of_cores.len())).collect::<Result<Vec<_>, _>>()?;
-    let elsewhere: Vec<_> = others.iter().flat_map(TargetOptions::listeners).collect();
+    let devices = others.iter().flat_map(TargetOptions::listeners);
+    let elsewhere: Vec<_> = devices.chain(config.arguments.gateway.elsewhere()).collect();
     let plan = |(core, subsystems)| TargetPlan {
         options: options.on_core(core),
         subsystems,

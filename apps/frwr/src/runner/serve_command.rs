@@ -4,6 +4,7 @@ use super::{
     ana_name::{AnaStates, ana_name},
     config_file,
     difference::fixed,
+    gateway::GatewayArguments,
     host_keys::KeyFiles,
     namespaces::{ListedNamespace, NamespaceBacking, NamespaceConfig, SubsystemConfig},
     plan::{RETURNING, connections, controllers, default_subsystem, discovery_controllers, entries},
@@ -63,7 +64,8 @@ fn instead_of_a_file() -> impl Iterator<Item = Id> {
     let others = names::<SubsystemArguments>().chain(names::<BlockArguments>()).chain(names::<MemoryArguments>());
     // No target registers anything, whether a file says the rest or not: that is told, and not that a file says it.
     let device = names::<DeviceArguments>().filter(|name| name.as_str() != "registration");
-    target.chain(names::<CoreArguments>()).chain(device).chain(others).chain(names::<InvalidationArguments>())
+    let all = target.chain(names::<CoreArguments>()).chain(device).chain(others);
+    all.chain(names::<InvalidationArguments>()).chain(names::<GatewayArguments>())
 }
 
 /// The target's half of the job.
@@ -90,6 +92,9 @@ pub struct ServeArguments {
     /// What it offers.
     #[command(flatten)]
     pub subsystem: SubsystemArguments,
+    /// What it shares with other gateways.
+    #[command(flatten)]
+    pub gateway: GatewayArguments,
     /// Its cores.
     #[command(flatten)]
     pub core: CoreArguments,
@@ -291,6 +296,11 @@ impl TargetArguments {
             }
         }
         Ok(())
+    }
+
+    /// Controllers that there may be on each device, those of discovery included.
+    fn controllers(&self) -> u32 {
+        u32::from(controllers(self.hosts)) + u32::from(discovery_controllers(self.hosts))
     }
 
     /// Those of one of the devices.
@@ -498,8 +508,9 @@ impl ServeConfig {
         arguments.device.check()?;
         let devices = arguments.device.device.clone();
         arguments.target.check_listen(&devices)?;
-        let ServeArguments { device, target, core, .. } = &arguments;
+        let ServeArguments { device, target, core, gateway, .. } = &arguments;
         target.check()?;
+        gateway.check(devices.len(), &target.listen, target.controllers())?;
         core.check()?;
         let placement = device.placement(MAX_CORES.into())?;
         core.idle.check_cores(placement.as_ref())?;
@@ -517,9 +528,9 @@ impl ServeConfig {
 
     /// The target of one of them, on so many cores.
     pub(super) fn options(&self, device: usize, cores: usize) -> Result<TargetOptions, Error> {
-        let ServeArguments { device: arguments, target, invalidation, .. } = &self.arguments;
+        let ServeArguments { device: arguments, target, invalidation, gateway, .. } = &self.arguments;
         let (devices, name) = (self.devices(), self.devices().get(device).ok_or_else(Error::lost)?);
-        let mut options = target.options(devices, name)?;
+        let mut options = gateway.of_target(target.options(devices, name)?);
         // At most MAX_TARGETS.
         (options.target, options.targets) = (device as u16, devices.len() as u16);
         options.remote_invalidation = invalidation.remote_invalidate;
@@ -555,6 +566,8 @@ impl ServeConfig {
             #[serde(flatten)]
             target: &'a TargetArguments,
             #[serde(flatten)]
+            gateway: &'a GatewayArguments,
+            #[serde(flatten)]
             core: &'a CoreArguments,
             #[serde(flatten)]
             memory: &'a MemoryArguments,
@@ -563,9 +576,9 @@ impl ServeConfig {
             #[serde(flatten)]
             control: &'a ControlArguments,
         }
-        let ServeArguments { device, target, core, memory, invalidation, control, .. } = &self.arguments;
+        let ServeArguments { device, target, gateway, core, memory, invalidation, control, .. } = &self.arguments;
         // Names and numbers: there is nothing that JSON has not.
-        match serde_json::to_value(Understood { device, target, core, memory, invalidation, control }) {
+        match serde_json::to_value(Understood { device, target, gateway, core, memory, invalidation, control }) {
             Ok(Value::Object(options)) => options,
             _ => Map::new(),
         }

@@ -196,6 +196,35 @@ fn each_device_serves_the_same_and_lists_the_others_addresses() {
 }
 
 #[test]
+fn other_gateways_are_listed_behind_the_devices_of_this_one_whatever_becomes_of_these() {
+    const GATEWAY: (u16, &str) = (1, "10.9.9.9:4420");
+    let ids = ["--controller-ids", "1001-2000", "--first-port-id", "33", "--other-gateway", "1/10.9.9.9:4420"];
+    let target = Two::start(1, &ids);
+    let mut client = target.client();
+    let told = |all: &[(u16, &str)]| all.iter().map(|(port, at)| (*port, (*at).to_owned())).collect::<Vec<_>>();
+    assert_eq!(target.listed(A), told(&[(33, A), (49, B), GATEWAY]));
+    assert_eq!(target.listed(B), told(&[(49, B), (33, A), GATEWAY]));
+    let hosts = [A, B].map(|address| target.host(address, &["--runtime", "3600"]));
+    let both_are_there = |hosts: &Value| hosts["hosts"][0]["controllers"].as_array().map(Vec::len) == Some(2);
+    client.until("hosts", both_are_there);
+    let controllers = numbers(&client.ask("controllers"), "controllers", "controller");
+    assert!(controllers.iter().all(|id| (1001..=2000).contains(id)), "{controllers:?}");
+    assert_eq!(client.call("add_listener", json!({ "address": format!("b/{C}") })), done());
+    assert_eq!(target.listed(A), told(&[(33, A), (49, B), (50, C), GATEWAY]));
+    // It is saved as it was asked for, and of the start alone.
+    let saved = client.ask("save").as_str().unwrap().to_owned();
+    let own = ["controller_ids = \"1001-2000\"", "first_port_id = 33", "other_gateway = [\"1/10.9.9.9:4420\"]"];
+    assert!(own.iter().all(|part| saved.contains(part)), "{saved}");
+    let wider = saved.replace("1001-2000", "1001-3000");
+    let refusal = client.call("apply", json!({ "config": wider, "dry_run": true }));
+    refused(refusal, -32004, &["controller_ids is \"1001-3000\"", "\"1001-2000\"", "start serve anew"]);
+    for host in hosts {
+        assert!(host.end().unwrap().verified);
+    }
+    assert!(target.end().passed());
+}
+
+#[test]
 fn listeners_of_each_device_come_and_go_and_are_saved_with_it() {
     let target = Two::start(1, &[]);
     let (mut client, host) = (target.client(), target.host(B, &["--runtime", "3600"]));

@@ -10,22 +10,16 @@ use std::net::SocketAddr;
 /// Addresses that a target listens at: ports of a machine are fewer, and each is an entry of the discovery log for every subsystem.
 pub const MAX_LISTENERS: usize = 16;
 
-/// Those of all other targets that serve the same subsystems.
-const MAX_ELSEWHERE: usize = (MAX_TARGETS as usize - 1) * MAX_LISTENERS;
+/// Those of all other targets that serve the same subsystems: of this machine, and of other gateways as many as a target has.
+const MAX_ELSEWHERE: usize = MAX_TARGETS as usize * MAX_LISTENERS;
 
-/// Where another target listens that serves the same subsystems.
+/// Where another target listens that serves the same subsystems, on this machine or on another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElsewhereListener {
     /// PORTID, as that target has it.
     pub port: u16,
     /// Its address.
     pub address: SocketAddr,
-}
-
-/// The lowest PORTID of one of the targets that serve the same.
-pub(super) const fn first_port(target: u16) -> u16 {
-    // There are a hundred of them.
-    target.saturating_mul(MAX_LISTENERS as u16).saturating_add(1)
 }
 
 /// What a listener is on the way to.
@@ -85,17 +79,16 @@ pub(super) enum Heard {
 #[derive(Debug)]
 pub(super) struct Listeners {
     all: ArrayVec<Listener, MAX_LISTENERS>,
-    /// Behind the PORTIDs of the targets before this one.
+    /// Its lowest PORTID.
     first_port: u16,
     /// Of other targets.
     elsewhere: Vec<ElsewhereListener>,
 }
 
 impl Listeners {
-    /// At these addresses from the start, of which there are no more than may be; `target` is which of the targets this is that serve
-    /// the same.
-    pub(super) fn new(addresses: &[SocketAddr], target: u16) -> Self {
-        let (all, first_port, elsewhere) = (ArrayVec::new(), first_port(target), Vec::new());
+    /// At these addresses from the start, of which there are no more than may be, with PORTIDs from this one on.
+    pub(super) fn new(addresses: &[SocketAddr], first_port: u16) -> Self {
+        let (all, elsewhere) = (ArrayVec::new(), Vec::new());
         let mut listeners = Self { all, first_port, elsewhere };
         addresses.iter().take(MAX_LISTENERS).for_each(|address| listeners.push(*address, Standing::Listed));
         listeners
@@ -315,7 +308,7 @@ mod tests {
     #[test]
     fn a_connection_is_of_the_listener_that_its_peer_has_called() {
         let all = ["10.0.0.1:4420", "10.0.0.2:4420", "0.0.0.0:4421", "[::]:4421", "[::]:4422"].map(address);
-        let listeners = Listeners::new(&all, 0);
+        let listeners = Listeners::new(&all, 1);
         for (called, by) in [
             ("10.0.0.2:4420", Some(1)),
             ("10.0.0.3:4420", None),
@@ -327,13 +320,13 @@ mod tests {
             assert_eq!(listeners.called(Some(address(called))), by.map(|at: usize| all[at]), "{called}");
         }
         assert_eq!(listeners.called(None), None);
-        assert_eq!(Listeners::new(&all[..1], 0).called(None), Some(all[0]));
+        assert_eq!(Listeners::new(&all[..1], 1).called(None), Some(all[0]));
     }
 
     #[test]
     fn one_that_hosts_are_told_of_may_go_also_where_the_device_has_failed() {
         let (one, other) = (address("10.0.0.1:4420"), address("10.0.0.1:4421"));
-        let mut listeners = Listeners::new(&[one], 0);
+        let mut listeners = Listeners::new(&[one], 1);
         listeners.heard(one, Listening::Failed(CommandError::EXHAUSTED));
         listeners.check_old(one).unwrap();
         listeners.add(other);
@@ -348,7 +341,7 @@ mod tests {
     #[test]
     fn a_host_is_told_addresses_that_it_can_connect_to() {
         let all = ["10.0.0.1:4420", "0.0.0.0:4421", "[::]:4422"].map(address);
-        let listeners = Listeners::new(&all, 0);
+        let listeners = Listeners::new(&all, 1);
         let told = |local: Option<&str>| {
             let seen = listeners.seen_from(local.map(address));
             seen.map(|(port, address)| (port, address.to_string())).collect::<Vec<_>>()
@@ -362,7 +355,7 @@ mod tests {
     }
     #[test]
     fn a_host_is_told_of_other_targets_with_their_ports_where_those_have_an_address() {
-        let mut listeners = Listeners::new(&[address("10.0.0.1:4420")], 2);
+        let mut listeners = Listeners::new(&[address("10.0.0.1:4420")], 33);
         let elsewhere = [(1, "10.0.1.1:4420"), (2, "0.0.0.0:4421"), (17, "[fd00::1]:4420")];
         let elsewhere = elsewhere.map(|(port, text)| ElsewhereListener { port, address: address(text) });
         assert_eq!(listeners.list_elsewhere(&elsewhere), Ok(true));
@@ -373,7 +366,7 @@ mod tests {
             [(33, "10.0.0.1:4420"), (1, "10.0.1.1:4420"), (17, "[fd00::1]:4420")].map(|(at, a)| (at, a.to_owned()))
         );
         let many = [elsewhere[0]; super::MAX_ELSEWHERE + 1];
-        assert!(listeners.list_elsewhere(&many).unwrap_err().to_string().contains("112 at most"));
+        assert!(listeners.list_elsewhere(&many).unwrap_err().to_string().contains("128 at most"));
         assert_eq!(listeners.seen_from(None).count(), 3, "nothing was changed");
     }
 }

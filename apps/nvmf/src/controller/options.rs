@@ -1,9 +1,10 @@
 //! What a target can be told, and the engine that it needs.
 
-use super::listeners::{ElsewhereListener, MAX_LISTENERS, first_port};
+use super::listeners::{ElsewhereListener, MAX_LISTENERS};
 use super::subsystem::{MAX_NAMESPACES, MAX_SUBSYSTEMS};
 use crate::wire::{COMMAND_CAPSULE_BYTES, Nqn, SGL_DESCRIPTOR_BYTES};
 use core::num::NonZeroU64;
+use core::ops::RangeInclusive;
 use core::time::Duration;
 use frwr_engine::{EngineOptions, ReceiveQueues, SLOTS_PER_REQUEST, provider::ConnectionParameters};
 use std::net::SocketAddr;
@@ -13,6 +14,11 @@ pub const MAX_CORES: u16 = 64;
 /// Targets that serve the same subsystems, one for each of a machine's devices: each has a share of the controller identifiers, and every
 /// one of its listeners is in the discovery log of all others.
 pub const MAX_TARGETS: u16 = 8;
+/// The largest controller identifier: those above are reserved (Base figure 275).
+pub const MAX_CONTROLLER_ID: u16 = 0xffef;
+/// Controller identifiers that a target has for each of its controllers, at least, so that who names a controller that is gone
+/// does not name the next one.
+pub const IDS_PER_CONTROLLER: u16 = 2;
 /// The core that owns the controllers.
 pub const HOME_CORE: u16 = 0;
 /// Smallest admin queue that a controller has to take, and what Linux asks for.
@@ -50,6 +56,12 @@ const DEFAULT_ALLOWED_HOSTS: u32 = 1024;
 pub const MAX_DATA_BLOCKS: u8 = frwr_engine::MAX_TRANSFER_OPERATIONS as u8;
 
 const _: () = assert!(MIN_BUFFER_BYTES > TRANSFER_UNIT);
+// A controller has a connection at least, and an I/O controller two.
+const _: () = assert!(
+    (MAX_CONTROLLER_ID / MAX_TARGETS) as u32
+        >= IDS_PER_CONTROLLER as u32 * (MAX_CONNECTIONS - UNPROVEN_CONNECTIONS as u32 - 1),
+    "each target has enough of all of them"
+);
 const _: () = assert!(MIN_BUFFER_BYTES as usize >= crate::wire::IDENTIFY_BYTES);
 const _: () = assert!(MAX_BUFFER_BYTES <= crate::wire::KEYED_DATA_BLOCK_LIMIT);
 const _: () = assert!(MAX_IN_CAPSULE_BYTES + COMMAND_CAPSULE_BYTES as u32 <= frwr_engine::MAX_MESSAGE_BYTES);
@@ -73,6 +85,13 @@ frwr_mempool::options! {
         pub target: u16,
         /// How many of these there are, 1 to [`MAX_TARGETS`]. Each is told where the others listen ([`super::Target::list_elsewhere`]).
         pub targets: u16,
+        /// Controller identifiers of all of these targets together, from 1 to [`MAX_CONTROLLER_ID`]: all of them, unless other
+        /// gateways serve the same subsystems. Hosts refuse a controller whose identifier another one of its subsystem has, so no two
+        /// gateways may have any in common. Each target has its share, [`IDS_PER_CONTROLLER`] for each of its controllers at least.
+        pub controller_ids: RangeInclusive<u16>,
+        /// The lowest PORTID of these targets, from 1: target n has the [`MAX_LISTENERS`] behind n times as many. Ports of other
+        /// gateways have others.
+        pub first_port_id: u16,
         /// Controllers of hosts at the same time, those of discovery apart: one for each subsystem that a host uses, and
         /// `returning_controllers`. One whose commands a storage still has counts until they are done.
         pub controllers: u16,
@@ -132,6 +151,8 @@ impl TargetOptions {
             cores: 1,
             target: 0,
             targets: 1,
+            controller_ids: 1..=MAX_CONTROLLER_ID,
+            first_port_id: 1,
             controllers: 2,
             returning_controllers: 0,
             discovery_controllers: 2,
@@ -154,8 +175,25 @@ impl TargetOptions {
 
     /// Where it listens at its start, as the other targets that serve the same subsystems are told ([`super::Target::list_elsewhere`]).
     pub fn listeners(&self) -> impl Iterator<Item = ElsewhereListener> {
-        let ports = first_port(self.target)..;
+        let ports = self.first_port()..;
         ports.zip(&self.addresses).map(|(port, address)| ElsewhereListener { port, address: *address })
+    }
+
+    /// The lowest PORTID of its listeners.
+    pub(super) fn first_port(&self) -> u16 {
+        self.first_port_id.saturating_add(self.target.saturating_mul(MAX_LISTENERS as u16))
+    }
+
+    /// Controller identifiers of each of the targets, of a range that is not empty.
+    fn ids_of_each(&self) -> u16 {
+        self.controller_ids.end().saturating_sub(*self.controller_ids.start()).saturating_add(1) / self.targets.max(1)
+    }
+
+    /// Its share of the controller identifiers.
+    pub(super) fn own_ids(&self) -> RangeInclusive<u16> {
+        let each = self.ids_of_each();
+        let first = self.controller_ids.start().saturating_add(each.saturating_mul(self.target));
+        first..=first.saturating_add(each.saturating_sub(1))
     }
 
     /// The same for another core of the target.
@@ -274,12 +312,18 @@ impl TargetOptions {
         let connections = queues + u32::from(self.discovery_controllers) + u32::from(UNPROVEN_CONNECTIONS);
         // Far fewer than 2^32.
         let listeners = self.addresses.len() as u32;
+        let (first_id, last_id) = (self.controller_ids.start(), self.controller_ids.end());
+        // At most MAX_TARGETS is looked at first.
+        let ports = u32::from(self.targets.min(MAX_TARGETS)) * MAX_LISTENERS as u32;
         for (name, value, (least, most)) in [
             ("addresses", listeners, (1, MAX_LISTENERS as u32)),
             ("cores", self.cores.into(), (1, MAX_CORES.into())),
             ("core", self.core.into(), (0, u32::from(self.cores.saturating_sub(1)))),
             ("targets", self.targets.into(), (1, MAX_TARGETS.into())),
             ("target", self.target.into(), (0, u32::from(self.targets.saturating_sub(1)))),
+            ("controller_ids.start", (*first_id).into(), (1, MAX_CONTROLLER_ID.into())),
+            ("controller_ids.end", (*last_id).into(), ((*first_id).into(), MAX_CONTROLLER_ID.into())),
+            ("first_port_id", self.first_port_id.into(), (1, u32::from(u16::MAX) - ports + 1)),
             ("controllers", u32::from(self.controllers), (1, MAX_CONNECTIONS)),
             (
                 "returning_controllers",
@@ -300,6 +344,10 @@ impl TargetOptions {
             if !(least..=most).contains(&value) {
                 return Err(OptionError::Range { name, value, least, most });
             }
+        }
+        let (each, wanted) = (self.ids_of_each().into(), u32::from(self.places()) * u32::from(IDS_PER_CONTROLLER));
+        if each < wanted {
+            return Err(OptionError::ControllerIds { each, wanted });
         }
         for (at, address) in self.addresses.iter().enumerate() {
             if self.addresses[..at].contains(address) {
@@ -335,6 +383,14 @@ pub enum OptionError {
         least: u32,
         /// Highest value.
         most: u32,
+    },
+    /// Identifiers would come again too soon.
+    #[error("controller_ids has {each} for each target: must be {wanted} at least; widen it, or lower controllers")]
+    ControllerIds {
+        /// Of each target.
+        each: u32,
+        /// [`IDS_PER_CONTROLLER`] for each of its controllers.
+        wanted: u32,
     },
     /// It listens at each address once.
     #[error("addresses has {0} twice; name it once")]

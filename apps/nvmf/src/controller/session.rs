@@ -305,7 +305,7 @@ impl Sessions {
     pub(super) fn new(options: &TargetOptions) -> Self {
         let connections = options.connections();
         Self {
-            listeners: Listeners::new(&options.addresses, options.target),
+            listeners: Listeners::new(&options.addresses, options.first_port()),
             queues: (0..connections).map(|_| None).collect(),
             spare: (0..connections).map(|_| IdentifiersInUse::new()).collect(),
             next_connect_check: None,

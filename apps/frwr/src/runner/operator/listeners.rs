@@ -168,14 +168,15 @@ pub(super) fn telling(answer: Value) -> Call {
     Call { id: None, method: "listeners".to_owned(), parameters: Map::from_iter([("answer".to_owned(), answer)]) }
 }
 
-/// What each device's target is told of the others: where hosts can connect by devices that are there.
+/// What each device's target is told of the others: where hosts can connect by devices that are there, and by other gateways.
 pub(super) fn tell_devices(known: &mut Known<'_>, mut parameters: Map<String, Value>) -> Result<Plan, Failure> {
-    let findings = known.findings;
+    let (findings, gateway) = (known.findings, &known.facts.config.arguments.gateway);
     let is_there = |device: usize| findings.controls.get(device).is_some_and(|control| control.device_failures == 0);
     let all: Vec<_> = merged(findings).into_iter().filter(|one| one.is_up() && is_there(one.device)).collect();
     let others = |device| all.iter().filter(move |one| one.device != device);
     let step = |device| {
-        let listeners = others(device).map(|one| ElsewhereListener { port: one.port, address: one.address }).collect();
+        let devices = others(device).map(|one| ElsewhereListener { port: one.port, address: one.address });
+        let listeners = devices.chain(gateway.elsewhere()).collect();
         Step { unit: home(findings, device), change: Change::ListElsewhere { listeners }, undo: None }
     };
     let steps = (0..findings.devices()).map(step).collect();

@@ -1,7 +1,6 @@
 //! A controller: what Connect makes, and what properties and keep alive act on.
 
 use super::super::change::ChangeId;
-use super::super::options::{MAX_CONNECTIONS, MAX_TARGETS};
 use super::super::pending::Deadline;
 use super::super::subsystem::MAX_NAMESPACES;
 use super::super::work::FailedCommand;
@@ -13,11 +12,9 @@ use crate::wire::{
     ShutdownNotification, ShutdownStatus, Status, log_page,
 };
 use arrayvec::ArrayVec;
+use core::ops::RangeInclusive;
 use core::time::Duration;
 use frwr_engine::ConnectionId;
-
-/// Controller identifiers from here on are reserved (Base 5.17.2.1).
-const FIRST_RESERVED_ID: u16 = 0xfff0;
 
 /// KAS counts in units of 100 ms; Keep Alive Timeouts are rounded up to 1 s.
 pub(in super::super) const KEEP_ALIVE_UNITS: u16 = 10;
@@ -484,15 +481,12 @@ pub(in super::super) struct Identifiers {
     latest: u16,
 }
 
-// No target has more controllers than connections.
-const _: () = assert!((FIRST_RESERVED_ID - 1) / MAX_TARGETS >= MAX_CONNECTIONS as u16, "each has enough of them");
-
 impl Identifiers {
-    /// The share of one of so many targets, of which there is one at least.
-    pub(in super::super) fn of(target: u16, targets: u16) -> Self {
-        let share = (FIRST_RESERVED_ID - 1) / targets.max(1);
-        let before = share.saturating_mul(target);
-        Self { first: before + 1, last: before.saturating_add(share), latest: before }
+    /// Those of a target, of which it has more than controllers.
+    pub(in super::super) fn of(own: RangeInclusive<u16>) -> Self {
+        let (first, last) = own.into_inner();
+        // The next one is the first.
+        Self { first, last, latest: last }
     }
 
     pub(in super::super) fn next(&mut self, is_used: impl Fn(u16) -> bool) -> u16 {

@@ -51,7 +51,7 @@ impl Controllers {
     pub(super) fn new(options: &TargetOptions) -> Self {
         Self {
             controllers: (0..options.places()).map(|_| None).collect(),
-            identifiers: Identifiers::of(options.target, options.targets),
+            identifiers: Identifiers::of(options.own_ids()),
             watch: Watch::default(),
             questions: 0,
             counted: TargetStatistics::default(),
