@@ -19,11 +19,13 @@ pub(crate) struct Requests {
     held: u32,
     /// With so many of them a message asks for a completion.
     held_limit: u32,
+    /// There are so many, which each request asks.
+    are_short: bool,
 }
 
 impl Requests {
     pub(crate) fn new_in(region: &mut Region, slots: u32) -> Result<Self, CarveError> {
-        Ok(Self { slots: Slab::new_in(region, slots)?, held: 0, held_limit: held_slots_limit(slots) })
+        Ok(Self { slots: Slab::new_in(region, slots)?, held: 0, held_limit: held_slots_limit(slots), are_short: false })
     }
 
     /// Bytes of the region that it takes.
@@ -79,7 +81,7 @@ impl Requests {
         let Some((_, request)) = self.at_mut(slot) else { return };
         if is_kept(request.connection(), request.message_position()) {
             request.hold();
-            self.held += 1;
+            self.hold(1);
         } else {
             self.slots.discard_at(slot);
         }
@@ -88,7 +90,7 @@ impl Requests {
     /// The device cannot read the message any more of the one in this slot, which was left.
     #[inline(always)]
     pub(crate) fn release(&mut self, slot: u32) {
-        self.held -= 1;
+        self.hold(-1);
         // Mutant: a slot that only Hold kept is lost.
         if !mutant!(S10_held) {
             self.slots.discard_at(slot);
@@ -103,7 +105,14 @@ impl Requests {
     /// So many slots are kept only by Hold that a message is to ask for a completion, unless one is coming anyway.
     #[inline(always)]
     pub(crate) fn are_short(&self) -> bool {
-        self.held >= self.held_limit && !mutant!(held_slots_unasked)
+        self.are_short && !mutant!(held_slots_unasked)
+    }
+
+    /// So many more slots are kept only by Hold, or fewer.
+    #[inline(always)]
+    fn hold(&mut self, more: i32) {
+        self.held = self.held.wrapping_add_signed(more);
+        self.are_short = self.held >= self.held_limit;
     }
 
     /// Slots in use.
