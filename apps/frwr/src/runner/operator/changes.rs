@@ -28,6 +28,8 @@ const GRACE: Duration = Duration::from_secs(1);
 const TAKES_BACK: u64 = 0;
 /// Changes that were taken back and are remembered until all cores have said what came of them: one at a time is, of each device.
 const MAX_TAKEN_BACK: usize = 64;
+/// Why an undo that a device took did not come to its end.
+const NOT_GIVEN: &str = "a core had not been given what it needs";
 
 /// One change under way.
 #[derive(Debug)]
@@ -54,6 +56,8 @@ struct UnderWay {
     made: usize,
     answers: Option<Value>,
     behind: Option<Behind>,
+    /// What undoes it is a change by itself, whose steps are made in the same order, each behind the one before.
+    in_order: bool,
 }
 
 /// A change of the target of one device.
@@ -148,6 +152,13 @@ pub(super) struct Changes {
     next_look: Duration,
 }
 
+/// What a device has done of a change that was not made, and did not undo.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Stays {
+    pub(super) device: usize,
+    pub(super) reason: String,
+}
+
 /// A change that is over, as far as who asked waits for it.
 #[derive(Debug)]
 pub(super) struct Ended {
@@ -182,7 +193,16 @@ impl Changes {
             made: planned.made,
             answers: planned.answers,
             behind: planned.behind,
+            in_order: planned.in_order,
         });
+    }
+
+    /// Undoes what was done of a change whose steps need each other, before anything else is changed.
+    fn reverse(&mut self, steps: VecDeque<Step>, before: Option<Behind>) {
+        if !steps.is_empty() {
+            self.queue(Asker::Undo, Planned { behind: before, ..Planned::steps(steps) });
+            self.line.rotate_right(1);
+        }
     }
 
     /// No change is under way that somebody waits for.
@@ -190,16 +210,26 @@ impl Changes {
         self.line.is_empty()
     }
 
+    /// Nothing more is changed. What a change has made that was not complete does not stay.
+    pub(super) fn end(self) {
+        for change in self.line {
+            if let Some(Behind::KeyTraceBegun(trace)) = change.behind {
+                trace.give_up();
+            }
+        }
+    }
+
     /// A core has answered, for a device. What that begins has its number from now on: the device may tell of it before anything else is
-    /// done here.
+    /// done here. What it did not undo.
     pub(super) fn answered(
         &mut self,
         (unit, device): (usize, usize),
         number: u64,
         result: Result<Option<ChangeId>, String>,
-    ) {
+    ) -> Option<Stays> {
         if number == TAKES_BACK {
             self.take_back(result.iter().flatten().map(|id| Number { device, id: *id }));
+            return result.err().map(|reason| Stays { device, reason });
         }
         if let Some(first) = self.line.front_mut().filter(|first| first.number == number)
             && first.told.as_ref().is_some_and(|told| told.unit == unit)
@@ -207,11 +237,22 @@ impl Changes {
             first.goes_on.extend(result.iter().flatten().map(|id| Number { device, id: *id }));
             first.answer = Some(result);
         }
+        None
     }
 
-    /// The target of a device says what became of a change. Storages of namespaces that are gone end with this.
-    pub(super) fn became(&mut self, device: usize, event: ChangeEvent<AnyStorage>) {
+    /// The target of a device says what became of a change. Storages of namespaces that are gone end with this. What it did not undo.
+    pub(super) fn became(&mut self, device: usize, event: ChangeEvent<AnyStorage>) -> Option<Stays> {
         let of = |id| Number { device, id };
+        if let ChangeEvent::Undone { id } | ChangeEvent::CannotListen { id, .. } = &event
+            && self.taken_back.contains(&of(*id))
+            && self.first(of(*id)).is_none()
+        {
+            let reason = match &event {
+                ChangeEvent::CannotListen { reason, .. } => format!("it cannot listen there: {reason}"),
+                _ => NOT_GIVEN.to_owned(),
+            };
+            return Some(Stays { device, reason });
+        }
         match event {
             ChangeEvent::Done { id } => self.said(of(id), Said::Taken(true)),
             ChangeEvent::Undone { id } => self.said(of(id), Said::Taken(false)),
@@ -227,6 +268,7 @@ impl Changes {
             }
             ChangeEvent::Shrunk { id } | ChangeEvent::Superseded { id } => self.said(of(id), Said::Part),
         }
+        None
     }
 
     /// Namespaces that go by these never came.
@@ -275,7 +317,9 @@ impl Changes {
         self.look(now, orders);
         let first = self.line.front_mut()?;
         let result = first.advance(now, orders)?;
-        let UnderWay { asker, goes_on: numbers, became, behind, .. } = self.line.pop_front()?;
+        let UnderWay { asker, goes_on: numbers, became, behind, done, .. } = self.line.pop_front()?;
+        let undoes = done.into_iter().map(|(unit, change)| Step { unit, change, undo: None });
+        self.reverse(undoes.collect(), behind.as_ref().and_then(Behind::undone));
         if result.is_err() && matches!(behind, Some(Behind::Added(..))) {
             self.take_back(numbers.iter().copied());
         }
@@ -283,7 +327,9 @@ impl Changes {
         if let Some(namespace) = shrinks.filter(|_| result.is_ok()) {
             self.forget_shrinking(namespace);
         }
-        if !became.is_over(numbers.len()) && !numbers.is_empty() {
+        // One that was not made ends with what undoes it.
+        let goes_on = result.is_ok() || shrinks.is_none();
+        if goes_on && !became.is_over(numbers.len()) && !numbers.is_empty() {
             self.unfinished.push(Unfinished { numbers, became, shrinks });
         }
         Some(Ended { asker, result, behind })
@@ -360,17 +406,21 @@ impl UnderWay {
         if self.failure.is_some() {
             return None;
         }
-        if self.goes_on.is_empty() || self.became.is_over(self.goes_on.len()) {
-            return Some(Ok(self.answers.take().unwrap_or_else(|| done(true))));
+        let is_over = self.goes_on.is_empty() || self.became.is_over(self.goes_on.len());
+        if !is_over && !is_late && self.held_up_by.is_empty() {
+            return None;
         }
+        self.done.clear();
         // Told once that it is held up, it goes on by itself.
-        (is_late || !self.held_up_by.is_empty())
-            .then(|| Ok(json!({ "changed": true, "complete": false, "held_up_by": self.held_up_by })))
+        let held_up = || json!({ "changed": true, "complete": false, "held_up_by": self.held_up_by });
+        Some(Ok(if is_over { self.answers.take().unwrap_or_else(|| done(true)) } else { held_up() }))
     }
 
     /// It is undone where it was done, or where that cannot be somebody is told how far it came.
     fn give_up(&mut self, failure: Failure, orders: &mut Orders) -> Failure {
-        self.take_back(orders);
+        if !self.in_order {
+            self.take_back(orders);
+        }
         if !self.for_good || self.made == 0 {
             return failure;
         }

@@ -42,7 +42,7 @@ use crate::Error;
 use crate::control::{Call, Failure, NOT_DONE, Server, Visitor, Web, wait};
 use application::{Application, Applied};
 use aside::Aside;
-use changes::{Changes, Ended};
+use changes::{Changes, Ended, Stays};
 use core::time::Duration;
 use frwr_engine::control::ControlStatistics;
 use frwr_nvmf::{controller::Incident, storage::RbdLook};
@@ -141,6 +141,7 @@ impl Operator {
 
     /// Nobody is answered any more. What is served by now, and the trace of keys that is under way.
     pub(super) fn end(self) -> (ServedTarget, Option<Trace>) {
+        self.changes.end();
         self.closing.finish();
         (self.facts.served, self.facts.key_trace.end())
     }
@@ -330,12 +331,25 @@ impl Operator {
                         }
                         None => {}
                     }
-                    self.changes.answered((unit, self.orders.device_of(unit)), number, result);
+                    let stays = self.changes.answered((unit, self.orders.device_of(unit)), number, result);
+                    self.tell_stays(stays);
                 }
                 Answer::Withdrawn(change) => drop(change),
-                Answer::Became(event) => self.changes.became(self.orders.device_of(unit), *event),
+                Answer::Became(event) => {
+                    let stays = self.changes.became(self.orders.device_of(unit), *event);
+                    self.tell_stays(stays);
+                }
             }
         }
+    }
+
+    /// Nobody waits for what undoes a change: that a device does not take it is a line.
+    fn tell_stays(&mut self, stays: Option<Stays>) {
+        let Some(Stays { device, reason }) = stays else { return };
+        let label = self.facts.served.label(device);
+        self.news.push(format!(
+            "device {label}: a change that was not made everywhere is not undone there: {reason}; make that change again, or the opposite"
+        ));
     }
 
     /// What the cores said in a round, to all who waited for it.
@@ -460,7 +474,8 @@ impl Operator {
     fn change_ended(&mut self, Ended { asker, mut result, behind }: Ended, media: &mut MediaWatch) {
         let now = self.facts.now;
         match (behind, &result) {
-            (Some(Behind::Resized(namespace, blocks)), Ok(_)) => media.resized(namespace, blocks),
+            (Some(Behind::Resized { namespace, blocks, .. }), Ok(_)) => media.resized(namespace, blocks),
+            (Some(Behind::Resized { namespace, before, .. }), Err(_)) => media.resized(namespace, before),
             (Some(Behind::Added(namespace, report)), Ok(_)) => self.facts.served.add(namespace, report),
             (Some(Behind::Added(namespace, _)), Err(_)) => self.forget(namespace, media),
             (Some(Behind::Listeners), Ok(answer)) => return self.tell_devices(asker, answer.clone()),
@@ -472,7 +487,7 @@ impl Operator {
                 }
             }
             (Some(Behind::KeyTraceEnded(cores)), Err(_)) => self.facts.key_trace.resume(cores),
-            (Some(Behind::Resized(..) | Behind::Listeners) | None, _) => {}
+            (Some(Behind::Listeners) | None, _) => {}
         }
         self.answer(asker, result);
     }
@@ -519,6 +534,14 @@ impl Operator {
                 self.doors.server.iter_mut().for_each(|server| server.answer(caller, result.clone()))
             }
             Asker::Nobody => {}
+            Asker::Undo => {
+                if let Err(failure) = result {
+                    self.news.push(format!(
+                        "a change that was not made everywhere is not undone where it was: {}; make it again, or the opposite",
+                        failure.message
+                    ));
+                }
+            }
             Asker::Application => self.made(result),
             Asker::Signal => self.news.push(reload::told(result)),
         }

@@ -10,7 +10,7 @@ use super::{
         stock::Reserved,
     },
     parameters::read,
-    planned::{Behind, Known, Plan, Planned, Step, home, is_it, listed, subsystem, within},
+    planned::{Behind, Known, Plan, Planned, Step, home, is_it, listed, listed_on, subsystem, within},
 };
 use crate::control::{Failure, INVALID_PARAMS, NOT_DONE};
 use core::time::Duration;
@@ -87,12 +87,13 @@ struct NamespaceActive {
 pub(super) fn set_namespace_active(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let NamespaceActive { subsystem: of, namespace: identifier, active } = read(parameters)?;
     let (name, state) = subsystem(known.findings, &of)?;
-    let before = listed(known.findings, state, identifier)?;
-    if before.active == active {
-        return Ok(None);
-    }
+    listed(known.findings, state, identifier)?;
     let change = |active| Change::NamespaceActive { subsystem: name, identifier, active };
-    Ok(Planned::at_homes(known.findings, || change(active), || Some(change(!active))))
+    let before = |device| {
+        let there = listed_on(known.findings, device, name, identifier);
+        there.is_none_or(|there| there.active != active).then_some(())
+    };
+    Ok(Planned::where_else(known.findings, before, || change(active), |()| Some(change(!active))))
 }
 
 #[derive(Deserialize)]
@@ -135,26 +136,30 @@ struct Resized {
 pub(super) fn resize_namespace(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let Resized { subsystem: of, namespace: identifier, bytes, within_seconds } = read(parameters)?;
     let (subsystem, state) = subsystem(known.findings, &of)?;
-    let (before, within) = (listed(known.findings, state, identifier)?, within(within_seconds)?);
-    let (block_bytes, before) = (before.block_bytes, before.blocks);
+    let (first, within) = (listed(known.findings, state, identifier)?, within(within_seconds)?);
+    let (block_bytes, first) = (first.block_bytes, first.blocks);
     let wanted = bytes.map(|Size(bytes)| bytes / u64::from(block_bytes.max(1)));
     let blocks = resizable(known, (subsystem, identifier), wanted, block_bytes)?;
-    if blocks == before {
-        return Ok(None);
-    }
+    let (cores, findings) = (known.findings.cores.len(), known.findings);
+    let has = |device| listed_on(findings, device, subsystem, identifier).map_or(first, |there| there.blocks);
+    let others = (0..findings.devices()).map(|device| (device, has(device))).filter(|(_, has)| *has != blocks);
+    let others: Vec<_> = others.collect();
+    let Some(before) = others.iter().map(|(_, has)| *has).max() else { return Ok(None) };
     // Until it is done neither what goes nor what comes is missed.
     known.media.resized((subsystem, identifier), blocks.min(before));
-    let (cores, devices) = (known.findings.cores.len(), known.findings.devices());
-    let prepare = |unit| Step { unit, change: Change::PrepareResize { subsystem, identifier, blocks }, undo: None };
-    let members = (0..devices).flat_map(|device| (1..cores).map(move |core| unit(device, core, cores)));
+    let preparing = |blocks| Change::PrepareResize { subsystem, identifier, blocks };
+    let prepare = |(unit, has)| Step { unit, change: preparing(blocks), undo: Some(preparing(has)) };
+    let members =
+        others.iter().flat_map(|(device, has)| (1..cores).map(move |core| (unit(*device, core, cores), *has)));
     let resize = |blocks| Change::ResizeNamespace { subsystem, identifier, blocks, within };
-    let homes = (0..devices).map(|device| home(known.findings, device));
-    let at_home = |unit| Step { unit, change: resize(blocks), undo: Some(resize(before)) };
+    let homes = others.iter().map(|(device, has)| (home(findings, *device), *has));
+    let at_home = |(unit, has)| Step { unit, change: resize(blocks), undo: Some(resize(has)) };
     let steps = members.map(prepare).chain(homes.map(at_home)).collect();
     // Each core says when nothing reaches beyond its new end.
-    let parts = if blocks < before { cores * devices } else { 0 };
-    let behind = Some(Behind::Resized((subsystem, identifier), blocks));
-    Ok(Some(Box::new(Planned { parts, behind, ..Planned::steps(steps) })))
+    let parts = cores * others.iter().filter(|(_, has)| blocks < *has).count();
+    let behind = Some(Behind::Resized { namespace: (subsystem, identifier), blocks, before });
+    // What was made smaller gets its blocks back as it gets others: members first.
+    Ok(Some(Box::new(Planned { parts, behind, in_order: true, ..Planned::steps(steps) })))
 }
 
 /// Blocks that a namespace can have of those that are wanted, or of all.

@@ -40,6 +40,8 @@ pub(super) enum Asker {
     Signal,
     /// A file that is applied, for one of its changes.
     Application,
+    /// A change that was not made on all devices, for what undoes it on those that have done it.
+    Undo,
 }
 
 /// What a method wants to have changed; `None` where it is so already.
@@ -70,13 +72,15 @@ pub(super) struct Planned {
     /// What is answered where it is not that it was done.
     pub(super) answers: Option<Value>,
     pub(super) behind: Option<Behind>,
+    /// What undoes its steps needs the order that they have: each behind the answer of the one before.
+    pub(super) in_order: bool,
 }
 
 /// What the main thread has to do behind a change.
 #[derive(Debug)]
 pub(super) enum Behind {
-    /// The medium of a namespace has so many blocks.
-    Resized(Identity, u64),
+    /// The medium of a namespace has so many blocks, in place of those that it had before.
+    Resized { namespace: Identity, blocks: u64, before: u64 },
     /// There is this namespace.
     Added(Identity, NamespaceReport),
     /// The cores tell this trace of keys.
@@ -91,7 +95,17 @@ impl Behind {
     /// The namespace that has another size.
     pub(super) fn resized(&self) -> Option<Identity> {
         match self {
-            Self::Resized(namespace, _) => Some(*namespace),
+            Self::Resized { namespace, .. } => Some(*namespace),
+            Self::Added(..) | Self::Listeners | Self::KeyTraceBegun(_) | Self::KeyTraceEnded(_) => None,
+        }
+    }
+
+    /// What is to be done behind what undoes it.
+    pub(super) fn undone(&self) -> Option<Self> {
+        match self {
+            Self::Resized { namespace, before, .. } => {
+                Some(Self::Resized { namespace: *namespace, blocks: *before, before: *before })
+            }
             Self::Added(..) | Self::Listeners | Self::KeyTraceBegun(_) | Self::KeyTraceEnded(_) => None,
         }
     }
@@ -109,7 +123,7 @@ pub(super) struct Step {
 impl Planned {
     /// These steps.
     pub(super) fn steps(steps: VecDeque<Step>) -> Self {
-        Self { steps, parts: 0, for_good: false, made: 0, answers: None, behind: None }
+        Self { steps, parts: 0, for_good: false, made: 0, answers: None, behind: None, in_order: false }
     }
 
     /// What the home core does for all cores, on each device; and what undoes it.
@@ -121,6 +135,22 @@ impl Planned {
         let devices = 0..findings.devices();
         let step = |device| Step { unit: home(findings, device), change: change(), undo: undo() };
         Some(Box::new(Self::steps(devices.map(step).collect())))
+    }
+
+    /// The same on those devices on which it is not so already, each of which is as it was before where it is undone: `before` says how it
+    /// is on a device, or that it is so.
+    pub(super) fn where_else<T>(
+        findings: &Findings,
+        before: impl Fn(usize) -> Option<T>,
+        change: impl Fn() -> Change,
+        undo: impl Fn(T) -> Option<Change>,
+    ) -> Plan {
+        let step = |device| {
+            let before = before(device)?;
+            Some(Step { unit: home(findings, device), change: change(), undo: undo(before) })
+        };
+        let steps: VecDeque<_> = (0..findings.devices()).filter_map(step).collect();
+        (!steps.is_empty()).then(|| Box::new(Self::steps(steps)))
     }
 
     /// The same for good, on those devices where it is not done already; each core says for so many parts when it has nothing left of
@@ -197,6 +227,12 @@ pub(super) fn listed<'a>(
             format!("params: namespace is {identifier}, which the subsystem has not; `namespaces` lists its own");
         Failure::new(INVALID_PARAMS, text)
     })
+}
+
+/// A namespace as it is on one device, which may have taken a change that others did not.
+pub(super) fn listed_on(findings: &Findings, device: usize, of: Nqn, identifier: u32) -> Option<&NamespaceState> {
+    let there = &findings.home_of(device)?.inventory;
+    there.namespaces.iter().find(|one| is_it(there, one, of, identifier))
 }
 
 /// A namespace that a core has is the one of this name.

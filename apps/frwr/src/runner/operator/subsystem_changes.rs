@@ -1,7 +1,7 @@
 //! Subsystems that come and go, who may use them, and how well they can be reached.
 
 use super::{
-    super::{ana_name::AnaName, change::Change, config_file::as_key},
+    super::{ana_name::AnaName, change::Change, config_file::as_key, survey::Findings},
     parameters::{nqn, read},
     planned::{Known, Plan, Planned, subsystem, within},
 };
@@ -11,8 +11,8 @@ use crate::{
 };
 use core::time::Duration;
 use frwr_nvmf::{
-    controller::{AllowedHosts, MAX_ANA_GROUPS},
-    wire::SerialNumber,
+    controller::{AllowedHosts, MAX_ANA_GROUPS, SubsystemState},
+    wire::{Nqn, SerialNumber},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -72,15 +72,21 @@ struct Ana {
 
 pub(super) fn set_ana_state(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let Ana { subsystem: of, group, state } = read(parameters)?;
-    let (subsystem, before) = subsystem(known.findings, &of)?;
+    let (subsystem, _) = subsystem(known.findings, &of)?;
     group.map_or(Ok(()), check_group)?;
     let state = state.state();
-    let before = group.map_or_else(|| before.ana(), |group| before.ana_of(group));
-    if before == Some(state) {
-        return Ok(None);
-    }
     let change = |state| Change::Ana { subsystem, group, state };
-    Ok(Planned::at_homes(known.findings, || change(state), || before.map(change)))
+    let before = |device| {
+        let there = on_device(known.findings, device, subsystem);
+        let before = there.and_then(|of| group.map_or_else(|| of.ana(), |group| of.ana_of(group)));
+        (before != Some(state)).then_some(before)
+    };
+    Ok(Planned::where_else(known.findings, before, || change(state), |before| before.map(change)))
+}
+
+/// The subsystem as it is on a device, which may have taken a change that others did not.
+fn on_device(findings: &Findings, device: usize, name: Nqn) -> Option<&SubsystemState> {
+    findings.home_of(device)?.inventory.subsystems.iter().find(|subsystem| subsystem.name == name)
 }
 
 fn check_group(group: u32) -> Result<(), Failure> {
@@ -98,14 +104,15 @@ struct Allowed {
 
 pub(super) fn set_allowed_hosts(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
     let Allowed { subsystem: of, hosts, within_seconds } = read(parameters)?;
-    let (subsystem, before) = subsystem(known.findings, &of)?;
+    let (subsystem, first) = subsystem(known.findings, &of)?;
     let hosts = allowed(hosts)?;
-    if before.hosts == hosts {
-        return Ok(None);
-    }
     let within = within(within_seconds)?;
     let change = |hosts: &AllowedHosts| Change::AllowedHosts { subsystem, hosts: hosts.clone(), within };
-    Ok(Planned::at_homes(known.findings, || change(&hosts), || Some(change(&before.hosts))))
+    let before = |device| {
+        let before = on_device(known.findings, device, subsystem).map_or(&first.hosts, |there| &there.hosts);
+        (*before != hosts).then_some(before)
+    };
+    Ok(Planned::where_else(known.findings, before, || change(&hosts), |before| Some(change(before))))
 }
 
 /// Names of hosts, or all of them. How many there may be the target knows.

@@ -8,6 +8,7 @@ use crate::{
         orders::{Answer, Desk},
         progress::Progress,
         target_side::{in_memory, shared},
+        trace::Trace,
     },
 };
 use frwr_mempool::{PagePolicy, PageSize};
@@ -31,6 +32,8 @@ struct Three {
     orders: Orders,
     desks: Vec<Desk>,
     changes: Changes,
+    /// What devices did not undo.
+    stays: Vec<Stays>,
 }
 
 impl Three {
@@ -40,7 +43,7 @@ impl Three {
         let mut changes = Changes::default();
         let step = |unit| Step { unit, change: wanted(), undo: Some(change(AllowedHosts::Any)) };
         changes.queue(Asker::Application, Planned::steps([1, 2, 0].map(step).into()));
-        Self { orders, desks, changes }
+        Self { orders, desks, changes, stays: Vec::new() }
     }
 
     /// Each core says for itself when it has nothing left of it.
@@ -52,14 +55,15 @@ impl Three {
 
     fn turn(&mut self, millis: u64) -> Option<Result<Value, i64>> {
         while let Some((core, answer)) = self.orders.next_answer() {
-            match answer {
+            let stays = match answer {
                 Answer::Changed { number, result, .. } => {
-                    self.changes.answered((core, self.orders.device_of(core)), number, result);
+                    self.changes.answered((core, self.orders.device_of(core)), number, result)
                 }
                 Answer::Became(event) => self.changes.became(self.orders.device_of(core), *event),
-                Answer::Withdrawn(_) => {}
+                Answer::Withdrawn(_) => None,
                 Answer::Report { .. } => panic!("nobody asked for a report"),
-            }
+            };
+            self.stays.extend(stays);
         }
         let ended = self.changes.turn(Duration::from_millis(millis), &mut self.orders)?;
         Some(ended.result.map_err(|failure| failure.code))
@@ -191,7 +195,7 @@ fn a_smaller_size_that_another_one_or_the_end_of_the_namespace_overtook_is_waite
     let namespace = (Nqn::new("nqn.2026-11.invalid.frwr:a").unwrap(), 1);
     let held_up = || {
         let (mut three, id) = going_on(Three::in_parts());
-        three.changes.line[0].behind = Some(Behind::Resized(namespace, 1));
+        three.changes.line[0].behind = Some(Behind::Resized { namespace, blocks: 1, before: 3 });
         three.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
         assert_eq!(three.turn(21_000).unwrap().unwrap()["complete"], false);
         assert_eq!(three.changes.unfinished.len(), 1);
@@ -199,7 +203,7 @@ fn a_smaller_size_that_another_one_or_the_end_of_the_namespace_overtook_is_waite
     };
     let (mut three, id) = (held_up(), ChangeId(8));
     let steps = [Step { unit: 0, change: wanted(), undo: None }].into();
-    let behind = Some(Behind::Resized(namespace, 2));
+    let behind = Some(Behind::Resized { namespace, blocks: 2, before: 1 });
     three.changes.queue(Asker::Application, Planned { behind, ..Planned::steps(steps) });
     assert_eq!(three.turn(22_000), None);
     three.obey(0, Ok(Some(id)));
@@ -236,7 +240,7 @@ fn two_devices(for_good: bool) -> Three {
     let steps = [0, 1].map(|unit| Step { unit, change: wanted(), undo: undo() }).into();
     let mut changes = Changes::default();
     changes.queue(Asker::Application, Planned { for_good, ..Planned::steps(steps) });
-    Three { orders, desks, changes }
+    Three { orders, desks, changes, stays: Vec::new() }
 }
 
 #[test]
@@ -278,6 +282,81 @@ fn what_one_device_does_not_take_the_others_undo_when_they_are_done_with_it() {
     two.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
     assert_eq!(two.turn(10), Some(Err(NOT_DONE)));
     assert_eq!(two.obey(0, Ok(None)), [text(&change(AllowedHosts::Any))]);
+}
+
+#[test]
+fn what_a_device_does_not_undo_is_told() {
+    let stays = |reason: &str| Stays { device: 0, reason: reason.to_owned() };
+    // At once.
+    let (mut two, id) = (two_devices(false), ChangeId(7));
+    assert_eq!(two.turn(0), None);
+    two.obey(0, Ok(None));
+    assert_eq!(two.turn(0), None);
+    two.obey(1, Err("no".to_owned()));
+    assert_eq!(two.turn(0), Some(Err(NOT_DONE)));
+    assert_eq!(two.obey(0, Err("another change is under way".to_owned())), [text(&change(AllowedHosts::Any))]);
+    assert_eq!((two.turn(0), &two.stays[..]), (None, &[stays("another change is under way")][..]));
+    // Later, as a core of it cannot.
+    let mut two = two_devices(false);
+    assert_eq!(two.turn(0), None);
+    two.obey(0, Ok(None));
+    assert_eq!(two.turn(0), None);
+    two.obey(1, Err("no".to_owned()));
+    assert_eq!(two.turn(0), Some(Err(NOT_DONE)));
+    two.obey(0, Ok(Some(id)));
+    assert_eq!((two.turn(0), two.stays.len()), (None, 0));
+    two.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Undone { id })));
+    assert_eq!((two.turn(0), &two.stays[..]), (None, &[stays(NOT_GIVEN)][..]));
+}
+
+/// Members have to have their blocks back before the home core tells of them, and what is changed next waits for that.
+#[test]
+fn what_was_made_smaller_gets_its_blocks_back_in_order_where_a_device_refuses() {
+    let namespace = (Nqn::new("nqn.2026-11.invalid.frwr:a").unwrap(), 1);
+    let mut orders = Orders::new(&Progress::new(4), 2);
+    let desks = (0..4).map(|_| orders.add()).collect();
+    let mut changes = Changes::default();
+    let undo = change(AllowedHosts::Any);
+    // Two devices of two cores each: the members', then the home cores'.
+    let steps = [1, 3, 0, 2].map(|unit| Step { unit, change: wanted(), undo: Some(change(AllowedHosts::Any)) });
+    let behind = Some(Behind::Resized { namespace, blocks: 4, before: 8 });
+    let planned = Planned { parts: 4, behind, in_order: true, ..Planned::steps(steps.into()) };
+    changes.queue(Asker::Application, planned);
+    changes.queue(Asker::Application, Planned::steps([Step { unit: 1, change: wanted(), undo: None }].into()));
+    let mut four = Three { orders, desks, changes, stays: Vec::new() };
+    let id = ChangeId(7);
+    for (unit, answer) in [(1, Ok(None)), (3, Ok(None)), (0, Ok(Some(id))), (2, Err("no".to_owned()))] {
+        assert_eq!(four.turn(0), None);
+        assert_eq!(four.obey(unit, answer), [text(&wanted())]);
+    }
+    [0, 1].into_iter().for_each(|core| four.desks[core].answer(Answer::Became(Box::new(ChangeEvent::Shrunk { id }))));
+    four.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id })));
+    assert_eq!(four.turn(10), Some(Err(NOT_DONE)));
+    let back = ChangeId(8);
+    for (unit, answer) in [(1, Ok(None)), (3, Ok(None)), (0, Ok(Some(back)))] {
+        assert_eq!(four.turn(20), None);
+        let others = (0..4).filter(|other| *other != unit);
+        assert!(others.into_iter().all(|other| four.obey(other, Ok(None)).is_empty()));
+        assert_eq!(four.obey(unit, answer), [text(&undo)]);
+    }
+    assert_eq!(four.turn(20), None, "the device has not said that it has them back");
+    four.desks[0].answer(Answer::Became(Box::new(ChangeEvent::Done { id: back })));
+    assert_eq!(four.turn(30), Some(Ok(done(true))), "what undoes it");
+    assert!(four.changes.unfinished.is_empty());
+    assert_eq!(four.turn(30), None);
+    assert_eq!(four.obey(1, Ok(None)), [text(&wanted())], "the next change");
+    assert_eq!(four.turn(30), Some(Ok(done(true))));
+}
+
+#[test]
+fn a_file_of_a_trace_that_never_began_does_not_stay_when_the_target_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys");
+    let mut three = Three::new();
+    three.changes.line[0].behind = Some(Behind::KeyTraceBegun(Box::new(Trace::made(&path, 0).unwrap())));
+    assert!(path.exists());
+    three.changes.end();
+    assert!(!path.exists());
 }
 
 #[test]
