@@ -44,17 +44,35 @@ impl KeyFiles {
     /// Reads the keys. No error has any of them in it.
     ///
     /// # Errors
-    /// A file cannot be read, can be read by others, or has no key.
-    pub(super) fn read(&self) -> Result<HostKeys, Error> {
+    /// A file cannot be read, can be read by others, is somebody else's, or has no key.
+    fn read(&self, named: Named) -> Result<HostKeys, Error> {
         let Self { dhchap_key, dhchap_ctrl_key } = self;
-        let controller = dhchap_ctrl_key.as_deref().map(|path| key("--dhchap-ctrl-key", path)).transpose()?;
-        Ok(HostKeys { host: key("--dhchap-key", dhchap_key)?, controller })
+        let [of_host, of_controller] = match named {
+            Named::Options => ["--dhchap-key", "--dhchap-ctrl-key"],
+            Named::Keys => ["dhchap_key", "dhchap_ctrl_key"],
+        };
+        let controller = dhchap_ctrl_key.as_deref().map(|path| key(of_controller, path)).transpose()?;
+        Ok(HostKeys { host: key(of_host, dhchap_key)?, controller })
     }
 }
 
+/// How whoever named the files did so, for errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named {
+    /// By options of `load`.
+    Options,
+    /// By keys of a file, or parameters of `set_host_key`.
+    Keys,
+}
+
+/// Whoever owns a file of mode 0600 may use it, and replace what is in it: that has to be us, or root, who may anyway.
+fn is_trusted(owner: u32, us: u32) -> bool {
+    owner == us || owner == 0
+}
+
 /// The key in a file.
-fn key(flag: &str, path: &Path) -> Result<DhChapKey, Error> {
-    let failed = |reason: String| Error::failed("key_file", format!("{flag}: {path:?} {reason}"));
+fn key(named: &str, path: &Path) -> Result<DhChapKey, Error> {
+    let failed = |reason: String| Error::failed("key_file", format!("{named}: {path:?} {reason}"));
     let unreadable = |error| failed(format!("cannot be read ({error}); name a file that nvme gen-dhchap-key wrote"));
     // A pipe that nobody writes to is not waited for.
     let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
@@ -69,6 +87,14 @@ fn key(flag: &str, path: &Path) -> Result<DhChapKey, Error> {
         let text = format!("has mode {mode:04o}, so that others than its owner may use it: must be 0600; chmod 600 it");
         return Err(failed(text));
     }
+    let us = rustix::process::geteuid().as_raw();
+    if !is_trusted(found.uid(), us) {
+        let text = format!(
+            "belongs to user {}: must belong to user {us}, who this runs as, or to root; chown it",
+            found.uid()
+        );
+        return Err(failed(text));
+    }
     if SIZE.check(found.size()).is_err() {
         let most = SIZE.most();
         return Err(failed(format!("has {} bytes: must be from 1 to {most}; name a key's file", found.size())));
@@ -80,6 +106,7 @@ fn key(flag: &str, path: &Path) -> Result<DhChapKey, Error> {
 
 /// The keys of a target's hosts as they are by now.
 pub(super) struct HostKeyring {
+    named: Named,
     service: Arc<DhChap>,
     hosts: BTreeMap<String, (KeyFiles, HostKeys)>,
 }
@@ -89,13 +116,17 @@ impl HostKeyring {
     ///
     /// # Errors
     /// A key cannot be read, or the process can have no other thread.
-    pub(super) fn new(files: &BTreeMap<String, KeyFiles>, required: bool) -> Result<Self, Error> {
+    pub(super) fn new(files: &BTreeMap<String, KeyFiles>, required: bool, permitted: Permitted) -> Result<Self, Error> {
+        Self::with(files, required, Named::Keys)
+    }
+
+    fn with(files: &BTreeMap<String, KeyFiles>, required: bool, named: Named) -> Result<Self, Error> {
         let service = DhChap::new(Permitted::default()).map_err(|error| {
             let text = format!("no thread for authentication ({error}); raise the limit of threads");
             Error::failed("key_thread", text)
         })?;
         service.require(required);
-        let mut ring = Self { service: Arc::new(service), hosts: BTreeMap::new() };
+        let mut ring = Self { named, service: Arc::new(service), hosts: BTreeMap::new() };
         for (host, files) in files {
             let name = Nqn::new(host).map_err(|error| Error::failed("name", format!("host {host:?}: {error}")))?;
             ring.set(&name, files.clone())?;
@@ -113,7 +144,7 @@ impl HostKeyring {
     /// # Errors
     /// They cannot be read; nothing was changed.
     pub(super) fn set(&mut self, host: &Nqn, files: KeyFiles) -> Result<bool, Error> {
-        let keys = files.read()?;
+        let keys = files.read(self.named)?;
         let before = self.hosts.insert(host.as_str().to_owned(), (files.clone(), keys.clone()));
         let is_new = before.is_none_or(|before| before != (files, keys.clone()));
         if is_new {
@@ -143,7 +174,7 @@ impl HostKeyring {
     pub(super) fn difference(&self, wanted: &BTreeMap<String, KeyFiles>) -> Result<Vec<Step>, Vec<String>> {
         let (mut steps, mut refused) = (Vec::new(), Vec::new());
         for (host, files) in wanted {
-            match files.read() {
+            match files.read(self.named) {
                 Err(error) => refused.push(error.to_string()),
                 Ok(keys) if self.hosts.get(host) == Some(&(files.clone(), keys.clone())) => {}
                 Ok(_) => {
@@ -164,12 +195,12 @@ impl HostKeyring {
 /// As [`HostKeyring::new`].
 pub(super) fn of_host(host: &Nqn, files: &KeyFiles) -> Result<Arc<dyn Authenticator>, Error> {
     let files = BTreeMap::from([(host.as_str().to_owned(), files.clone())]);
-    HostKeyring::new(&files, false).map(|ring| ring.authenticator())
+    HostKeyring::with(&files, false, Named::Options).map(|ring| ring.authenticator())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{HostKeyring, KeyFiles};
+    use super::{HostKeyring, KeyFiles, Named, is_trusted};
     use frwr_nvmf::wire::Nqn;
     use rustix::fs::{FileType, Mode};
     use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _, path::Path};
@@ -194,7 +225,7 @@ mod tests {
         let path = folder.path().join("host.key");
         let files = KeyFiles { dhchap_key: path.clone(), dhchap_ctrl_key: None };
         let refused = |part: &str| {
-            let text = files.read().unwrap_err().to_string();
+            let text = files.read(Named::Keys).unwrap_err().to_string();
             assert!(text.contains(part) && text.contains("host.key"), "{text}");
             assert!(!text.contains(&KEYS[0][12..20]), "{text}");
         };
@@ -204,10 +235,15 @@ mod tests {
             refused(&format!("mode {mode:04o}"));
         }
         write(&path, KEYS[0], 0o600);
-        assert!(files.read().is_ok());
+        assert!(files.read(Named::Keys).is_ok());
         write(&path, &format!("{}\n", KEYS[0]), 0o400);
-        assert!(files.read().is_ok());
+        assert!(files.read(Named::Keys).is_ok());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        // Where this is run by somebody who may give files away.
+        if std::os::unix::fs::chown(&path, Some(12_345), None).is_ok() {
+            refused("belongs to user 12345");
+            std::os::unix::fs::chown(&path, Some(rustix::process::geteuid().as_raw()), None).unwrap();
+        }
         write(&path, &KEYS[0][..40], 0o600);
         refused("has no key");
         write(&path, &"A".repeat(5000), 0o600);
@@ -220,6 +256,33 @@ mod tests {
         fs::remove_dir(&path).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         refused("no regular file");
+    }
+
+    #[test]
+    fn a_file_is_ours_or_roots() {
+        let who = [(7, 7, true), (0, 7, true), (0, 0, true), (8, 7, false), (7, 0, false)];
+        assert!(who.into_iter().all(|(owner, us, trusted)| is_trusted(owner, us) == trusted));
+    }
+
+    #[test]
+    fn a_file_is_called_as_whoever_named_it_did() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("host.key");
+        let here = KeyFiles { dhchap_key: path.clone(), dhchap_ctrl_key: Some(folder.path().join("none")) };
+        write(&path, KEYS[0], 0o600);
+        for (files, named, begin) in [
+            (&here, Named::Keys, "dhchap_ctrl_key: "),
+            (&here, Named::Options, "--dhchap-ctrl-key: "),
+            (
+                &KeyFiles { dhchap_key: folder.path().join("none"), dhchap_ctrl_key: None },
+                Named::Options,
+                "--dhchap-key: ",
+            ),
+            (&KeyFiles { dhchap_key: folder.path().join("none"), dhchap_ctrl_key: None }, Named::Keys, "dhchap_key: "),
+        ] {
+            let text = files.read(named).unwrap_err().to_string();
+            assert!(text.starts_with(begin), "{text}");
+        }
     }
 
     #[test]

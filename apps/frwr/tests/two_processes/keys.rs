@@ -103,7 +103,9 @@ fn a_key_that_others_can_read_is_refused_by_name_before_anything_begins() {
     let machine = Machine::new();
     let (open, good) = (machine.key("open.key", 0, 0o640), machine.key("good.key", 1, 0o600));
     let target = machine.start_exactly(&["serve", "--config", &machine.keyed(&open, &good)]);
-    assert!(target.says("open.key").contains("mode 0640"));
+    let line = target.says("open.key");
+    assert!(line.contains("mode 0640") && line.contains("dhchap_key") && !line.contains("--dhchap"), "{line}");
     let host = machine.load(&["--file", &machine.file("file"), "--dhchap-key", &open]);
-    assert!(host.says("open.key").contains("mode 0640"));
+    let line = host.says("open.key");
+    assert!(line.contains("mode 0640") && line.contains("--dhchap-key"), "{line}");
 }
