@@ -2,7 +2,9 @@
 
 use clap::Parser as _;
 use frwr::options::Pages;
-use frwr::runner::{MediumConfig, NamespaceConfig, ServeArguments, ServeConfig, SubsystemConfig};
+use frwr::runner::{
+    DhChapDigest, DhChapGroup, MediumConfig, NamespaceConfig, ServeArguments, ServeConfig, SubsystemConfig,
+};
 use frwr::{CommandLine, Error, Task};
 use frwr_nvmf::controller::AllowedHosts;
 use frwr_nvmf::storage::{Backing, MediumKind};
@@ -41,6 +43,28 @@ fn parsed(text: &str) -> Result<ServeConfig, Error> {
     serve(&["--config", Written::new(text).text()])
 }
 
+#[test]
+fn what_hosts_prove_themselves_with_is_a_list_of_names_and_never_empty() {
+    let with = |key: &str| parsed(&SMALLEST.replacen("\n[[", &format!("\n{key}\n[["), 1));
+    let target = with("").unwrap().arguments.target;
+    assert_eq!((target.dhchap_digests.len(), target.dhchap_dhgroups.len()), (3, 6));
+    assert_eq!(target.dhchap_dhgroups[0], DhChapGroup::Ffdhe3072);
+    for (key, said) in [
+        ("dhchap_dhgroups = []", "dhchap_dhgroups names none: must be one at least"),
+        ("dhchap_digests = []", "dhchap_digests names none: must be one at least"),
+        ("dhchap_dhgroups = [\"ffdhe1024\"]", "ffdhe1024"),
+        ("dhchap_digests = \"sha256\"", "dhchap_digests"),
+    ] {
+        let error = with(key).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+    let line = ["--device", "rxe0", "--listen", "10.0.0.1:4420", "--namespace", "x"];
+    let arguments = [&line[..], &["--dhchap-dhgroups", "null,ffdhe2048", "--dhchap-digests", "sha384"]].concat();
+    let target = serve(&arguments).unwrap().arguments.target;
+    assert_eq!(target.dhchap_dhgroups, [DhChapGroup::Null, DhChapGroup::Ffdhe2048]);
+    assert_eq!(target.dhchap_digests, [DhChapDigest::Sha384]);
+}
+
 const TOP: &str = "device = \"rxe0\"\nlisten = \"10.0.0.1:4420\"\n";
 const SMALLEST: &str = r#"device = "rxe0"
 listen = "10.0.0.1:4420"
@@ -76,6 +100,8 @@ shared_receives = 162
 max_transfer = "1M"
 max_silence = 30
 spare_namespaces = 3
+dhchap_digests = ["sha512", "sha256"]
+dhchap_dhgroups = ["ffdhe4096"]
 remote_invalidate = false
 runtime = 60
 controller_ids = "1001-2000"
@@ -119,6 +145,8 @@ ana_group = 2
     assert_eq!((target.io_queues, target.data_blocks, target.shared_receives.0), (2, 3, Some(162)));
     assert_eq!((target.max_transfer, target.max_silence, target.spare_namespaces), (1 << 20, 30, 3));
     assert_eq!((invalidation.remote_invalidate, target.runtime), (false, Some(60)));
+    assert_eq!(target.dhchap_digests, [DhChapDigest::Sha512, DhChapDigest::Sha256]);
+    assert_eq!(target.dhchap_dhgroups, [DhChapGroup::Ffdhe4096]);
     assert_eq!((memory.pages, device.cores.as_deref()), (Pages::Plain, Some("3")));
     assert_eq!((gateway.controller_ids.first, gateway.controller_ids.last, gateway.first_port_id), (1001, 2000, 33));
     let others: Vec<_> = gateway.other_gateway.iter().map(ToString::to_string).collect();

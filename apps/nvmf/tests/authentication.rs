@@ -235,6 +235,16 @@ fn wrong_and_missing_keys_are_refused_and_told_on_both_sides() {
             }
         }
         pair.until("nothing is left", |pair| pair.target.statistics().queues == 0);
+        let told = pair.target.statistics();
+        let counted = [
+            (told.authentications_wrong, "does not follow"),
+            (told.authentications_refused, "the peer refused it"),
+            (told.authentications_without_key, "there is no key"),
+            (told.authentications_without_choice, "no Diffie-Hellman group"),
+        ];
+        assert!(counted.iter().all(|(count, text)| (*count == 1) == told_of.starts_with(text)), "{told:?}");
+        // A host that does not believe the controller had proven itself.
+        assert_eq!((told.authentications, told.authenticating), (u64::from(failed == Response), 0));
     }
     let (failed, _) = failure(&mut pair(None, known(&right)));
     assert_eq!(failed, HostFailure::AuthenticationRequired);
@@ -423,6 +433,8 @@ fn before_its_host_has_proven_itself_a_queue_executes_nothing_else() {
         assert_eq!(locked.authenticate(io), Verdict::Proven);
         assert!(locked.reads(io).is_success());
         assert_eq!(locked.raw.told(), [""; 0]);
+        let proven: u64 = locked.raw.cores().map(|target| target.statistics().authentications).sum();
+        assert_eq!(proven, 2);
         locked.raw.shut_down();
     }
 }
@@ -445,8 +457,11 @@ fn who_does_not_prove_itself_in_time_is_ended_and_told_of() {
     let begun =
         locked.side().take(&[], Some(&locked.keys.clone()), &locked.inline.permitted.clone(), &mut SystemRandom);
     assert!(locked.send(admin, &begun.say.unwrap()).is_success());
+    assert_eq!(locked.raw.target.statistics().authenticating, 1);
     locked.raw.pass(limit * 2);
     locked.ended(admin);
+    let told = locked.raw.target.statistics();
+    assert_eq!((told.authenticating, told.authentications_late, told.authentications), (0, 2, 1));
     locked.raw.shut_down();
 }
 

@@ -117,11 +117,16 @@ impl HostKeyring {
     /// # Errors
     /// A key cannot be read, or the process can have no other thread.
     pub(super) fn new(files: &BTreeMap<String, KeyFiles>, required: bool, permitted: Permitted) -> Result<Self, Error> {
-        Self::with(files, required, Named::Keys)
+        Self::with(files, required, permitted, Named::Keys)
     }
 
-    fn with(files: &BTreeMap<String, KeyFiles>, required: bool, named: Named) -> Result<Self, Error> {
-        let service = DhChap::new(Permitted::default()).map_err(|error| {
+    fn with(
+        files: &BTreeMap<String, KeyFiles>,
+        required: bool,
+        permitted: Permitted,
+        named: Named,
+    ) -> Result<Self, Error> {
+        let service = DhChap::new(permitted).map_err(|error| {
             let text = format!("no thread for authentication ({error}); raise the limit of threads");
             Error::failed("key_thread", text)
         })?;
@@ -195,13 +200,13 @@ impl HostKeyring {
 /// As [`HostKeyring::new`].
 pub(super) fn of_host(host: &Nqn, files: &KeyFiles) -> Result<Arc<dyn Authenticator>, Error> {
     let files = BTreeMap::from([(host.as_str().to_owned(), files.clone())]);
-    HostKeyring::with(&files, false, Named::Options).map(|ring| ring.authenticator())
+    HostKeyring::with(&files, false, Permitted::default(), Named::Options).map(|ring| ring.authenticator())
 }
 
 #[cfg(test)]
 mod tests {
     use super::{HostKeyring, KeyFiles, Named, is_trusted};
-    use frwr_nvmf::wire::Nqn;
+    use frwr_nvmf::{dhchap::Permitted, wire::Nqn};
     use rustix::fs::{FileType, Mode};
     use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -292,7 +297,7 @@ mod tests {
         let (name, files) = (Nqn::new("nqn.a").unwrap(), KeyFiles { dhchap_key: path.clone(), dhchap_ctrl_key: None });
         let wanted = BTreeMap::from([("nqn.a".to_owned(), files.clone())]);
         write(&path, KEYS[0], 0o600);
-        let mut ring = HostKeyring::new(&wanted, false).unwrap();
+        let mut ring = HostKeyring::new(&wanted, false, Permitted::default()).unwrap();
         assert!(!ring.set(&name, files.clone()).unwrap());
         assert_eq!(ring.difference(&wanted).unwrap(), []);
         write(&path, KEYS[1], 0o600);

@@ -36,6 +36,7 @@ mod namespaces;
 mod operator;
 mod orders;
 mod outcome;
+mod permitted;
 mod plan;
 mod prepared;
 mod present;
@@ -78,6 +79,7 @@ pub use namespaces::{
     ListedNamespace, MediumConfig, NamespaceBacking, NamespaceConfig, NamespaceReport, SubsystemConfig,
 };
 pub use operator::{MethodDescription, Parameter, methods};
+pub use permitted::{DhChapDigest, DhChapGroup};
 pub(crate) use remedy::cannot_listen;
 pub use report::{Compared, CoreReport, Injected, MemoryReport, RunReport, Subject};
 pub use serve::serve;

@@ -103,7 +103,7 @@ where
         say(PLAIN_REPLIES);
     }
     let reservations = reservations(config, say)?;
-    let keyring = HostKeyring::new(&config.host_keys, target.require_authentication)?;
+    let keyring = HostKeyring::new(&config.host_keys, target.require_authentication, target.permitted())?;
     let progress = Progress::new(devices.len() * cores);
     let mut controls: Vec<_> = devices.into_iter().map(Control::new).collect();
     let mut targets: Vec<_> = (0..cores).map(|_| Vec::with_capacity(controls.len())).collect();

@@ -7,6 +7,7 @@ use super::{
     gateway::GatewayArguments,
     host_keys::KeyFiles,
     namespaces::{ListedNamespace, NamespaceBacking, NamespaceConfig, SubsystemConfig},
+    permitted::{DhChapDigest, DhChapGroup, permitted},
     plan::{RETURNING, connections, controllers, default_subsystem, discovery_controllers, entries},
     start::reactors,
 };
@@ -27,6 +28,7 @@ use frwr_nvmf::{
         ADMIN_QUEUE_ENTRIES, AllowedHosts, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_CORES, MAX_DATA_BLOCKS,
         MAX_IN_CAPSULE_BYTES, MAX_LISTENERS, MAX_NAMESPACES, MAX_SUBSYSTEMS, MAX_TOTAL_NAMESPACES, TargetOptions,
     },
+    dhchap::Permitted,
     storage::MAX_BLOCK_BYTES,
     wire::{AnaState, DISCOVERY_SUBSYSTEM, Nqn, SGL_DESCRIPTOR_BYTES, SerialNumber},
 };
@@ -196,6 +198,19 @@ pub struct TargetArguments {
     /// host that has no key need not.
     #[arg(long)]
     pub require_authentication: bool,
+    /// Hash functions that hosts may prove themselves with, the best first; the first that the host offers is used.
+    #[arg(
+        long, value_name = "DIGEST,...", value_enum, value_delimiter = ',',
+        default_values_t = Self::default().dhchap_digests
+    )]
+    pub dhchap_digests: Vec<DhChapDigest>,
+    /// Diffie-Hellman groups that they may do so with, the best first; the first that the host offers is used. The largest costs 60 ms of
+    /// processor time for each queue that connects, whoever asks; null is no exchange.
+    #[arg(
+        long, value_name = "GROUP,...", value_enum, value_delimiter = ',',
+        default_values_t = Self::default().dhchap_dhgroups
+    )]
+    pub dhchap_dhgroups: Vec<DhChapGroup>,
     /// The file in which reservations are kept that hosts want to survive a restart (persist through power loss); made where there is
     /// none. Without, no host may ask for that, and all reservations end with this process.
     #[arg(long, value_name = "FILE")]
@@ -223,6 +238,8 @@ impl Default for TargetArguments {
             // What somebody adds by hand before he has time to start it again.
             spare_namespaces: 8,
             require_authentication: false,
+            dhchap_digests: DhChapDigest::usual(),
+            dhchap_dhgroups: DhChapGroup::usual(),
             reservations: None,
             runtime: None,
         }
@@ -262,7 +279,27 @@ impl TargetArguments {
         }
         MAX_SILENCE.check(self.max_silence)?;
         SPARE_NAMESPACES.check(self.spare_namespaces)?;
+        self.check_permitted()?;
         self.check_max_transfer()
+    }
+
+    /// With none of either no host could prove itself.
+    fn check_permitted(&self) -> Result<(), Error> {
+        for (flag, is_empty) in [
+            ("--dhchap-digests", self.dhchap_digests.is_empty()),
+            ("--dhchap-dhgroups", self.dhchap_dhgroups.is_empty()),
+        ] {
+            if is_empty {
+                let text = format!("{flag} names none: must be one at least; name some, or leave it out");
+                return Err(Error::usage("dhchap", text));
+            }
+        }
+        Ok(())
+    }
+
+    /// What hosts may prove themselves with.
+    pub(super) fn permitted(&self) -> Permitted {
+        permitted(&self.dhchap_digests, &self.dhchap_dhgroups)
     }
 
     /// Each address can be, is there once, and is of one of these devices, each of which has one. What has no device in front where there is

@@ -27,7 +27,7 @@ impl Machine {
         let config = self.path("frwr.toml");
         let text = format!(
             "device = \"soft\"\nlisten = \"127.0.0.1:4420\"\npages = \"plain\"\ncores = \"unpinned:2\"\n\
-             control = \"{}\"\nrequire_authentication = true\n\
+             control = \"{}\"\nrequire_authentication = true\ndhchap_dhgroups = [\"ffdhe2048\", \"null\"]\n\
              [[host]]\nnqn = \"{HOST}\"\ndhchap_key = \"{host}\"\ndhchap_ctrl_key = \"{controller}\"\n\
              [[subsystem]]\nnqn = \"nqn.2026-11.invalid.frwr:file\"\n[[subsystem.namespace]]\nmemory = \"4M\"\n",
             self.path("socket").display()
@@ -66,6 +66,10 @@ fn a_host_with_the_key_is_served_and_goes_on_when_that_is_replaced() {
         refused.says(why);
     }
     target.says("does not follow from the key");
+    // The host without a key was told so by Connect, and said nothing of it.
+    let proofs = passed(machine.ctl(&["status"]))["authentications"].clone();
+    assert!(proofs["proven"].as_u64() >= Some(3) && proofs["wrong_proof"] == 1, "{proofs}");
+    assert_eq!((&proofs["running"], &proofs["no_key"]), (&0.into(), &0.into()), "{proofs}");
     let set = ["set_host_key", &format!("host={HOST}"), &format!("dhchap_key={next}")];
     assert_eq!(passed(machine.ctl(&set))["changed"], true);
     assert_eq!(passed(machine.ctl(&set))["changed"], false);

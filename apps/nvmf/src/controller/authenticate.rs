@@ -102,6 +102,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
         if matches!(said.verdict, Verdict::HostProven | Verdict::Proven) {
             self.sessions.unlock(connection);
+            self.authentications.count_proven();
         }
         Reply::data()
     }
@@ -128,6 +129,7 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     fn not_believed(&mut self, connection: ConnectionId, why: AuthenticationFailure) {
         self.sessions.lock(connection);
+        self.authentications.count_failed(why);
         self.sessions.note(connection, Fault::Authentication(why));
     }
 
@@ -147,6 +149,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     pub(super) fn expire_authentications(&mut self) {
         while let Some((connection, is_told)) = self.authentications.next_expired(self.clock.watched()) {
             if !is_told {
+                self.authentications.count_failed(AuthenticationFailure::Late);
                 self.sessions.note(connection, Fault::Authentication(AuthenticationFailure::Late));
             }
             self.engine.disconnect(connection);

@@ -1,6 +1,7 @@
 //! Transactions of authentication (Base 8.13) on queues: what hosts say is handed to whoever judges it, and what comes of that waits to
 //! be asked for.
 
+use super::statistics::TargetStatistics;
 use crate::authentication::{
     AuthenticationFailure, Authenticator, Demand, Exchange, MAX_MESSAGE_BYTES, Parties, Turn, Verdict,
 };
@@ -73,12 +74,44 @@ pub(super) struct Authentications {
     entries: Vec<Option<Entry>>,
     /// Connection indices of those whose messages are being judged: what each poll looks at.
     judged: Vec<u16>,
+    /// What became of them; the other fields are zero.
+    counted: TargetStatistics,
 }
 
 impl Authentications {
     pub(super) fn new(connections: u16) -> Self {
         let entries = (0..connections).map(|_| None).collect();
-        Self { authenticator: None, waker: None, entries, judged: Vec::with_capacity(connections.into()) }
+        let judged = Vec::with_capacity(connections.into());
+        Self { authenticator: None, waker: None, entries, judged, counted: TargetStatistics::default() }
+    }
+
+    /// A host proved itself.
+    pub(super) fn count_proven(&mut self) {
+        self.counted.authentications += 1;
+    }
+
+    /// A host is not believed, or does not believe us.
+    #[cold]
+    pub(super) fn count_failed(&mut self, why: AuthenticationFailure) {
+        let counted = &mut self.counted;
+        *match why {
+            AuthenticationFailure::Response => &mut counted.authentications_wrong,
+            AuthenticationFailure::NoKey => &mut counted.authentications_without_key,
+            AuthenticationFailure::Protocol
+            | AuthenticationFailure::Concatenation
+            | AuthenticationFailure::Hash
+            | AuthenticationFailure::Group => &mut counted.authentications_without_choice,
+            AuthenticationFailure::Late => &mut counted.authentications_late,
+            AuthenticationFailure::ByPeer(_) => &mut counted.authentications_refused,
+            AuthenticationFailure::Payload
+            | AuthenticationFailure::Message
+            | AuthenticationFailure::NoRandomNumbers => &mut counted.authentications_broken,
+        } += 1;
+    }
+
+    pub(super) fn statistics(&self) -> TargetStatistics {
+        let runs = |entry: &&Entry| matches!(entry.state, State::Judged(_) | State::Says(..) | State::Awaits(_));
+        TargetStatistics { authenticating: self.entries.iter().flatten().filter(runs).count() as u64, ..self.counted }
     }
 
     /// Who judges.

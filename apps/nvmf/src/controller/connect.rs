@@ -7,6 +7,7 @@ use super::refusal::Refusal;
 use super::session::{Connecting, Names, Wait};
 use super::spread::Claim;
 use super::work::{Phase, Reply, Seating, refused_connect};
+use crate::authentication::AuthenticationFailure;
 use crate::storage::Storage;
 use crate::wire::{
     self, ADMIN_QUEUE, CONNECT_DATA_BYTES, ConnectData, ConnectDataError, DISCOVERY_SUBSYSTEM, DYNAMIC_CONTROLLER,
@@ -37,7 +38,10 @@ impl<P: Port, S: Storage> Target<P, S> {
             match self.has_to_prove(&data) {
                 // Somebody changes keys at this moment.
                 None => return self.hold(connection, Wait::Short),
-                Some(Err(refusal)) => return self.connected(index, Names::of(&data), Err(refusal)),
+                Some(Err(refusal)) => {
+                    self.authentications.count_failed(AuthenticationFailure::NoKey);
+                    return self.connected(index, Names::of(&data), Err(refusal));
+                }
                 Some(Ok(has_to)) => {
                     if let Some(queue) = self.sessions.find(connection) {
                         queue.has_to_prove(has_to);

@@ -241,7 +241,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         TargetStatistics {
             listening: self.sessions.listeners().listening(),
             orphans: self.late.orphans().into(),
-            ..sessions + controllers + commands + pool + media
+            ..sessions + controllers + commands + pool + media + self.authentications.statistics()
         }
     }
 

@@ -128,6 +128,22 @@ frwr_mempool::statistics! {
         pub probes: u64,
         /// Controllers ended because the device did not answer that.
         pub silent_hosts: u64,
+        /// Times that a host proved itself on a queue.
+        pub authentications: u64,
+        /// Times that one was not believed since its proof does not follow from the key.
+        pub authentications_wrong: u64,
+        /// Times that one was not believed since nobody has a key for it; Connects included that were refused for that.
+        pub authentications_without_key: u64,
+        /// Times that both sides permit no protocol, hash function or group in common.
+        pub authentications_without_choice: u64,
+        /// Times that a host did not prove itself in time.
+        pub authentications_late: u64,
+        /// Times that a host did not believe the controller.
+        pub authentications_refused: u64,
+        /// Times that a host's message was wrong, or that it could not be judged here.
+        pub authentications_broken: u64,
+        /// Queues whose hosts prove themselves now.
+        pub authenticating: u64 => Gauge,
         /// Reads whose data was spoiled on purpose.
         pub corrupted_reads: u64,
         /// Commands not answered yet, the Asynchronous Event Requests included that wait for ever.

@@ -7,7 +7,7 @@ use super::{
     key_trace::file as key_trace_file,
     listeners::addresses,
     methods::{self as table, MethodDescription},
-    metrics::Only,
+    metrics::{Only, authenticated},
     namespace_figures::NamespaceFigures,
     parameters::{Parameter, none, nqn, read},
 };
@@ -146,6 +146,7 @@ pub(super) fn status(facts: &Facts, findings: &Findings, parameters: Parameters)
         "key_trace": key_trace_file(facts),
         "awaited_medium": facts.awaited.as_ref().map(|awaited| awaited.json(facts.now)),
         "waiting": waiting_json(waiting(findings)),
+        "authentications": authentications(&target),
         "faults": faults(findings),
         "cores": cores,
         "silent_reactors": findings.silent(),
@@ -154,6 +155,13 @@ pub(super) fn status(facts: &Facts, findings: &Findings, parameters: Parameters)
         commands, reads, writes, bytes_read, bytes_written, failed_commands, media_errors, commands_in_flight, incidents,
     );
     Ok(object([version_json(facts), computed, done]))
+}
+
+/// What became of proofs, and how many run.
+fn authentications(target: &TargetStatistics) -> Value {
+    let outcomes = authenticated(target).into_iter().map(|(name, count)| (name.to_owned(), count.into()));
+    let running = [("running".to_owned(), target.authenticating.into())];
+    Value::Object(running.into_iter().chain(outcomes).collect())
 }
 
 fn state(facts: &Facts, findings: &Findings) -> &'static str {

@@ -12,7 +12,7 @@ use super::{
 use core::time::Duration;
 use frwr_engine::{Statistics, Waits, control::ControlStatistics};
 use frwr_nvmf::{
-    controller::{Latencies, NamespaceState, QueueState, TargetListening},
+    controller::{Latencies, NamespaceState, QueueState, TargetListening, TargetStatistics},
     wire::Nqn,
 };
 
@@ -217,10 +217,29 @@ fn of_target(families: &mut Families, findings: &Findings) {
         ("made_room", target.made_room),
     ];
     families.counter("connections_ended", "Connections that the target ended.", by("reason", ended));
+    families.counter(
+        "authentications",
+        "Times that a host was to prove itself on a queue.",
+        by("outcome", authenticated(&target)),
+    );
+    families.gauge("authentications_running", "Queues whose hosts prove themselves now.", one(target.authenticating));
     families.gauge("commands_in_flight", "Commands that were not answered.", one(target.commands_in_flight));
     families.gauge("queues", "Queues that hosts use.", one(target.queues));
     families.gauge("data_buffers", "Data buffers.", one(target.buffers));
     families.gauge("data_buffers_free", "Data buffers that nobody uses.", one(target.buffers_free));
+}
+
+/// What became of proofs, by names.
+pub(super) fn authenticated(target: &TargetStatistics) -> [(&'static str, u64); 7] {
+    [
+        ("proven", target.authentications),
+        ("wrong_proof", target.authentications_wrong),
+        ("no_key", target.authentications_without_key),
+        ("no_common_choice", target.authentications_without_choice),
+        ("late", target.authentications_late),
+        ("refused_by_host", target.authentications_refused),
+        ("broken", target.authentications_broken),
+    ]
 }
 
 fn of_namespaces(families: &mut Families, findings: &Findings, only: &Only) {
