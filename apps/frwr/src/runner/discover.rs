@@ -16,10 +16,13 @@ use crate::{
 use clap::Args;
 use core::time::Duration;
 use frwr_engine::{Engine, control::Control, provider::Device};
-use frwr_nvmf::host::{Discovered, Host, HostOptions};
+use frwr_nvmf::{
+    authentication::Authenticator,
+    host::{Discovered, Host, HostOptions},
+};
 use frwr_reactor::Clock;
 use serde_json::{Value, json};
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 /// Attempts to connect: a service that is there answers the first or second.
 const ATTEMPTS: u32 = 3;
@@ -80,11 +83,24 @@ pub fn discover<D: Device>(
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<Discovered>, Error> {
-    let capabilities = *device.capabilities();
-    let mut options = discovery_options(config)?;
-    let mut control = Control::new(device);
+    let options = discovery_options(config.connect, config.host_nqn.as_deref(), &config.device)?;
+    ask(&mut Control::new(device), options, None, asked, say)
+}
+
+/// Reads the discovery log page that a service shows to a host with these options. Empty as well where it was ended early.
+///
+/// # Errors
+/// [`Error`].
+pub(super) fn ask<D: Device>(
+    control: &mut Control<D>,
+    mut options: HostOptions,
+    authenticator: Option<Arc<dyn Authenticator>>,
+    asked: &dyn Asked,
+    say: &mut dyn FnMut(&str),
+) -> Result<Vec<Discovered>, Error> {
+    let (capabilities, address) = (*control.device().capabilities(), options.address);
     let engine_options = options.engine();
-    let (port, link) = open(&mut control, &engine_options, &capabilities)?;
+    let (port, link) = open(control, &engine_options, &capabilities)?;
     let bytes =
         Engine::<D::Port>::region_bytes(&engine_options, &capabilities).map_err(|error| Error::of_core(0, error))?;
     options.bounce_buffers = 0;
@@ -95,6 +111,9 @@ pub fn discover<D: Device>(
     let engine = engine.map_err(|error| Error::of_core(0, error))?;
     let admin = region.carve(admin_bytes, 4096).map_err(|error| Error::of_core(0, error))?.into_device_memory();
     let mut host = Host::new(engine, admin, options).map_err(|error| Error::of_core(0, error))?;
+    if let Some(authenticator) = authenticator {
+        host.authenticates(authenticator);
+    }
     host.start();
     let clock = Clock::system();
     let began = clock.now();
@@ -102,12 +121,11 @@ pub fn discover<D: Device>(
     while !host.is_stopped() {
         control.poll();
         let elapsed = clock.now().saturating_sub(began);
-        refusals.tell(&[&mut control], elapsed, say);
+        refusals.tell(&[control], elapsed, say);
         if asked.to_report() {
             say(&format!(
-                "{:>4} s  asking {}, {} attempt(s) failed",
+                "{:>4} s  asking {address}, {} attempt(s) failed",
                 elapsed.as_secs(),
-                config.connect,
                 host.statistics().failures
             ));
         }
@@ -126,23 +144,28 @@ pub fn discover<D: Device>(
     match host.failure() {
         None => Ok(found),
         Some(failure) => {
-            if let Some(gone) = removed(&control) {
+            if let Some(gone) = removed(control) {
                 return Err(gone);
             }
             let failure = host.last_failure().unwrap_or(failure);
             let (attempts, tries) = (host.statistics().failures, "try again later");
-            Err(no_session(config.connect, attempts, &failure, tries))
+            Err(no_session(address, attempts, &failure, tries))
         }
     }
 }
 
-fn discovery_options(config: &DiscoverConfig) -> Result<HostOptions, Error> {
-    let (subsystem, host) = plan::discovery_names(config.host_nqn.as_deref())?;
-    let mut options = HostOptions::new(config.connect, subsystem, host);
+/// Of a host that asks a discovery service.
+pub(super) fn discovery_options(
+    service: SocketAddr,
+    host_nqn: Option<&str>,
+    device: &DeviceArguments,
+) -> Result<HostOptions, Error> {
+    let (subsystem, host) = plan::discovery_names(host_nqn)?;
+    let mut options = HostOptions::new(service, subsystem, host);
     options.queue_depth = 1;
     options.max_attempts = ATTEMPTS;
     options.step_timeout = plan::STEP_TIMEOUT;
-    options.parameters = config.device.parameters();
+    options.parameters = device.parameters();
     Ok(options)
 }
 

@@ -1,6 +1,7 @@
 //! `frwr load`: the host's half of the job, on whatever device.
 
 use super::{
+    connect_all::connect_all,
     depth::Depth,
     intervals::intervals,
     load_command::{LoadArguments, LoadConfig},
@@ -77,6 +78,9 @@ fn load_on<D: Device>(
 where
     D::Port: Send + 'static,
 {
+    let mut control = Control::new(device);
+    let found = connect_all(&mut control, config, asked, say)?;
+    let config = found.as_ref().unwrap_or(config);
     let LoadArguments { job, queues, file, output, observe, shape, nsid, connect, .. } = &config.arguments;
     let file = file.as_deref().map(load_file).transpose()?;
     let output = output.as_deref().map(Output::new).transpose()?;
@@ -84,13 +88,12 @@ where
     let topology = with_neighbours(Topology::of_machine());
     let placement = config.placement.clone().unwrap_or_else(|| for_host(&topology));
     let cores = reactors(&placement);
-    let plan = plan::loaded(config, cores, file.as_ref(), device.capabilities())?;
+    let plan = plan::loaded(config, cores, file.as_ref(), control.device().capabilities())?;
     let depth = Depth::of_requests(plan.options.queue_depth.into(), &plan.options.engine(), &plan.capabilities);
     if let Some(line) = depth.line("--queue-depth", "requests of a connection") {
         say(&line);
     }
     let effective = job.queue_depth.min(depth.effective * u32::from(*queues));
-    let mut control = Control::new(device);
     let mut keys = job.output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     let (mut hosts, mut sinks, mut paths) = (Vec::with_capacity(cores), Vec::new(), PathLog::new(connect));
     for member in 0..cores {

@@ -17,6 +17,7 @@ use clap::{ArgAction, Args};
 use core::time::Duration;
 use frwr_nvmf::authentication::Authenticator;
 use frwr_nvmf::host::{HostOptions, MAX_FOLLOWERS, MAX_QUEUES, MAX_SEGMENTS};
+use frwr_nvmf::wire::Nqn;
 use frwr_reactor::Placement;
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -44,8 +45,14 @@ pub struct LoadArguments {
     pub device: DeviceArguments,
     /// Where the target listens. Given several times, or with commas: paths to one namespace, by one target or by several in front of one
     /// storage; those that are optimized (ANA) are used before others, and what a lost one had goes to the next.
-    #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',', required = true, value_parser = address)]
+    #[arg(
+        long, value_name = "ADDR:PORT", value_delimiter = ',', required_unless_present = "connect_all", value_parser = address
+    )]
     pub connect: Vec<SocketAddr>,
+    /// Asks the discovery service that listens there for all addresses of the subsystem over RDMA, and takes them as paths, as `nvme
+    /// connect-all` does.
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "connect", value_parser = address)]
+    pub connect_all: Option<SocketAddr>,
     /// What several paths take.
     #[command(flatten)]
     pub paths: PathArguments,
@@ -130,9 +137,7 @@ impl LoadConfig {
         let placement = device.placement(MAX_CORES)?;
         job.core.idle.check_cores(placement.as_ref())?;
         let cores = placement.as_ref().map_or(1, reactors);
-        let traces = [("--trace", job.trace.is_some()), ("--trace-keys", job.output.trace_keys.is_some())];
-        let of_keys_or_port = traces.into_iter().find_map(|(option, said)| said.then_some(option));
-        if let (Some(trace), 2..) = (of_keys_or_port, arguments.nsid.len()) {
+        if let (Some(trace), 2..) = (of_keys_or_port(job), arguments.nsid.len()) {
             let text =
                 format!("{trace} follows one namespace, and --nsid names several; name one, or leave {trace} out");
             return Err(Error::usage("trace_namespaces", text));
@@ -143,11 +148,34 @@ impl LoadConfig {
             return Err(Error::usage("trace_cores", text));
         }
         arguments.check()?;
-        let traced = of_keys_or_port.filter(|_| cores == 1);
-        arguments.paths.check(&arguments.connect, cores, traced)?;
         device.check()?;
         let expected = arguments.expect_sha256.as_deref().map(digest).transpose()?;
-        Ok(Self { arguments, expected, placement })
+        let config = Self { arguments, expected, placement };
+        config.check_paths()?;
+        Ok(config)
+    }
+
+    /// With paths to these addresses.
+    ///
+    /// # Errors
+    /// As [`LoadConfig::new`].
+    pub(super) fn with_paths(mut self, addresses: Vec<SocketAddr>) -> Result<Self, Error> {
+        self.arguments.connect = addresses;
+        self.arguments.check_addresses()?;
+        self.check_paths()?;
+        Ok(self)
+    }
+
+    fn check_paths(&self) -> Result<(), Error> {
+        let LoadArguments { job, paths, connect, .. } = &self.arguments;
+        let cores = self.placement.as_ref().map_or(1, reactors);
+        let traced = of_keys_or_port(job).filter(|_| cores == 1);
+        paths.check(connect, cores, traced)
+    }
+
+    /// The subsystem.
+    pub(super) fn subsystem(&self) -> Result<Nqn, Error> {
+        name(self.arguments.subsystem.as_deref().unwrap_or(SUBSYSTEM))
     }
 
     /// Who proves this host, where there is a key.
@@ -163,8 +191,8 @@ impl LoadConfig {
 
     /// The host on so many cores.
     pub(super) fn options(&self, cores: usize) -> Result<HostOptions, Error> {
-        let LoadArguments { device, subsystem, host_nqn, job, queues, .. } = &self.arguments;
-        let subsystem = name(subsystem.as_deref().unwrap_or(SUBSYSTEM))?;
+        let LoadArguments { device, host_nqn, job, queues, .. } = &self.arguments;
+        let subsystem = self.subsystem()?;
         let host = name(host_nqn.as_deref().unwrap_or(HOST))?;
         let mut options = HostOptions::new(self.arguments.connect[0], subsystem, host);
         options.in_capsule_data = self.arguments.in_capsule;
@@ -208,6 +236,16 @@ impl LoadArguments {
         Ok(())
     }
 
+    fn check_addresses(&self) -> Result<(), Error> {
+        let of_service = self.connect_all.map(|address| ("--connect-all", address));
+        let option = if self.connect_all.is_some() { "--connect-all" } else { "--connect" };
+        let paths = self.connect.iter().map(|address| (option, *address));
+        of_service
+            .into_iter()
+            .chain(paths)
+            .try_for_each(|(option, address)| check_address(option, address, Purpose::Connect))
+    }
+
     /// Checks what `load` alone takes.
     fn check(&self) -> Result<(), Error> {
         self.check_namespaces()?;
@@ -216,12 +254,18 @@ impl LoadArguments {
         RECONNECTS.check(self.reconnects)?;
         IO_TIMEOUT.check(self.io_timeout)?;
         IO_RETRIES.check(self.io_retries)?;
-        self.connect.iter().try_for_each(|address| check_address("--connect", *address, Purpose::Connect))?;
+        self.check_addresses()?;
         let whole = [("--output", self.output.is_some()), ("--expect-sha256", self.expect_sha256.is_some())];
         let whole = whole.into_iter().find_map(|(option, said)| said.then_some(option));
         self.observe.check(self.job.runtime)?;
         self.shape.check(&self.job, self.file.is_some(), whole)
     }
+}
+
+/// The option by which something of one connection is traced.
+fn of_keys_or_port(job: &JobArguments) -> Option<&'static str> {
+    let traces = [("--trace", job.trace.is_some()), ("--trace-keys", job.output.trace_keys.is_some())];
+    traces.into_iter().find_map(|(option, said)| said.then_some(option))
 }
 
 /// 64 hexadecimal digits.

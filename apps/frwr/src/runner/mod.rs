@@ -5,6 +5,7 @@ mod change;
 mod clash;
 mod command_line;
 mod config_file;
+mod connect_all;
 mod cores;
 mod depth;
 mod devices;

@@ -24,6 +24,30 @@ fn two_addresses_of_a_target_are_two_paths_that_take_turns() {
 }
 
 #[test]
+fn the_paths_of_a_load_are_those_that_a_discovery_service_lists() {
+    let machine = Machine::new();
+    let file = machine.file("file");
+    let target = machine.serve(&["--listen", SECOND, "--namespace", &file]);
+    let asks = ["load", "--connect-all", FIRST];
+    let host = machine.start(&[&asks[..], &["--file", &file, "--runtime", "1"]].concat());
+    let line = host.says(&format!("{FIRST} lists 2 path(s) to nqn.2026-11.invalid.frwr:file: "));
+    assert!(line.contains(FIRST) && line.contains(SECOND), "{line}");
+    let report = verified(host.ended());
+    let paths = report["load"]["paths"].as_array().unwrap();
+    let mut addresses: Vec<_> = paths.iter().map(|path| path["address"].as_str().unwrap()).collect();
+    addresses.sort_unstable();
+    assert_eq!(addresses, [FIRST, SECOND], "{report}");
+    let (code, report) =
+        machine.start(&[&asks[..], &["--subsystem", "nqn.2026-11.invalid.frwr:other"]].concat()).ended();
+    assert_eq!((code, &report["error"]), (Some(1), &"connect_all".into()), "{report}");
+    let text = report["message"].as_str().unwrap();
+    assert!(text.contains("it lists nqn.2026-11.invalid.frwr:file") && text.contains("--subsystem"), "{text}");
+    passed(target.stop());
+    let (code, report) = machine.start(&asks).ended();
+    assert_eq!((code, &report["error"]), (Some(1), &"no_session".into()), "{report}");
+}
+
+#[test]
 fn with_no_path_at_all_the_run_ends_with_the_remedy() {
     let machine = Machine::new();
     let (code, report) = machine.load(&["--connect", SECOND, "--reconnects", "1"]).ended();
