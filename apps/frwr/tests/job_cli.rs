@@ -400,6 +400,8 @@ fn wrong_arguments_of_the_halves_name_limit_value_and_remedy() {
         (&["--io-retries", "101"], 2, "out_of_range", &["--io-retries is 101", "0 to 100"]),
         (&["--io-timeout", "0"], 2, "out_of_range", &["--io-timeout is 0", "1 to 3600"]),
         (&["--path-timeout", "0"], 2, "out_of_range", &["--path-timeout is 0", "1 to 3600"]),
+        (&["--quiesce-margin", "3601"], 2, "out_of_range", &["--quiesce-margin is 3601", "0 to 3600"]),
+        (&["--storage-fences", "--addresses-move"], 2, "usage", &["--storage-fences", "--addresses-move"]),
         (&["--keep-alive", "3601"], 2, "out_of_range", &["--keep-alive is 3601", "0 to 3600"]),
         (&["--connect", "127.0.0.1:4420"], 2, "paths", &["127.0.0.1:4420 twice", "name it once"]),
         (&["--connect-all", "127.0.0.1:8009"], 2, "usage", &["--connect", "--connect-all", "cannot be used with"]),

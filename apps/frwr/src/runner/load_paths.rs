@@ -13,6 +13,8 @@ use std::net::SocketAddr;
 const PATH_TIMEOUT: Limit = Limit::new("--path-timeout", 1, 3600);
 /// In seconds; 0 for none. More is what no lost path should be waited for.
 const KEEP_ALIVE: Limit = Limit::new("--keep-alive", 0, 3600);
+/// In seconds. More is what no timer is late by.
+const QUIESCE_MARGIN: Limit = Limit::new("--quiesce-margin", 0, 3600);
 /// Changes on their way to the main thread: paths, and a few for each. One that finds no room is told with the next.
 const LANE: usize = 8 * MAX_PATHS;
 
@@ -36,7 +38,7 @@ pub struct PathArguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = PATH_TIMEOUT.parser::<u64>())]
     pub path_timeout: u64,
     /// Keep Alive Timeout in seconds, 0 for none. A write that a lost path has not answered goes to another one when its target must have
-    /// ended it for silence: after this time, twice where the target counts any command as a sign of life, and two seconds more; or when
+    /// ended it for silence: after this time, twice where the target counts any command as a sign of life, and --quiesce-margin; or when
     /// the same path is back.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = KEEP_ALIVE.parser::<u64>())]
     pub keep_alive: u64,
@@ -44,6 +46,14 @@ pub struct PathArguments {
     /// goes on at once.
     #[arg(long)]
     pub storage_fences: bool,
+    /// An address may lead to another machine than before, or a target lets this host in again while its storage still works on what the lost
+    /// connection had (`frwr serve` does not): that the same path is back then ends no wait of such a write.
+    #[arg(long, conflicts_with = "storage_fences")]
+    pub addresses_move: bool,
+    /// Seconds beside the Keep Alive Timeout for which such a write waits: as long as a message may be on its way, and what a target's timer
+    /// and its storage are late by.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = QUIESCE_MARGIN.parser::<u64>())]
+    pub quiesce_margin: u64,
 }
 
 impl PathArguments {
@@ -51,6 +61,7 @@ impl PathArguments {
     pub(super) fn check(&self, paths: &[SocketAddr], cores: usize, traced: Option<&str>) -> Result<(), Error> {
         PATH_TIMEOUT.check(self.path_timeout)?;
         KEEP_ALIVE.check(self.keep_alive)?;
+        QUIESCE_MARGIN.check(self.quiesce_margin)?;
         let count = paths.len();
         if count > MAX_PATHS {
             let text = format!("--connect names {count} addresses: must be 1 to {MAX_PATHS}; name fewer");
@@ -90,6 +101,8 @@ impl PathArguments {
             .path_timeout(Duration::from_secs(self.path_timeout))
             .command_retries(Some(retries))
             .storage_fences(self.storage_fences)
+            .reconnect_ends_former(!self.addresses_move)
+            .quiesce_margin(Duration::from_secs(self.quiesce_margin))
     }
 }
 
