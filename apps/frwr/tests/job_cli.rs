@@ -405,12 +405,6 @@ fn wrong_arguments_of_the_halves_name_limit_value_and_remedy() {
         (&["--keep-alive", "3601"], 2, "out_of_range", &["--keep-alive is 3601", "0 to 3600"]),
         (&["--connect", "127.0.0.1:4420"], 2, "paths", &["127.0.0.1:4420 twice", "name it once"]),
         (&["--connect-all", "127.0.0.1:8009"], 2, "usage", &["--connect", "--connect-all", "cannot be used with"]),
-        (
-            &["--connect", "127.0.0.1:1", "--cores", "unpinned:2"],
-            2,
-            "paths_cores",
-            &["2 paths", "2 cores", "one address"],
-        ),
         (&["--connect", "127.0.0.1:1", "--trace", "/tmp/t"], 2, "trace_paths", &["--trace", "leave --trace out"]),
         (
             &["--connect", "[::1]:1,[::1]:2,[::1]:3,[::1]:4,[::1]:5,[::1]:6,[::1]:7,[::1]:8"],

@@ -189,7 +189,8 @@ impl<P: Port> HostSide<P> {
         let admin_bytes = plan.options.memory_bytes();
         let bytes = data_bytes + ports.len() * (engine_bytes + admin_bytes + SLACK);
         let mut region = map(bytes, plan.pages, node)?;
-        let make = if team.is_first() { Host::new } else { Host::follower };
+        // Of several paths each core has controllers of its own: what one of them may still execute is then known on that core alone.
+        let make = if team.is_first() || ports.len() > 1 { Host::new } else { Host::follower };
         let mut hosts = Vec::with_capacity(ports.len());
         for ((port, link), address) in ports.into_iter().zip(&plan.addresses) {
             let mut engine = Engine::new(port, link, &mut region, engine_options.clone(), &plan.capabilities)?;
@@ -328,7 +329,7 @@ impl<P: Port> HostSide<P> {
         let of = |path: u16| {
             let address = *self.addresses.get(usize::from(path))?;
             let (state, counted) = (self.states.get(usize::from(path))?, self.host.path_statistics(path));
-            Some(LoadedPath::new(self.namespace, address, *state, counted))
+            Some(LoadedPath::new((self.team.member(), self.namespace), address, *state, counted))
         };
         (0..several).filter_map(of).collect()
     }
@@ -382,6 +383,11 @@ impl<P: Port> HostSide<P> {
     /// It has the job, of which others may have shares.
     pub(super) fn leads(&self) -> bool {
         self.team.is_first()
+    }
+
+    /// It takes part in the sessions of another core.
+    pub(super) fn follows(&self) -> bool {
+        !self.leads() && self.host.count() == 1
     }
 
     /// The namespace that it is in.
@@ -472,7 +478,8 @@ impl<P: Port> HostSide<P> {
             self.load_began = Some(now);
             self.kill_at = (self.inject == Some(Inject::KillPeer)).then(|| now + self.runtime / 2);
             if let (Work::Begun(job), Some(host)) = (&mut self.work, self.host.hosts().next()) {
-                self.team.divide(job, host);
+                let of_its_own = self.host.count() > 1;
+                self.team.divide(job, |other| of_its_own || host.follower_queues(other) > 0);
             }
         }
         // Behind the division: what is another core's is never begun here.

@@ -75,6 +75,11 @@ impl Team {
         }
     }
 
+    /// This core's number.
+    pub(super) fn member(&self) -> u16 {
+        self.member
+    }
+
     pub(super) fn is_first(&self) -> bool {
         self.member == 0
     }
@@ -110,12 +115,12 @@ impl Team {
         self.share.take()
     }
 
-    /// The load begins: every follower with a queue gets a part of it.
-    pub(super) fn divide<P: Port>(&mut self, job: &mut Job, host: &Host<P>) {
+    /// The load begins: every other member with a queue, counted from 0 behind the first, gets a part of it.
+    pub(super) fn divide(&mut self, job: &mut Job, has_queue: impl Fn(u16) -> bool) {
         if !self.is_first() || self.members == 1 {
             return;
         }
-        let with_queue: Vec<u16> = (1..self.members).filter(|member| host.follower_queues(member - 1) > 0).collect();
+        let with_queue: Vec<u16> = (1..self.members).filter(|member| has_queue(member - 1)).collect();
         let shares = job.divide(with_queue.len());
         for (member, share) in with_queue.into_iter().zip(shares) {
             self.shares.push(member);

@@ -111,7 +111,8 @@ where
             if connect.len() > 1 {
                 let (sender, changes) = changes();
                 plan.changes = Some(sender);
-                paths.follow(*namespace, nsid.len() > 1, changes);
+                let (core, namespace) = ((cores > 1).then_some(member), (nsid.len() > 1).then_some(*namespace));
+                paths.follow(core, namespace, changes);
             }
             let keys = keys.as_mut().map(|keys| keys.follow("host", member));
             of_core.push(Beginning { port, link, further, plan, keys });

@@ -168,9 +168,7 @@ impl LoadConfig {
 
     fn check_paths(&self) -> Result<(), Error> {
         let LoadArguments { job, paths, connect, .. } = &self.arguments;
-        let cores = self.placement.as_ref().map_or(1, reactors);
-        let traced = of_keys_or_port(job).filter(|_| cores == 1);
-        paths.check(connect, cores, traced)
+        paths.check(connect, of_keys_or_port(job))
     }
 
     /// The subsystem.
@@ -197,8 +195,8 @@ impl LoadConfig {
         let mut options = HostOptions::new(self.arguments.connect[0], subsystem, host);
         options.in_capsule_data = self.arguments.in_capsule;
         options.queues = *queues;
-        // Bounded far below 2^16.
-        options.followers = cores.saturating_sub(1) as u16;
+        // Bounded far below 2^16. Of several paths each core has controllers of its own.
+        options.followers = if self.arguments.connect.len() > 1 { 0 } else { cores.saturating_sub(1) as u16 };
         // Bounded far below 2^16.
         options.queue_depth = job.queue_depth.div_ceil((*queues).into()) as u16;
         options.remote_invalidation = job.invalidation.remote_invalidate;

@@ -57,8 +57,8 @@ pub struct PathArguments {
 }
 
 impl PathArguments {
-    /// Checks what was said of several paths. `traced`: an option that follows one connection's core.
-    pub(super) fn check(&self, paths: &[SocketAddr], cores: usize, traced: Option<&str>) -> Result<(), Error> {
+    /// Checks what was said of several paths. `traced`: an option that follows one connection.
+    pub(super) fn check(&self, paths: &[SocketAddr], traced: Option<&str>) -> Result<(), Error> {
         PATH_TIMEOUT.check(self.path_timeout)?;
         KEEP_ALIVE.check(self.keep_alive)?;
         QUIESCE_MARGIN.check(self.quiesce_margin)?;
@@ -71,13 +71,6 @@ impl PathArguments {
         if let Some((_, path)) = twice {
             let text = format!("--connect names {path} twice: it is one path; name it once");
             return Err(Error::usage("paths", text));
-        }
-        if count > 1 && cores > 1 {
-            let text = format!(
-                "--connect names {count} paths, which one core has alone, and --cores names {cores} cores; name one core, or one \
-                 address"
-            );
-            return Err(Error::usage("paths_cores", text));
         }
         if let (2.., Some(option)) = (count, traced) {
             let text =
@@ -114,7 +107,7 @@ pub(super) fn changes() -> (lane::Sender<PathChange>, lane::Receiver<PathChange>
 /// What the main thread says of paths.
 #[derive(Default)]
 pub(super) struct PathLog {
-    /// Of each namespace: what its lines begin with, and what came of its paths.
+    /// Of each namespace on each core: what its lines begin with, and what came of its paths.
     namespaces: Vec<(String, lane::Receiver<PathChange>)>,
     addresses: Vec<SocketAddr>,
 }
@@ -124,10 +117,11 @@ impl PathLog {
         Self { namespaces: Vec::new(), addresses: addresses.to_vec() }
     }
 
-    /// One more namespace, which is named where there are several.
-    pub(super) fn follow(&mut self, nsid: u32, several: bool, changes: lane::Receiver<PathChange>) {
-        let begins = if several { format!("namespace {nsid}, ") } else { String::new() };
-        self.namespaces.push((begins, changes));
+    /// One more namespace of a core, each of which is named where there are several.
+    pub(super) fn follow(&mut self, core: Option<usize>, nsid: Option<u32>, changes: lane::Receiver<PathChange>) {
+        let core = core.map_or_else(String::new, |core| format!("core {core}, "));
+        let namespace = nsid.map_or_else(String::new, |nsid| format!("namespace {nsid}, "));
+        self.namespaces.push((core + &namespace, changes));
     }
 
     /// A line for each change.
@@ -160,6 +154,8 @@ pub(super) fn state_name(state: PathState) -> String {
 /// What a path of a load did.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoadedPath {
+    /// The core that has it, counted from 0.
+    pub core: u16,
     /// The namespace.
     pub nsid: u32,
     /// Where it leads.
@@ -183,18 +179,26 @@ pub struct LoadedPath {
 }
 
 impl LoadedPath {
-    pub(super) fn new(nsid: u32, address: SocketAddr, state: PathState, counted: PathStatistics) -> Self {
+    pub(super) fn new(
+        (core, nsid): (u16, u32),
+        address: SocketAddr,
+        state: PathState,
+        counted: PathStatistics,
+    ) -> Self {
         let PathStatistics { requests, resubmitted, lost, fenced, refused, came, went, .. } = counted;
         let (address, state, sent_again) = (address.to_string(), state_name(state), resubmitted);
-        Self { nsid, address, state, requests, sent_again, lost, fenced, refused, came, went }
+        Self { core, nsid, address, state, requests, sent_again, lost, fenced, refused, came, went }
     }
 
     /// What stands above a table of them.
-    pub(super) const HEADER: &str = "path                     requests  sent again        lost     refused  came  went";
+    pub(super) const HEADER: &str =
+        "core  path                     requests  sent again        lost     refused  came  went";
 
     /// A row of it.
     pub(super) fn row(&self) -> String {
-        let Self { address, requests, sent_again, lost, refused, came, went, .. } = self;
-        format!("{address:<21}  {requests:>10}  {sent_again:>10}  {lost:>10}  {refused:>10}  {came:>4}  {went:>4}")
+        let Self { core, address, requests, sent_again, lost, refused, came, went, .. } = self;
+        format!(
+            "{core:>4}  {address:<21}  {requests:>10}  {sent_again:>10}  {lost:>10}  {refused:>10}  {came:>4}  {went:>4}"
+        )
     }
 }

@@ -108,9 +108,9 @@ impl<T: Port, H: Port> Outcome<T, H> {
     }
 }
 
-/// With another core's: one that has a job of its own has sessions of its own, of which the first is none again.
+/// With another core's: one that follows nobody has sessions of its own, of which the first is none again.
 fn together<P: Port>(sum: HostStatistics, other: &HostSide<P>) -> HostStatistics {
-    if !other.leads() {
+    if other.follows() {
         return sum.with_follower(&other.session());
     }
     let mut all = sum + other.session();

@@ -48,6 +48,24 @@ fn the_paths_of_a_load_are_those_that_a_discovery_service_lists() {
 }
 
 #[test]
+fn each_of_several_cores_has_its_own_way_by_each_path() {
+    let machine = Machine::new();
+    let file = machine.file("file");
+    let target = machine.serve(&["--listen", SECOND, "--namespace", &file]);
+    let load = ["load", "--device", "soft", "--connect", FIRST, "--connect", SECOND, "--file", &file, "--runtime", "1"];
+    let more = ["--cores", "unpinned:2", "--path-policy", "round-robin", "--pages", "plain", "--json"];
+    let report = verified(machine.start_exactly(&[&load[..], &more].concat()).ended());
+    let paths = report["load"]["paths"].as_array().unwrap();
+    let of_each: Vec<_> = paths.iter().map(|path| (&path["core"], path["address"].as_str().unwrap())).collect();
+    assert_eq!(of_each, [(&0.into(), FIRST), (&0.into(), SECOND), (&1.into(), FIRST), (&1.into(), SECOND)], "{report}");
+    for path in paths {
+        assert!(path["requests"].as_u64().unwrap() > 10, "each was taken: {report}");
+    }
+    assert_eq!(report["reconnects"], 0, "{report}");
+    passed(target.stop());
+}
+
+#[test]
 fn with_no_path_at_all_the_run_ends_with_the_remedy() {
     let machine = Machine::new();
     let (code, report) = machine.load(&["--connect", SECOND, "--reconnects", "1"]).ended();
