@@ -306,11 +306,12 @@ impl Commands {
     }
 
     /// Has the commands of a namespace end that read or write its blocks, of connections that this is about: those that can be are
-    /// aborted, the others have to be waited for. True where some are left. Commands of connections that are gone are waited for only.
+    /// aborted, the others have to be waited for, and so have those of which nobody knows (`None`), since their connections are gone.
+    /// True where some are left.
     pub(super) fn end_all_of<S: Storage>(
         &mut self,
         place: usize,
-        concerns: impl Fn(ConnectionId) -> bool,
+        concerns: impl Fn(ConnectionId) -> Option<bool>,
         pool: &mut Pool,
         media: &mut Media<S>,
     ) -> bool {
@@ -318,10 +319,14 @@ impl Commands {
         for index in 0..self.slots.count() {
             let Some(slot) = self.slots.get(index) else { continue };
             let is_of = slot.work().namespace() == Some(place) && slot.work().is_of_blocks();
-            if !is_of || !slot.is_unanswered() || !concerns(slot.connection()) {
+            if !is_of || !slot.is_unanswered() {
                 continue;
             }
-            let ends = slot.left_to().is_none() && !slot.is_aborted() && self.abort(index, pool, media);
+            let concerned = concerns(slot.connection());
+            if concerned == Some(false) {
+                continue;
+            }
+            let ends = concerned.is_some() && !slot.is_aborted() && self.abort(index, pool, media);
             is_left |= !ends || self.slots.get(index).is_some_and(Slot::is_unanswered);
         }
         is_left

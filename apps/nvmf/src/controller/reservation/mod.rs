@@ -142,7 +142,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             controllers.get(association.controller).map(super::controllers::Controller::host_id)
         };
         // Of connections that are gone nobody knows whose they were.
-        let concerns = |connection| host(connection).is_none_or(|host| order.hosts.contains(&host));
+        let concerns = |connection| host(connection).map(|host| order.hosts.contains(&host));
         commands.end_all_of(place, concerns, pool, media)
     }
 }
