@@ -56,6 +56,11 @@ impl Default for GatewayArguments {
 }
 
 impl GatewayArguments {
+    /// Others serve the same, or somebody has prepared for that.
+    pub(super) fn is_one_of_several(&self) -> bool {
+        *self != Self::default()
+    }
+
     /// Checks them for a target of so many devices that listens there, and has so many controllers on each.
     pub(super) fn check(&self, devices: usize, listen: &[Listen], controllers: u32) -> Result<(), Error> {
         self.check_ids(devices, controllers)?;

@@ -1,22 +1,39 @@
 //! Reservations of what is served: whose they are, where those are kept that survive, and which namespaces have none.
 
 use super::{
+    gateway::GatewayArguments,
     namespaces::{MediumConfig, SubsystemConfig},
-    serve_command::ServeConfig,
+    serve_command::{ServeConfig, TargetArguments},
 };
 use crate::Error;
 use frwr_nvmf::controller::Reservations;
 
-/// Of all cores and devices of the process. `say` is told the namespaces that have none, where somebody asks for some that survive.
+/// What is kept here holds for hosts of this gateway alone.
+///
+/// # Errors
+/// There are others, and somebody wants reservations in a file.
+pub(super) fn check(target: &TargetArguments, gateway: &GatewayArguments) -> Result<(), Error> {
+    if target.reservations.is_none() || !gateway.is_one_of_several() {
+        return Ok(());
+    }
+    let text = "--reservations: is not for one of several gateways (--controller-ids, --first-port-id, --other-gateway), since \
+                hosts of the others would not be held to what is kept here; leave it out";
+    Err(Error::usage("reservations", text))
+}
+
+/// Of all cores and devices of the process; `None` for one of several gateways. `say` is told the namespaces that have none, where somebody asks for some that survive.
 ///
 /// # Errors
 /// The file of `--reservations` cannot be used.
-pub(super) fn reservations(config: &ServeConfig, say: &mut dyn FnMut(&str)) -> Result<Reservations, Error> {
-    let Some(path) = &config.arguments.target.reservations else { return Ok(Reservations::new()) };
+pub(super) fn reservations(config: &ServeConfig, say: &mut dyn FnMut(&str)) -> Result<Option<Reservations>, Error> {
+    if config.arguments.gateway.is_one_of_several() {
+        return Ok(None);
+    }
+    let Some(path) = &config.arguments.target.reservations else { return Ok(Some(Reservations::new())) };
     let kept =
         Reservations::open(path).map_err(|error| Error::failed("reservations", format!("--reservations: {error}")))?;
     config.subsystems.iter().flat_map(without).for_each(|line| say(&line));
-    Ok(kept)
+    Ok(Some(kept))
 }
 
 /// Lines of namespaces that another gateway may serve as well: this process could not keep reservations for its hosts.

@@ -122,7 +122,7 @@ where
         for ((core, plan), of_core) in plans.into_iter().enumerate().zip(&mut targets) {
             let mut plan = desks.furnish(plan);
             plan.authenticator = Some(keyring.authenticator());
-            plan.reservations = Some(reservations.clone());
+            plan.reservations = reservations.clone();
             let (port, link) = open(control, &plan.options.engine(), &plan.capabilities)?;
             progress.part(unit(device, core, cores)).publish(IoCounters::default(), Doing::OpeningListener);
             let keys = keys.as_mut().map(|keys| keys.follow(poller_name(device), core));

@@ -9,6 +9,7 @@ use super::{
     namespaces::{ListedNamespace, NamespaceBacking, NamespaceConfig, SubsystemConfig},
     permitted::{DhChapDigest, DhChapGroup, permitted},
     plan::{RETURNING, connections, controllers, default_subsystem, discovery_controllers, entries},
+    reservations,
     start::reactors,
 };
 use crate::{
@@ -547,6 +548,7 @@ impl ServeConfig {
         arguments.target.check_listen(&devices)?;
         let ServeArguments { device, target, core, gateway, .. } = &arguments;
         target.check()?;
+        reservations::check(target, gateway)?;
         gateway.check(devices.len(), &target.listen, target.controllers())?;
         core.check()?;
         let placement = device.placement(MAX_CORES.into())?;
