@@ -9,8 +9,15 @@ use frwr_support::storage_harness::disks::skipped;
 use frwr_support::storage_harness::media::{InFile, InMemory, OnDevice, OnDisk, OnNbdkit, time};
 use frwr_support::storage_harness::nbd::OnNbd;
 
-/// What every one of them leaves out: it offers all commands.
+/// What those leave out that offer all commands.
 const OFFERED: &str = "what_is_not_offered_is_refused";
+/// What those leave out that do not compare and write.
+const COMPARED: [&str; 4] = [
+    "only_what_was_expected_is_overwritten",
+    "of_those_that_expect_the_same_one_writes",
+    "a_write_beside_it_is_in_front_or_behind",
+    "ways_that_count_lose_nothing",
+];
 /// What those leave out that are polled while they have operations.
 const POLLED: &str = "who_sleeps_is_woken_by_what_ends";
 /// What those with a cache do not promise.
@@ -97,19 +104,19 @@ fn a_block_device_keeps_them_by_a_worker_thread() {
 
 #[test]
 fn an_nbd_export_keeps_them() {
-    let not_shown = [&[OFFERED, CACHED, FULL][..], &ONE_SIZE].concat();
+    let not_shown = [&COMPARED[..], &[CACHED, FULL], &ONE_SIZE].concat();
     keeps_its_promises("NBD", || OnNbd::new(false), &not_shown);
 }
 
 #[test]
 fn an_nbd_export_that_is_written_through_keeps_them() {
-    let not_shown = [&[OFFERED, LOST, FULL][..], &ONE_SIZE].concat();
+    let not_shown = [&COMPARED[..], &[LOST, FULL], &ONE_SIZE].concat();
     keeps_its_promises("NBD with FUA", || OnNbd::new(true), &not_shown);
 }
 
 #[test]
 fn an_export_of_nbdkit_on_a_disk_that_fails_keeps_them() {
-    let not_shown = [&[OFFERED, CACHED, "a_read_only_way_changes_nothing", CUT][..], &ONE_SIZE].concat();
+    let not_shown = [&COMPARED[..], &[CACHED, "a_read_only_way_changes_nothing", CUT], &ONE_SIZE].concat();
     keeps_them_where_it_can_be_had("NBD by nbdkit", OnNbdkit::new, &not_shown);
 }
 
@@ -117,5 +124,17 @@ fn an_export_of_nbdkit_on_a_disk_that_fails_keeps_them() {
 fn an_image_of_ceph_keeps_them() {
     let Some(cluster) = Cluster::find() else { return };
     let image = cluster.image();
-    keeps_its_promises("RBD", || OnRbd::new(&image), &[OFFERED, LOST]);
+    keeps_its_promises("RBD", || OnRbd::new(&image), &[&COMPARED[..], &[LOST]].concat());
+}
+
+#[test]
+fn an_image_of_ceph_in_sectors_compares_and_writes() {
+    let Some(cluster) = Cluster::find() else { return };
+    let image = cluster.image();
+    for promise in COMPARED {
+        let suite = Suite::new("RBD in sectors", || OnRbd::in_sectors(&image)).clock(time()).only(promise);
+        let report = suite.run();
+        report.assert_unbroken();
+        assert!(report.is_shown(promise), "{report}");
+    }
 }

@@ -1,8 +1,10 @@
 //! Storages that wake a core that sleeps: whoever arms them, looks once more and waits then, waits for nothing that has ended.
 
 use core::{task::Waker, time::Duration};
-use frwr_nvmf::storage::{CompletionBatch, Cookie, Operation, Storage};
-use frwr_support::storage_harness::{BLOCK, Bench, Kind};
+use frwr_nvmf::storage::{
+    Comparing, CompletionBatch, Cookie, MemoryStorage, Operation, RangeLocks, Storage, StorageError,
+};
+use frwr_support::storage_harness::{BLOCK, Bench, Kind, memory};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::{
     sync::Arc,
@@ -77,4 +79,40 @@ fn who_has_something_to_start_is_polled_on() {
 fn a_worker_that_was_told_of_nobody_wakes_nobody() {
     let mut bench = Bench::new(Kind::Thread, "untold", 8, 8);
     assert!(!bench.storage.arm());
+}
+
+/// One way compares and writes; the other one sleeps, with nothing of its own, and is asked whether it agrees.
+#[test]
+fn a_lock_of_blocks_wakes_the_ways_that_have_to_agree() {
+    let (medium, locks, there) = (memory(8 * BLOCK), Arc::new(RangeLocks::new()), memory(8 * BLOCK));
+    let way = |medium| Comparing::new(MemoryStorage::new(medium, BLOCK as u32, 8).unwrap(), &locks).unwrap();
+    let (mut awake, mut asleep) = (way(medium.clone()), way(medium.clone()));
+    awake.attach(there).unwrap();
+    asleep.attach(memory(BLOCK)).unwrap();
+    asleep.wakes(&waker());
+    assert!(asleep.arm() && asleep.rests());
+    awake.submit(Cookie(1), Operation::CompareAndWrite { lba: 0, blocks: 1, buffer: 0 }).unwrap();
+    let mut out = CompletionBatch::new();
+    for _ in 0..20 {
+        awake.flush();
+        assert_eq!(awake.poll(Duration::ZERO, &mut out), 0, "the other one has not agreed");
+    }
+    // For ever, where nobody wakes it.
+    thread::park();
+    asleep.flush();
+    while out.is_empty() {
+        awake.flush();
+        awake.poll(Duration::ZERO, &mut out);
+    }
+    assert_eq!((out[0].cookie, out[0].result), (Cookie(1), Ok(())));
+    // One that is dropped holds nobody up.
+    drop(asleep);
+    medium.fill(0, BLOCK, 1).unwrap();
+    awake.submit(Cookie(2), Operation::CompareAndWrite { lba: 0, blocks: 1, buffer: 0 }).unwrap();
+    out.clear();
+    while out.is_empty() {
+        awake.flush();
+        awake.poll(Duration::ZERO, &mut out);
+    }
+    assert_eq!(out[0].result, Err(StorageError::Miscompare));
 }

@@ -17,6 +17,8 @@ const BLOCK: usize = 512;
 const BLOCKS: u64 = 64;
 /// Operations at a time.
 const DEPTH: usize = 12;
+/// Blocks of one compare and write.
+const COMPARED: u32 = 8;
 /// Polls until an operation that never ends is said to; none of these takes more than a few.
 const PATIENCE: u64 = 1000;
 
@@ -37,6 +39,9 @@ enum Fault {
     ZeroesOneLess,
     DeallocatesOneMore,
     DoesWhatItDoesNotOffer,
+    ComparesNothing,
+    ComparesEarly,
+    WritesWhatWasFound,
     CompletesTwice,
     LosesFailures,
     TakesWhatItRefuses,
@@ -153,6 +158,8 @@ struct Way {
     statistics: StorageStatistics,
     /// Operations that were done at once, so far.
     done: u64,
+    /// Whether what was expected was there when they were submitted.
+    early: Vec<(Cookie, bool)>,
     /// What the first way to it read once.
     copy: Option<Vec<[u8; BLOCK]>>,
 }
@@ -184,6 +191,7 @@ impl Way {
             woke: false,
             statistics: StorageStatistics::default(),
             done: 0,
+            early: Vec::new(),
             copy,
         }
     }
@@ -208,12 +216,15 @@ impl Way {
         } else {
             Geometry::new(BLOCKS, BLOCK as u32).unwrap().extent(lba, blocks)?;
         }
-        let (Operation::Read { buffer, .. } | Operation::Write { buffer, .. }) = operation else {
-            return Ok((lba, blocks));
+        let (buffer, parts) = match operation {
+            Operation::Read { buffer, .. } | Operation::Write { buffer, .. } => (buffer, 1),
+            Operation::CompareAndWrite { buffer, .. } if blocks <= COMPARED => (buffer, 3),
+            Operation::CompareAndWrite { .. } => return Err(StorageError::Unsupported),
+            _ => return Ok((lba, blocks)),
         };
         let buffers = self.buffers.as_ref().ok_or(StorageError::BufferOutOfRange)?;
         if self.fault != Fault::MovesThePartThatFits {
-            let bytes = blocks as usize * BLOCK;
+            let bytes = parts * blocks as usize * BLOCK;
             buffers.slice(buffer, bytes).map_err(|_| StorageError::BufferOutOfRange)?;
         }
         Ok((lba, blocks))
@@ -223,6 +234,33 @@ impl Way {
     fn at(&self, buffer: usize, step: usize) -> usize {
         let buffer = if self.fault == Fault::RoundsBuffersDown { buffer & !63 } else { buffer };
         buffer.wrapping_add(step * BLOCK)
+    }
+
+    /// The blocks are as a compare and write expects them.
+    fn is_expected(&self, operation: Operation) -> bool {
+        let Operation::CompareAndWrite { lba, blocks, buffer } = operation else { return true };
+        let (disk, Some(buffers)) = (self.disk.borrow(), &self.buffers) else { return false };
+        (0..blocks as usize).all(|step| {
+            let mut bytes = [0; BLOCK];
+            let read = buffers.read(self.at(buffer, step), &mut bytes);
+            read.is_ok() && disk.current.get(lba as usize + step) == Some(&bytes)
+        })
+    }
+
+    /// The write of a compare and write that found what it expected.
+    fn write_of(&self, cookie: Cookie, operation: Operation) -> Result<Operation, StorageError> {
+        let Operation::CompareAndWrite { lba, blocks, buffer } = operation else { return Ok(operation) };
+        self.check(operation)?;
+        let early = self.early.iter().rev().find(|(of, _)| *of == cookie).is_some_and(|(_, expected)| *expected);
+        let expected = match self.fault {
+            Fault::ComparesNothing => true,
+            Fault::ComparesEarly => early,
+            // It believes in the write that came between.
+            Fault::WritesWhatWasFound if early => true,
+            _ => self.is_expected(operation),
+        };
+        let written = Operation::Write { lba, blocks, buffer: buffer + blocks as usize * BLOCK };
+        if expected { Ok(written) } else { Err(StorageError::Miscompare) }
     }
 
     fn execute(&mut self, operation: Operation) -> Result<(), StorageError> {
@@ -287,6 +325,7 @@ impl Storage for Way {
             .deallocate(self.fault != Fault::DoesWhatItDoesNotOffer)
             .read_only(self.read_only)
             .write_through(self.fault == Fault::PromisesTooMuch)
+            .compare_and_write(if self.read_only { 0 } else { COMPARED })
     }
 
     fn resize(&mut self, blocks: u64) -> Result<(), ResizeError> {
@@ -318,6 +357,7 @@ impl Storage for Way {
             }
             return Err(QueueFull);
         }
+        self.early.push((cookie, self.is_expected(operation)));
         self.queue.push_back((cookie, operation));
         self.statistics.submitted += 1;
         Ok(())
@@ -363,7 +403,7 @@ impl Storage for Way {
             let Some((cookie, operation)) = self.queue.remove(self.started - 1) else { break };
             self.started -= 1;
             self.done += 1;
-            let result = self.execute(operation);
+            let result = self.write_of(cookie, operation).and_then(|operation| self.execute(operation));
             self.statistics.completed += 1;
             self.statistics.failed += u64::from(result.is_err() && self.fault != Fault::Miscounts);
             if result.is_ok() || self.fault != Fault::LosesFailures {
@@ -466,7 +506,7 @@ fn rack(fault: Fault) -> Rack {
 }
 
 /// Each fault, and a promise that it breaks.
-const BROKEN: [(Fault, &str); 38] = [
+const BROKEN: [(Fault, &str); 42] = [
     (Fault::BlocksWrapAround, "blocks_outside_of_the_namespace_are_refused"),
     (Fault::LastBlockRefused, "the_first_and_the_last_block_are_reached"),
     (Fault::NoBlocksRefused, "a_run_of_no_blocks_moves_nothing"),
@@ -480,6 +520,10 @@ const BROKEN: [(Fault, &str); 38] = [
     (Fault::ZeroesOneLess, "zeroed_blocks_read_as_zeros"),
     (Fault::DeallocatesOneMore, "deallocated_blocks_are_theirs_alone"),
     (Fault::DoesWhatItDoesNotOffer, "what_is_not_offered_is_refused"),
+    (Fault::ComparesNothing, "only_what_was_expected_is_overwritten"),
+    (Fault::ComparesEarly, "of_those_that_expect_the_same_one_writes"),
+    (Fault::WritesWhatWasFound, "a_write_beside_it_is_in_front_or_behind"),
+    (Fault::ComparesEarly, "ways_that_count_lose_nothing"),
     (Fault::CompletesTwice, "every_operation_ends_once"),
     (Fault::LosesFailures, "every_operation_ends_once"),
     (Fault::TakesWhatItRefuses, "a_full_queue_refuses_and_has_room_again"),

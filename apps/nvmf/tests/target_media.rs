@@ -6,7 +6,7 @@ use frwr_engine::provider::Access;
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::controller::TargetStatistics;
 use frwr_nvmf::storage::{
-    AnyStorage, AttachError, Backing, Completion, CompletionBatch, Cookie, Features, FileMedium, Geometry,
+    AnyStorage, AttachError, Backing, Comparing, Completion, CompletionBatch, Cookie, Features, FileMedium, Geometry,
     MemoryStorage, Operation, QueueFull, Storage, StorageError, StorageStatistics,
 };
 use frwr_nvmf::wire::{
@@ -17,7 +17,7 @@ use frwr_support::nvmf_harness::gated::{Gate, Gated};
 use frwr_support::nvmf_harness::raw::{Raw, keyed};
 use frwr_support::nvmf_harness::{memory, target_options};
 use frwr_support::storage_harness::{BLOCK, Temporary};
-use std::{cell::Cell, rc::Rc};
+use std::{cell::Cell, rc::Rc, sync::Arc};
 use zerocopy::FromBytes;
 
 fn code(response: &CompletionQueueEntry) -> u16 {
@@ -58,7 +58,8 @@ fn a_read_only_file_is_told_as_write_protected_and_not_changed() {
         std::fs::write(&file.0, &bytes).unwrap();
         let medium = FileMedium::open(&file.options().read_only(true)).unwrap();
         let (protected, _) = medium.storage(backing, 8).unwrap();
-        let other = AnyStorage::Memory(MemoryStorage::new(memory(4 * BLOCK), BLOCK as u32, 8).unwrap());
+        let other = MemoryStorage::new(memory(4 * BLOCK), BLOCK as u32, 8).unwrap();
+        let other = AnyStorage::Memory(Box::new(Comparing::new(other, &Arc::default()).unwrap()));
         let mut raw = Raw::with(target_options(), vec![protected, other]);
         let (admin, io) = raw.io_queue();
         for (identifier, attributes) in [(1, IdentifyNamespace::WRITE_PROTECTED), (2, 0)] {

@@ -131,6 +131,7 @@ impl Medium {
                 Operation::Deallocate { .. } if self.random.one_in(2) => continue,
                 Operation::Deallocate { .. } => self.current.fill(at, length, 0),
                 Operation::Flush => Ok(()),
+                Operation::CompareAndWrite { .. } => return Err(StorageError::Unsupported),
             };
             moved.map_err(|_| StorageError::BufferOutOfRange)?;
             if pending.operation.changes() {

@@ -11,7 +11,10 @@ use clap::ValueEnum;
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::{
     controller::{AllowedHosts, DEFAULT_ANA_GROUP},
-    storage::{AnyStorage, Backing, Geometry, MediumKind, NbdAddress, NbdOptions, RbdOptions, is_nbd_uri, is_rbd_name},
+    storage::{
+        AnyStorage, Backing, Geometry, MediumKind, NbdAddress, NbdOptions, RangeLocks, RbdOptions, is_nbd_uri,
+        is_rbd_name,
+    },
     wire::{AnaState, Nqn, SerialNumber},
 };
 use serde::Serialize;
@@ -320,7 +323,7 @@ pub(super) enum NamespacePlan {
         read_only: bool,
     },
     /// Memory that all cores use.
-    Shared { medium: DeviceMemory, geometry: Geometry, read_only: bool },
+    Shared { medium: DeviceMemory, locks: Arc<RangeLocks>, geometry: Geometry, read_only: bool },
     /// An open file or block device.
     Open {
         storage: AnyStorage,

@@ -12,7 +12,7 @@ use core::{
     time::Duration,
 };
 use frwr_mempool::PagePolicy;
-use frwr_nvmf::storage::{AnyStorage, Backing, FileMedium, FileOptions, Geometry, NbdMedium, RbdMedium};
+use frwr_nvmf::storage::{AnyStorage, Backing, FileMedium, FileOptions, Geometry, NbdMedium, RangeLocks, RbdMedium};
 use std::sync::Arc;
 
 /// Operations that the storage of one file or block device holds at most: more than the queue of any disk.
@@ -167,7 +167,8 @@ fn in_memory(
     }
     let medium = shared(geometry, content.as_deref(), users.pages, users.node);
     let medium = medium.map_err(|error| Error::of_core(0, error))?;
-    let plan = |_| NamespacePlan::Shared { medium: medium.clone(), geometry, read_only };
+    let locks = Arc::new(RangeLocks::new());
+    let plan = |_| NamespacePlan::Shared { medium: medium.clone(), locks: Arc::clone(&locks), geometry, read_only };
     Ok((0..users.cores).map(plan).collect())
 }
 

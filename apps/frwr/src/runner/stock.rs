@@ -160,8 +160,8 @@ impl Reserved {
     fn storage(&self, plan: NamespacePlan, blocks: u64) -> Result<AnyStorage, Error> {
         let mut storage = match plan {
             NamespacePlan::Open { storage, .. } => storage,
-            NamespacePlan::Shared { medium, geometry, read_only } => {
-                in_memory(medium, geometry, read_only, self.depth)?
+            NamespacePlan::Shared { medium, locks, geometry, read_only } => {
+                in_memory(medium, &locks, geometry, read_only, self.depth)?
             }
             // Of the start alone.
             NamespacePlan::Memory { .. } => return Err(Error::lost()),

@@ -26,7 +26,7 @@ use frwr_nvmf::{
         ElsewhereListener, HOME_CORE, Incident, ListenerState, NewNamespace, Reservations, Subsystem, Target,
         TargetContext, TargetListening, TargetMessage, TargetOptions, TargetPoller, TargetStatistics,
     },
-    storage::{AnyStorage, Geometry, MemoryStorage, Storage as _},
+    storage::{AnyStorage, Comparing, Geometry, MemoryStorage, RangeLocks, Storage as _},
 };
 use frwr_reactor::{CoreIndex, Now, Outbox, Poller, SendError, Sleep};
 use std::{os::fd::BorrowedFd, sync::Arc};
@@ -332,26 +332,28 @@ pub(super) fn cut(storage: &mut AnyStorage, blocks: u64) -> Result<(), Error> {
 }
 
 fn storage(namespace: NamespacePlan, depth: usize, region: &mut Region) -> Result<AnyStorage, Error> {
-    let (medium, geometry, read_only) = match namespace {
+    let (medium, locks, geometry, read_only) = match namespace {
         NamespacePlan::Open { storage, .. } => return Ok(storage),
-        NamespacePlan::Shared { medium, geometry, read_only } => (medium, geometry, read_only),
+        NamespacePlan::Shared { medium, locks, geometry, read_only } => (medium, locks, geometry, read_only),
         NamespacePlan::Memory { geometry, content, read_only } => {
-            (filled(region, geometry, content.as_deref())?, geometry, read_only)
+            (filled(region, geometry, content.as_deref())?, Arc::default(), geometry, read_only)
         }
     };
-    in_memory(medium, geometry, read_only, depth)
+    in_memory(medium, &locks, geometry, read_only, depth)
 }
 
-/// One core's way to a namespace in memory.
+/// One core's way to a namespace in memory, which has these locks with all others.
 pub(super) fn in_memory(
     medium: DeviceMemory,
+    locks: &Arc<RangeLocks>,
     geometry: Geometry,
     read_only: bool,
     depth: usize,
 ) -> Result<AnyStorage, Error> {
     let storage = MemoryStorage::new(medium, geometry.block_bytes(), depth);
     let storage = storage.map_err(Error::setup)?;
-    Ok(AnyStorage::Memory(if read_only { storage.read_only() } else { storage }))
+    let storage = Comparing::new(if read_only { storage.read_only() } else { storage }, locks);
+    Ok(AnyStorage::Memory(Box::new(storage.map_err(Error::setup)?)))
 }
 
 /// The memory of a namespace, with what it holds at first.

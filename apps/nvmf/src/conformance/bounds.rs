@@ -8,13 +8,14 @@ use crate::storage::{Operation, StorageError};
 
 /// Every kind of operation on the same blocks, with what may be there in place of it where it is
 /// not offered.
-pub(super) fn every_kind(lba: u64, blocks: u32) -> [Operation; 5] {
+pub(super) fn every_kind(lba: u64, blocks: u32) -> [Operation; 6] {
     [
         Operation::Read { lba, blocks, buffer: 0 },
         Operation::Write { lba, blocks, buffer: 0 },
         Operation::WriteZeroes { lba, blocks, deallocate: false },
         Operation::WriteZeroes { lba, blocks, deallocate: true },
         Operation::Deallocate { lba, blocks },
+        Operation::CompareAndWrite { lba, blocks, buffer: 0 },
     ]
 }
 
@@ -23,6 +24,7 @@ pub(super) fn is_offered(way: &Way, operation: Operation) -> bool {
     match operation {
         Operation::WriteZeroes { .. } => way.features().write_zeroes,
         Operation::Deallocate { .. } => way.features().deallocate,
+        Operation::CompareAndWrite { .. } => way.features().compare_and_write > 0,
         _ => true,
     }
 }

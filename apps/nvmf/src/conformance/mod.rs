@@ -32,6 +32,7 @@
 mod bounds;
 mod buffers;
 mod cancel;
+mod compare;
 mod content;
 mod contents;
 mod durability;
@@ -91,6 +92,8 @@ promises! {
     contents: written_blocks_are_read_back, what_is_in_flight_together_ends_as_one_of_it,
         what_was_written_is_there_when_it_is_opened_again;
     zeroes: zeroed_blocks_read_as_zeros, deallocated_blocks_are_theirs_alone, what_is_not_offered_is_refused;
+    compare: only_what_was_expected_is_overwritten, of_those_that_expect_the_same_one_writes,
+        a_write_beside_it_is_in_front_or_behind, ways_that_count_lose_nothing;
     queue: every_operation_ends_once, a_full_queue_refuses_and_has_room_again, a_full_batch_keeps_the_rest,
         what_has_nothing_to_do_says_nothing, what_a_storage_is_does_not_change, statistics_count_what_happened;
     cancel: what_is_taken_back_never_happens, nothing_else_goes_with_what_is_taken_back;

@@ -2,6 +2,7 @@
 //! more.
 
 use super::{
+    bounds::is_offered,
     content::ZEROS,
     trial::{Outcome, Trial, ensure, not_shown},
     way::Way,
@@ -82,15 +83,19 @@ pub(super) fn deallocated_blocks_are_theirs_alone(trial: &mut Trial<'_>) -> Outc
 pub(super) fn what_is_not_offered_is_refused(trial: &mut Trial<'_>) -> Outcome {
     let mut way = trial.open()?;
     let features = way.features();
-    if features.write_zeroes && features.deallocate {
+    if features.write_zeroes && features.deallocate && features.compare_and_write > 0 {
         return not_shown("it offers everything");
     }
     let stamp = trial.new_stamp();
     way.write(0, 8, stamp)?;
     let zeroes = [false, true].map(|deallocate| Operation::WriteZeroes { lba: 2, blocks: 4, deallocate });
     let hint = Operation::Deallocate { lba: 2, blocks: 4 };
-    let offered = [features.write_zeroes, features.write_zeroes, features.deallocate];
-    for (operation, _) in zeroes.into_iter().chain([hint]).zip(offered).filter(|(_, offered)| !offered) {
+    way.put_blocks(0, 2, 4, stamp);
+    let compare = Operation::CompareAndWrite { lba: 2, blocks: 4, buffer: 0 };
+    for operation in zeroes.into_iter().chain([hint, compare]) {
+        if is_offered(&way, operation) {
+            continue;
+        }
         let result = way.run(operation)?;
         ensure!(result == Err(StorageError::Unsupported), "{operation:?}: {result:?}");
         way.expect(0, &[stamp; 8])?;

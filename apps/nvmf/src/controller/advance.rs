@@ -6,6 +6,7 @@ use super::controllers::{ConfigurationEffect, Controller};
 use super::opcodes::identify::Identified;
 use super::opcodes::log::Pages;
 use super::opcodes::{admin_effects, io_effects, optional_commands};
+use super::session::Queue;
 use super::work::{FailedCommand, Part, Phase, Reply, Work, refused};
 use crate::storage::{Cookie, Storage, StorageError};
 use crate::wire::{self, ADMIN_QUEUE, Abort, ControllerCapabilities, ControllerConfiguration, Property, Status};
@@ -104,6 +105,8 @@ impl<P: Port, S: Storage> Target<P, S> {
             Work::Connect(connect) => return self.step_connect(index, connect),
             Work::AuthenticationSend { length } => return self.step_authentication_send(index, length),
             Work::AuthenticationReceive { length } => return self.step_authentication_receive(index, length),
+            Work::FusedCompare { partner, .. } => return self.step_fused_compare(index, partner),
+            Work::FusedEnd { .. } => return self.step_fused_end(index),
             Work::Abort { controller, abort } => return self.step_abort(index, controller, abort),
             // A host may rely on a feature once all cores go by it. Every poll looks again, so that no answer of a member leads to a
             // search for the commands that wait for it.
@@ -237,8 +240,11 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// Aborts a command of a queue on this core. False where there is none, it is too late for that, or this iteration has
     /// looked for enough of them.
     pub(super) fn withdraw(&mut self, place: usize, queue_id: u16, command_id: u16) -> bool {
-        let Some(queue) = self.sessions.queue_of(place, queue_id) else { return false };
-        let found = self.commands.find(queue.connection(), command_id);
+        let Some(connection) = self.sessions.queue_of(place, queue_id).map(Queue::connection) else { return false };
+        if self.withdraw_first(connection, command_id) {
+            return true;
+        }
+        let found = self.commands.find(connection, command_id);
         found.is_some_and(|index| self.commands.abort(index, &mut self.pool, &mut self.media))
     }
 

@@ -19,6 +19,8 @@ mod connect;
 mod controllers;
 mod drain;
 mod ending;
+mod firsts;
+mod fuse;
 mod identifiers;
 mod incident;
 mod inventory;
@@ -70,6 +72,7 @@ use clock::Clock;
 use commands::Commands;
 use controllers::Controllers;
 use ending::Ending;
+use firsts::Firsts;
 use frwr_engine::provider::Port;
 use frwr_engine::{AddMemoryError, Engine, MemoryAccess, OpenError};
 use frwr_mempool::DeviceMemory;
@@ -152,6 +155,8 @@ pub struct Target<P: Port, S: Storage> {
     subsystems: Subsystems,
     /// What they ask for, and what is asked of storages for it.
     commands: Commands,
+    /// Those of them that wait for the second one of their fused pair.
+    firsts: Firsts,
     pool: Pool,
     media: Media<S>,
     /// This core's part in what all cores know of reservations; `None` where there are none.
@@ -210,6 +215,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             late: Late::new(options.places()),
             subsystems,
             commands: Commands::new(slots),
+            firsts: Firsts::new(options.connections()),
             pool: Pool::new(buffers, slots),
             pending: Pending::new(media.most()),
             media,

@@ -19,12 +19,21 @@ use zerocopy::{FromZeros, IntoBytes};
 
 /// A list of keyed data blocks in a capsule.
 #[derive(Clone, Copy, Debug)]
-struct Scattered {
+pub(super) struct Scattered {
     /// Where the list starts in the capsule.
     offset: u32,
     count: u32,
     /// The first key that the host invites to invalidate: a response can do it for one.
     invalidate: Option<u32>,
+}
+
+/// A command that can be executed, but for what only its partner or its data say.
+pub(super) struct Weighed {
+    /// With one data block in place of a list.
+    pub(super) entry: SubmissionQueueEntry,
+    pub(super) work: Work,
+    pub(super) pointer: DataPointer,
+    pub(super) scattered: Option<Scattered>,
 }
 
 impl<P: Port, S: Storage> Target<P, S> {
@@ -47,7 +56,17 @@ impl<P: Port, S: Storage> Target<P, S> {
             Ok(None) => return self.received_locked(connection, &entry, received),
             Err(fault) => return self.breaks_protocol(connection, received, fault),
         };
-        let mut arrival = Arrival { connection, entry: &entry, is_admin, association };
+        let arrival = Arrival { connection, entry: &entry, is_admin, association };
+        if entry.flags != SubmissionQueueEntry::FLAGS_SGL || !self.firsts.is_empty() {
+            return self.received_beside_fused(&arrival, received);
+        }
+        self.received_alone(&arrival, received);
+    }
+
+    /// A command that is executed for itself.
+    #[inline(always)]
+    pub(super) fn received_alone(&mut self, arrival: &Arrival<'_>, received: Received) {
+        let mut arrival = *arrival;
         let (whole, scattered);
         match self.gather_list(&arrival, &received) {
             Ok(None) => scattered = None,
@@ -59,6 +78,16 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
         let accepted = self.check(&arrival);
         self.start(&arrival, accepted, scattered, received);
+    }
+
+    /// All that can be said of a command without its data, and where that lies; nothing is begun.
+    #[cold]
+    pub(super) fn weigh(&mut self, arrival: &Arrival<'_>, received: &Received) -> Result<Weighed, Reply> {
+        let gathered = self.gather_list(arrival, received).map_err(refused)?;
+        let (entry, scattered) = gathered.map_or((*arrival.entry, None), |(entry, list)| (entry, Some(list)));
+        let (work, pointer) = self.check(&Arrival { entry: &entry, ..*arrival })?;
+        self.locate(&work, pointer, scattered, received)?;
+        Ok(Weighed { entry, work, pointer, scattered })
     }
 
     #[inline(always)]
@@ -156,15 +185,41 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// Gives the command a slot and takes its first step.
-    fn start(&mut self, arrival: &Arrival<'_>, accepted: Accepted, scattered: Option<Scattered>, received: Received) {
-        let Arrival { connection, entry, .. } = *arrival;
+    pub(super) fn start(
+        &mut self,
+        arrival: &Arrival<'_>,
+        accepted: Accepted,
+        scattered: Option<Scattered>,
+        received: Received,
+    ) {
         if self.keeps_event_request(arrival) {
             return self.engine.release(received);
         }
+        let Some(slot) = self.prepare(arrival, accepted, scattered, received) else { return };
+        let in_order = matches!(slot.phase(), Phase::TakeBuffer) && self.pool.has_to_wait(&slot.work());
+        let Some(index) = self.commands.insert(slot) else { return };
+        if in_order {
+            self.commands.wait_for_buffer(index, &mut self.pool);
+        } else {
+            self.advance(index);
+        }
+    }
+
+    /// What the command's slot holds. There is one for it, unless it breaks the protocol.
+    #[inline(always)]
+    pub(super) fn prepare(
+        &mut self,
+        arrival: &Arrival<'_>,
+        accepted: Accepted,
+        scattered: Option<Scattered>,
+        received: Received,
+    ) -> Option<Slot> {
+        let Arrival { connection, entry, .. } = *arrival;
         // There are slots for all entries of all queues, so none is missing unless a host overran its queue.
         if self.commands.is_full() {
             let entries = self.sessions.get(connection).map_or(0, Queue::entries);
-            return self.breaks_protocol(connection, received, Fault::Overrun { entries });
+            self.breaks_protocol(connection, received, Fault::Overrun { entries });
+            return None;
         }
         let (invalidate, names_keys) = self.named_keys(entry, &accepted, scattered);
         let located =
@@ -190,16 +245,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         };
         let commit_first = entry.forces_unit_access() && self.reads_cached(&work);
         let durable = work.is_written() && self.is_durable(arrival);
-        let in_order = matches!(phase, Phase::TakeBuffer) && self.pool.has_to_wait(&work);
         let found = self.clock.nanoseconds();
         let slot = Slot::new(connection, entry.command_id.get(), work, data, found).at(phase);
-        let slot = slot.naming(invalidate, names_keys, entry.namespace.get()).hardened(durable, commit_first);
-        let Some(index) = self.commands.insert(slot) else { return };
-        if in_order {
-            self.commands.wait_for_buffer(index, &mut self.pool);
-        } else {
-            self.advance(index);
-        }
+        Some(slot.naming(invalidate, names_keys, entry.namespace.get()).hardened(durable, commit_first))
     }
 
     /// Notes a command that was refused, where no correct host has it refused for this.

@@ -563,6 +563,11 @@ impl Sessions {
         association.map(|association| association.controller)
     }
 
+    /// It is a queue whose commands are taken.
+    pub(super) fn is_open(&self, connection: ConnectionId) -> bool {
+        self.get(connection).is_some_and(|queue| queue.association.is_some() && queue.intake == Intake::Open)
+    }
+
     /// Takes note of a command of a queue: of its identifier, and of how many are outstanding. `forgets`: the command that had the
     /// identifier is answered never, because its host has forgotten it.
     #[inline]

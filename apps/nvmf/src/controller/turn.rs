@@ -67,6 +67,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.media.start();
         work += self.poll_storage();
         self.serve_waiting();
+        if !self.firsts.is_empty() {
+            self.expire_firsts();
+        }
         if self.authentications.is_busy() {
             self.advance_authentications();
         }

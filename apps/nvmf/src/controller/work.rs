@@ -59,6 +59,14 @@ pub(super) enum Work {
     Deallocate { namespace: usize, ranges: u32, next: u32 },
     /// No data.
     Flush { namespace: usize },
+    /// Data in, to the first part of a buffer: the first of a fused pair, which the slot `partner` has the second of.
+    FusedCompare { namespace: usize, lba: u64, blocks: u16, partner: u32 },
+    /// Data in, to the second part of the first's buffer: the second of a pair.
+    FusedWrite { namespace: usize, lba: u64, blocks: u16, partner: u32 },
+    /// No data: the flush behind both.
+    FusedHarden { namespace: usize, partner: u32 },
+    /// No data: both are over, and what they are answered, in order.
+    FusedEnd { namespace: usize, partner: u32, compared: Status, written: Status },
     /// No data: the flush behind a write that has to be on the medium before it is answered.
     Harden { namespace: usize, kind: CommandKind },
     /// Data out: a part of a page.
@@ -90,6 +98,8 @@ impl Work {
             | Self::Write { .. }
             | Self::Compare { .. }
             | Self::Reserve { .. }
+            | Self::FusedCompare { .. }
+            | Self::FusedWrite { .. }
             | Self::Deallocate { .. } => Phase::Fetch,
             Self::AuthenticationReceive { .. }
             | Self::Identify { .. }
@@ -100,8 +110,13 @@ impl Work {
             | Self::Abort { .. }
             | Self::PropertyGet { .. }
             | Self::Configure { .. }
+            | Self::FusedEnd { .. }
             | Self::SettingsEverywhere { .. } => Phase::Execute,
-            Self::Read { .. } | Self::Flush { .. } | Self::WriteZeroes { .. } | Self::Harden { .. } => Phase::Submit,
+            Self::Read { .. }
+            | Self::Flush { .. }
+            | Self::WriteZeroes { .. }
+            | Self::Harden { .. }
+            | Self::FusedHarden { .. } => Phase::Submit,
             Self::Nothing => Phase::Reply(Reply::of(Status::INTERNAL_ERROR)),
         }
     }
@@ -109,7 +124,7 @@ impl Work {
     /// The step behind the arrival of its data.
     pub(super) fn arrived(&self) -> Phase {
         match self {
-            Self::Write { .. } | Self::Compare { .. } => Phase::Submit,
+            Self::Write { .. } | Self::Compare { .. } | Self::FusedWrite { .. } => Phase::Submit,
             _ => Phase::Execute,
         }
     }
@@ -124,6 +139,8 @@ impl Work {
                 | Self::Write { .. }
                 | Self::Compare { .. }
                 | Self::Reserve { .. }
+                | Self::FusedCompare { .. }
+                | Self::FusedWrite { .. }
                 | Self::Deallocate { .. }
         )
     }
@@ -133,14 +150,22 @@ impl Work {
         if let Self::AuthenticationReceive { length } = self { Some(*length) } else { None }
     }
 
-    /// A part of it was executed already.
+    /// A part of it was executed already, or may be by its partner: of a pair both are executed, or none.
     pub(super) fn is_half_done(&self) -> bool {
-        matches!(self, Self::Harden { .. } | Self::Deallocate { next: 1.., .. })
+        self.is_fused() || matches!(self, Self::Harden { .. } | Self::Deallocate { next: 1.., .. })
+    }
+
+    /// It is one of a fused pair.
+    pub(super) fn is_fused(&self) -> bool {
+        matches!(
+            self,
+            Self::FusedCompare { .. } | Self::FusedWrite { .. } | Self::FusedHarden { .. } | Self::FusedEnd { .. }
+        )
     }
 
     /// It leaves something to be written, which may have to be on the medium before it is answered.
     pub(super) fn is_written(&self) -> bool {
-        matches!(self, Self::Write { .. } | Self::WriteZeroes { .. })
+        matches!(self, Self::Write { .. } | Self::WriteZeroes { .. } | Self::FusedWrite { .. })
     }
 
     /// It needs no buffer.
@@ -167,6 +192,10 @@ impl Work {
             Self::Read { namespace, .. }
             | Self::Write { namespace, .. }
             | Self::Compare { namespace, .. }
+            | Self::FusedCompare { namespace, .. }
+            | Self::FusedWrite { namespace, .. }
+            | Self::FusedHarden { namespace, .. }
+            | Self::FusedEnd { namespace, .. }
             | Self::WriteZeroes { namespace, .. }
             | Self::Deallocate { namespace, .. }
             | Self::Flush { namespace }
@@ -198,7 +227,9 @@ impl Work {
     /// The namespace that it reads blocks of.
     pub(super) fn reads(&self) -> Option<usize> {
         match self {
-            Self::Read { namespace, .. } | Self::Compare { namespace, .. } => Some(*namespace),
+            Self::Read { namespace, .. } | Self::Compare { namespace, .. } | Self::FusedCompare { namespace, .. } => {
+                Some(*namespace)
+            }
             _ => None,
         }
     }
@@ -210,8 +241,13 @@ impl Work {
             | Self::Write { lba, blocks, .. }
             | Self::Compare { lba, blocks, .. }
             | Self::WriteZeroes { lba, blocks, .. } => lba.saturating_add((*blocks).into()) > end,
+            Self::FusedCompare { lba, blocks, .. } | Self::FusedWrite { lba, blocks, .. } => {
+                lba.saturating_add((*blocks).into()) > end
+            }
             Self::Flush { .. }
             | Self::Harden { .. }
+            | Self::FusedHarden { .. }
+            | Self::FusedEnd { .. }
             | Self::Reserve { .. }
             | Self::ReservationSettles { .. }
             | Self::ReservationReport { .. } => false,
@@ -226,6 +262,8 @@ impl Work {
             Self::Read { lba, .. }
             | Self::Write { lba, .. }
             | Self::Compare { lba, .. }
+            | Self::FusedCompare { lba, .. }
+            | Self::FusedWrite { lba, .. }
             | Self::WriteZeroes { lba, .. } => *lba,
             _ => 0,
         }
@@ -283,6 +321,8 @@ pub(super) enum Phase {
     Storing,
     /// Waits for what another core says.
     Elsewhere,
+    /// Of a fused pair: waits for the other one.
+    Paired,
     /// To be answered.
     Reply(Reply),
     /// Waits for the device to be done with the response.
@@ -299,6 +339,7 @@ impl Phase {
             Self::Submit => "a place in the storage",
             Self::Storing => "the storage",
             Self::Elsewhere => "another core",
+            Self::Paired => "the other command of its fused pair",
         }
     }
 }

@@ -216,6 +216,9 @@ impl Found {
     fn take_namespace(&mut self, data: &AdminData, live: bool) -> Result<u32, HostFailure> {
         let identified = self.namespace.check_namespace(&data.read(), live)?;
         self.limits.zeroes_may_deallocate(identified.zeroes_deallocate);
+        if let Some(blocks) = identified.compare_and_write {
+            self.limits.compares_and_writes(blocks);
+        }
         Ok(identified.group)
     }
 

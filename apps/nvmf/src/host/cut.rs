@@ -53,7 +53,7 @@ pub(super) fn cut<P: Port>(
         Kind::Flush => Ok(extent(0, 0)),
         Kind::Deallocate { .. } | Kind::Reserve { .. } | Kind::ReservationReport { .. } => Ok(extent(0, 1)),
         Kind::WriteZeroes { .. } => Ok(extent(rest.min(path.limits.zeroes(path.block)), 0)),
-        Kind::Read { .. } | Kind::Write { .. } | Kind::Compare => {
+        Kind::Read { .. } | Kind::Write { .. } | Kind::Compare | Kind::CompareAndWrite => {
             let (blocks, keys, buffer) = Cutter { request, connection, path, bounce, context }.data(first, rest)?;
             Ok(Extent { bounce: buffer, ..extent(blocks, keys) })
         }

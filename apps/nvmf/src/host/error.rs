@@ -28,6 +28,22 @@ pub enum RequestError {
     /// Not inside the namespace.
     #[error("the blocks are outside of the namespace; look at Host::geometry")]
     OutOfRange,
+    /// More blocks than the controller compares and writes at a time (ACWU, NACWU).
+    #[error("{blocks} blocks: the controller compares and writes {limit} at a time; split what they hold")]
+    CompareAndWrite {
+        /// Blocks asked for.
+        blocks: u32,
+        /// The limit.
+        limit: u32,
+    },
+    /// What is expected is not as long as what is written.
+    #[error("{expected} bytes are expected and {written} written; give as many of both")]
+    Halves {
+        /// Bytes that are expected.
+        expected: u64,
+        /// Bytes that are written.
+        written: u64,
+    },
     /// The controller has no such command (ONCS).
     #[error("the controller does not have the command {0}")]
     Unsupported(&'static str),
@@ -79,6 +95,12 @@ pub enum IoError {
         /// The controller may still execute it: it was in flight when the session ended.
         in_flight: bool,
     },
+    /// A compare and write whose session ended before it was answered, and which is not sent again: it would find its own blocks, and
+    /// look like one that was too late. Its controller is over: nothing of it is executed any more.
+    #[error(
+        "the session ended before the compare and write was answered, so that it may have been executed; read the blocks to find out"
+    )]
+    Undecided,
     /// No path to the namespace serves, for longer than `path_timeout` or for ever.
     #[error("no path to the namespace serves; look at why each of them does not, or raise path_timeout")]
     NoPath,

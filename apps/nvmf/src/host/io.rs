@@ -1,6 +1,8 @@
 //! Requests on their way: cut into commands, sent on the queue with the least in flight, sent again where it has to be, and
 //! put together again.
 
+mod pairs;
+
 use super::bounce::Bounce;
 use super::context::Context;
 use super::cut::{Uncut, cut, cut_again};
@@ -19,9 +21,10 @@ use super::timeouts::{Late, Timeouts};
 use crate::wire::{AnaState, CompletionQueueEntry, DATASET_RANGE_BYTES, ReservationKeys, Status};
 use arrayvec::ArrayVec;
 use core::time::Duration;
-use frwr_engine::SubmitError;
 use frwr_engine::provider::Port;
+use frwr_engine::{ConnectionId, SubmitError};
 use frwr_mempool::mutant;
+use pairs::Half;
 
 /// What became of an attempt to submit.
 enum Attempt {
@@ -46,6 +49,7 @@ pub(super) struct Io {
     timeouts: Timeouts,
     /// What has lost its session, or its way to the namespace, ends here ([`IoError::GivenBack`]) in place of waiting for another.
     gives_back: bool,
+    half: Option<Half>,
     statistics: HostStatistics,
 }
 
@@ -59,6 +63,7 @@ impl Io {
             bounce,
             timeouts: Timeouts::default(),
             gives_back: false,
+            half: None,
             statistics: HostStatistics::default(),
         }
     }
@@ -144,6 +149,9 @@ impl Io {
 
     /// Hands commands to the engine while there is room.
     pub(super) fn submit<P: Port>(&mut self, path: &mut Path<'_>, context: &mut Context<P>) {
+        if self.half.is_some() && !self.send_half(path, context) {
+            return;
+        }
         for suspects in [false, true] {
             if !self.submit_again(suspects, path, context) {
                 return;
@@ -205,6 +213,9 @@ impl Io {
 
     /// Makes and submits the next command of a request.
     fn cut_next<P: Port>(&mut self, index: u16, path: &mut Path<'_>, context: &mut Context<P>) -> Attempt {
+        if self.is_sent_once(index) {
+            return self.cut_pair(index, path, context);
+        }
         let Some((_, connection)) = path.queues.roomiest(context.options.queue_depth) else { return Attempt::NoRoom };
         if self.parts.is_full() {
             return Attempt::NoRoom;
@@ -251,10 +262,9 @@ impl Io {
 
     fn submit_command<P: Port>(&mut self, slot: u16, path: &mut Path<'_>, context: &mut Context<P>) -> Attempt {
         let depth = context.options.queue_depth;
-        let Some((queue, connection)) = path.queues.roomiest(depth) else { return Attempt::NoRoom };
-        let Some((part, request)) = part_of(slot, &self.parts, &self.requests) else { return Attempt::Done };
-        let sent = match submit(request, (slot, part), connection, path, &self.bounce, context) {
-            Ok(sent) => sent,
+        let Some(queue) = path.queues.roomiest(depth) else { return Attempt::NoRoom };
+        match self.submit_on(slot, queue, path, context) {
+            Ok(()) => {}
             Err(SubmitError::NoSlot | SubmitError::NotConnected) => return Attempt::NoRoom,
             Err(error) => {
                 let error = match error {
@@ -262,9 +272,22 @@ impl Io {
                     error => IoError::Submit(error),
                 };
                 self.command_ended(slot, Err(error));
-                return Attempt::Done;
             }
-        };
+        }
+        Attempt::Done
+    }
+
+    /// Hands a command to the engine, in this queue.
+    #[inline]
+    fn submit_on<P: Port>(
+        &mut self,
+        slot: u16,
+        (queue, connection): (u16, ConnectionId),
+        path: &mut Path<'_>,
+        context: &mut Context<P>,
+    ) -> Result<(), SubmitError> {
+        let Some((part, request)) = part_of(slot, &self.parts, &self.requests) else { return Ok(()) };
+        let sent = submit(request, (slot, part), connection, path, &self.bounce, context)?;
         self.resend.sent(slot, part);
         path.queues.enter(queue);
         self.statistics.submissions += 1;
@@ -274,7 +297,7 @@ impl Io {
         let timeout = context.options.command_timeout;
         let deadline = (!timeout.is_zero()).then(|| context.time.deadline_in(timeout));
         self.parts.sent(slot, queue, deadline);
-        Attempt::Done
+        Ok(())
     }
 
     /// The controller answered. Returns how the namespace can be reached, where it says that it cannot.
@@ -321,12 +344,15 @@ impl Io {
             return None;
         }
         let part = self.parts.get(slot)?;
+        let is_once = self.is_sent_once(part.request);
         let (verdict, told) = judge(status, part, &mut self.requests, path.limits, context);
         match verdict {
             // It was answered: nobody executes it.
             Verdict::AwaitPath if self.gives_back => {
                 self.command_ended(slot, Err(IoError::GivenBack { in_flight: false }));
             }
+            // Both halves would have to go again: that is for the caller.
+            Verdict::AwaitPath | Verdict::Pause(_) if is_once => self.command_ended(slot, Err(IoError::Status(status))),
             Verdict::AwaitPath => self.send_again(slot),
             Verdict::Pause(pause) => {
                 self.parts.refused(slot);
@@ -389,6 +415,9 @@ impl Io {
         let Some(part) = self.parts.lost(slot, blame(elsewhere)) else { return };
         let (request, judged) = (part.request, self.resend.judge(part));
         self.requests.path_is_open(request);
+        if self.is_sent_once(request) {
+            return self.lost_of_pair(slot, request, posted, last);
+        }
         match self.given_up(slot) {
             _ if self.gives_back => self.command_ended(slot, Err(IoError::GivenBack { in_flight: posted })),
             _ if last => self.command_ended(slot, Err(IoError::Abandoned)),
@@ -428,6 +457,10 @@ impl Io {
     fn abort_commands<P: Port>(&mut self, request: u16, context: &mut Context<P>) {
         for slot in self.parts.slots() {
             let Some(part) = self.parts.get(slot).filter(|part| part.request == request) else { continue };
+            if self.half.is_some_and(|half| half.is(slot)) {
+                // Its first one would wait for it.
+                continue;
+            }
             if !context.transport.commands().is_in_flight(slot) {
                 self.resend.remove(slot);
                 self.command_ended(slot, Err(IoError::Aborted));
@@ -474,6 +507,11 @@ impl Io {
         if self.parts.get(slot).filter(asked).is_some() {
             self.asked_to_abort(slot, Some(Abortion::Sent), context);
         }
+    }
+
+    /// Neither a request nor a command of it is sent twice.
+    fn is_sent_once(&self, request: u16) -> bool {
+        self.requests.get(request).is_some_and(|request| request.kind.is_sent_once())
     }
 
     /// Why a command that waits is not to be sent: its request has failed meanwhile.

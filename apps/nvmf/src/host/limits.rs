@@ -36,6 +36,8 @@ pub(super) struct Limits {
     pub(super) max_zeroes: Option<u64>,
     /// Write Zeroes may ask the namespace to deallocate (DLFEAT).
     pub(super) zeroes_deallocate: bool,
+    /// Blocks of one fused Compare and Write at most (FUSES, ACWU); `None` where there is none.
+    pub(super) compare_and_write: Option<u32>,
     /// What of OAES this host wants to hear of.
     pub(super) events: u32,
     pub(super) reports_ana: bool,
@@ -70,6 +72,11 @@ impl Limits {
     /// The namespace says whether Write Zeroes may ask it to deallocate.
     pub(super) fn zeroes_may_deallocate(&mut self, may: bool) {
         self.zeroes_deallocate = may;
+    }
+
+    /// The namespace says how many blocks it compares and writes at most (NACWU).
+    pub(super) fn compares_and_writes(&mut self, blocks: u32) {
+        self.compare_and_write = self.compare_and_write.map(|_| blocks);
     }
 
     /// The same for a host that has so many of the controller's I/O queues.
@@ -132,6 +139,8 @@ impl Limits {
         self.serial = SerialNumber::from_field(&identify.serial_number);
         self.max_data_blocks = identify.max_data_blocks;
         self.optional_commands = identify.optional_commands.get();
+        let fused = identify.fused_operations.get() & IdentifyController::COMPARE_AND_WRITE != 0;
+        self.compare_and_write = fused.then(|| u32::from(identify.compare_and_write_unit.get()) + 1);
         self.events = identify.events.get() & WANTED_EVENTS;
         self.log_offsets = identify.log_pages & IdentifyController::LOG_OFFSETS != 0;
         self.retry_delays = RetryDelays::new(identify.retry_delays.map(|units| units.get()));

@@ -23,6 +23,7 @@ mod error;
 mod failure;
 mod followers;
 mod following;
+mod fused;
 mod io;
 mod keep_alive;
 mod limits;

@@ -15,6 +15,8 @@ pub(super) struct Identified {
     pub(super) group: u32,
     /// Write Zeroes may ask it to deallocate (DLFEAT).
     pub(super) zeroes_deallocate: bool,
+    /// Blocks of one Compare and Write at most, where it says (NACWU).
+    pub(super) compare_and_write: Option<u32>,
 }
 
 /// What is known of the namespace, over all sessions.
@@ -92,7 +94,9 @@ impl Namespace {
         let uuid = identity.uuid.or(self.identity.uuid);
         (self.geometry, self.identity) = (Some(geometry), Identity { uuid, ..identity });
         let zeroes_deallocate = identify.deallocate_features & IdentifyNamespace::ZEROES_DEALLOCATE != 0;
-        Ok(Identified { group: identify.ana_group.get(), zeroes_deallocate })
+        let has_units = identify.features & IdentifyNamespace::OWN_ATOMIC_UNITS != 0;
+        let compare_and_write = has_units.then(|| u32::from(identify.compare_and_write_unit.get()) + 1);
+        Ok(Identified { group: identify.ana_group.get(), zeroes_deallocate, compare_and_write })
     }
 }
 

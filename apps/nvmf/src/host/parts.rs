@@ -74,6 +74,11 @@ impl Parts {
         self.free.is_empty()
     }
 
+    /// So many slots have none.
+    pub(super) fn has_room_for(&self, count: usize) -> bool {
+        self.free.len() >= count
+    }
+
     /// No slot has one.
     pub(super) fn is_empty(&self) -> bool {
         self.free.len() == self.places.len()

@@ -158,7 +158,7 @@ mod tests {
     use crate::wire::{AnaState, Status};
 
     /// Each status of the standard that commands of I/O can end with, and what is done where the controller does not say Do Not Retry.
-    const TABLE: [(u16, Recourse); 62] = [
+    const TABLE: [(u16, Recourse); 64] = [
         (0x000, Recourse::Done),
         (0x001, Recourse::Fail),
         (0x002, Recourse::Fail),
@@ -168,6 +168,8 @@ mod tests {
         (0x006, Recourse::Again),
         (0x007, Recourse::Again),
         (0x008, Recourse::Again),
+        (0x009, Recourse::Again),
+        (0x00a, Recourse::Again),
         (0x00b, Recourse::Fail),
         (0x00c, Recourse::Again),
         (0x00d, Recourse::Fail),

@@ -2,6 +2,7 @@
 
 use super::Host;
 use super::error::RequestError;
+use super::fused;
 use super::options::MAX_SEGMENTS;
 use super::requests::{Detour, HostCompletion, Kind, MAX_REQUEST_BYTES, Request};
 use super::reservations::Reserve;
@@ -10,6 +11,9 @@ use crate::wire::{IdentifyController, MAX_DATASET_RANGES, ReservationKeys};
 use arrayvec::ArrayVec;
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
+
+/// What it is called where a controller does not have it.
+pub(super) const COMPARE_AND_WRITE: &str = "fused Compare and Write, with a queue of two commands";
 
 impl<P: Port> Host<P> {
     /// Reads the blocks from `lba` on into `segments`, in order. Ends with one [`HostCompletion`], however many commands
@@ -55,6 +59,33 @@ impl<P: Port> Host<P> {
     pub fn compare(&mut self, lba: u64, segments: &[Segment], cookie: u64) -> Result<(), RequestError> {
         self.supports(IdentifyController::COMPARE, "Compare")?;
         self.transfer(Kind::Compare, lba, segments, cookie)
+    }
+
+    /// Writes `written` to the blocks from `lba` on if they hold what is `expected`, as one step to all hosts (fused Compare and
+    /// Write); ends with [`Status::COMPARE_FAILURE`](crate::wire::Status::COMPARE_FAILURE) where they do not, and then nothing was
+    /// written. Both have as many bytes, and together as many segments as one request. Both commands are sent once: where their session
+    /// ended before they were answered, it ends with [`IoError::Undecided`](super::IoError::Undecided), not before the controller is over; what
+    /// the controller refuses for the time being is not tried again.
+    ///
+    /// # Errors
+    /// [`RequestError`]; nothing is left behind.
+    pub fn compare_and_write(
+        &mut self,
+        lba: u64,
+        expected: &[Segment],
+        written: &[Segment],
+        cookie: u64,
+    ) -> Result<(), RequestError> {
+        let geometry = self.geometry().ok_or(RequestError::NotReady)?;
+        let most = self.compares_and_writes().ok_or(RequestError::Unsupported(COMPARE_AND_WRITE))?;
+        self.hand(fused::pair((geometry, most), lba, [expected, written], cookie)?)
+    }
+
+    /// Blocks of one [`Host::compare_and_write`] at most; `None` where the controller has no such operation, and before the first session.
+    #[must_use]
+    pub fn compares_and_writes(&self) -> Option<u32> {
+        // Both commands are in one queue at the same time.
+        self.session.found().limits().compare_and_write.filter(|_| self.context.options.queue_depth > 1)
     }
 
     /// Makes all writes durable that ended before.

@@ -2,6 +2,7 @@
 
 use super::bounce::Bounce;
 use super::error::{IoError, RequestError};
+use super::fused;
 use super::options::MAX_SEGMENTS;
 use super::reservations::Reserve;
 use super::statistics::HostStatistics;
@@ -33,6 +34,8 @@ pub(super) enum Kind {
         force_unit_access: bool,
     },
     Compare,
+    /// A fused pair: the segments have what is expected in front of what is written.
+    CompareAndWrite,
     Flush,
     WriteZeroes {
         deallocate: bool,
@@ -56,12 +59,24 @@ pub(super) enum Kind {
 impl Kind {
     /// It moves data of the caller's.
     pub(super) fn moves_data(self) -> bool {
-        matches!(self, Self::Read { .. } | Self::Write { .. } | Self::Compare)
+        matches!(self, Self::Read { .. } | Self::Write { .. } | Self::Compare | Self::CompareAndWrite)
     }
 
     /// It changes the medium: executed once more behind a later change, it would undo that.
     pub(super) fn changes_medium(self) -> bool {
-        matches!(self, Self::Write { .. } | Self::WriteZeroes { .. } | Self::Deallocate { .. } | Self::Reserve { .. })
+        matches!(
+            self,
+            Self::Write { .. }
+                | Self::WriteZeroes { .. }
+                | Self::Deallocate { .. }
+                | Self::CompareAndWrite
+                | Self::Reserve { .. }
+        )
+    }
+
+    /// Executed twice it would not find what it expects, or find it there once more: it is sent once.
+    pub(super) fn is_sent_once(self) -> bool {
+        matches!(self, Self::CompareAndWrite)
     }
 
     /// Its blocks are on the medium before it ends (FUA).
@@ -125,7 +140,11 @@ impl Request {
 
     /// It fails, unless it has: nothing more is cut of it. That it may still be executed has to be known, whatever else was wrong.
     fn fail(&mut self, error: IoError) {
-        if self.result.is_ok() || error == (IoError::GivenBack { in_flight: true }) {
+        let outranks = match self.kind {
+            Kind::CompareAndWrite => fused::outranks(error, self.result),
+            _ => self.result.is_ok() || error == (IoError::GivenBack { in_flight: true }),
+        };
+        if outranks {
             self.result = Err(error);
         }
         self.whole = true;
@@ -224,6 +243,13 @@ impl Requests {
         request.commands += 1;
     }
 
+    /// Its commands found no room: none was made of it.
+    pub(super) fn uncut(&mut self, index: u16) {
+        if let Some(request) = self.get_mut(index) {
+            (request.cut, request.whole, request.outstanding, request.commands) = (0, false, 0, 0);
+        }
+    }
+
     /// The rest of a command that ended follows, unless the request has failed.
     pub(super) fn goes_on(&mut self, index: u16) -> bool {
         let Some(request) = self.get_mut(index).filter(|request| request.result.is_ok()) else { return false };
@@ -308,7 +334,8 @@ impl Requests {
             bounce.give_back(buffer);
         }
         self.free.push(index);
-        self.statistics.split_requests += u64::from(request.commands > 1);
+        let least = if request.kind.is_sent_once() { 2 } else { 1 };
+        self.statistics.split_requests += u64::from(request.commands > least);
         self.statistics.succeeded += u64::from(request.result.is_ok());
         self.statistics.failed += u64::from(request.result.is_err());
         self.completions.push_back(HostCompletion { cookie: request.cookie, result: request.result });

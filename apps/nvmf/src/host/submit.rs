@@ -3,12 +3,13 @@
 use super::bounce::Bounce;
 use super::context::Context;
 use super::cut::{Location, fits_capsule, slice};
+use super::fused;
 use super::parts::Part;
 use super::path::Path;
 use super::requests::{Kind, Request};
 use super::transport::Outgoing;
 use crate::wire::{
-    BlockRange, Command, DATASET_RANGE_BYTES, DataPointer, DatasetManagement, KeyedDataBlock, ReservationReport,
+    BlockRange, Command, DATASET_RANGE_BYTES, DataPointer, DatasetManagement, Fuse, KeyedDataBlock, ReservationReport,
     WriteZeroes,
 };
 use frwr_engine::gather::Segment;
@@ -27,7 +28,7 @@ fn location(request: &Request, part: &Part, block: u32, bounce: &Bounce) -> (Loc
     let one = |segment| core::iter::once(segment).collect();
     // What moves data has MAX_REQUEST_BYTES at most; zeroes may be written to more blocks than 32 bits count bytes.
     let bytes = match request.kind {
-        Kind::Read { .. } | Kind::Write { .. } | Kind::Compare => part.extent.blocks * block,
+        Kind::Read { .. } | Kind::Write { .. } | Kind::Compare | Kind::CompareAndWrite => part.extent.blocks * block,
         Kind::Deallocate { ranges, .. } => ranges * DATASET_RANGE_BYTES as u32,
         Kind::Reserve { what, .. } => what.data_bytes(),
         Kind::ReservationReport { bytes } => bytes,
@@ -53,6 +54,8 @@ fn command(kind: Kind, range: BlockRange, can_deallocate: bool) -> (Command, Acc
         Kind::Read { .. } => (Command::Read(range), Access::RemoteWrite),
         Kind::Write { .. } => (Command::Write(range), Access::RemoteRead),
         Kind::Compare => (Command::Compare(range), Access::RemoteRead),
+        // Its halves are told apart by whoever asks.
+        Kind::CompareAndWrite => (Command::Compare(range), Access::RemoteRead),
         Kind::Flush => (Command::Flush { namespace }, Access::RemoteRead),
         Kind::WriteZeroes { deallocate } => {
             let zeroes = WriteZeroes { namespace, lba, blocks, deallocate: deallocate && can_deallocate };
@@ -95,14 +98,21 @@ pub(super) fn submit<P: Port>(
         // The engine asks for address and key to be filled in when it knows them.
         DataPointer::Keyed(KeyedDataBlock { address: 0, length: bytes, key: 0, invalidate: invite })
     };
-    let (namespace, lba) = (context.options.namespace, request.lba + u64::from(part.first));
+    let fuse = fused::fuse_of(request, part);
+    // The second half is about the same blocks.
+    let first = if fuse == Fuse::Second { 0 } else { part.first };
+    let (namespace, lba) = (context.options.namespace, request.lba + u64::from(first));
     let range = BlockRange { namespace, lba, blocks: part.extent.blocks, data };
-    let (command, access) = command(kind, range, path.limits.zeroes_deallocate);
+    let (command, access) = match fuse {
+        Fuse::Second => (Command::Write(range), Access::RemoteRead),
+        _ => command(kind, range, path.limits.zeroes_deallocate),
+    };
     let segments = location.as_slice();
     let chunk = [Chunk { access, segments }];
     let outgoing = Outgoing {
         command,
         force_unit_access: kind.forces_unit_access(),
+        fuse,
         keys,
         invite,
         inline: if in_capsule { segments } else { &[] },

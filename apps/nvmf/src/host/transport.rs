@@ -2,7 +2,7 @@
 
 use super::commands::{Capsule, Commands};
 use super::error::IoError;
-use crate::wire::{Command, CompletionQueueEntry, RESPONSE_CAPSULE_BYTES, RequestPrivateData, parse_response};
+use crate::wire::{Command, CompletionQueueEntry, Fuse, RESPONSE_CAPSULE_BYTES, RequestPrivateData, parse_response};
 use core::time::Duration;
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
@@ -15,6 +15,7 @@ use zerocopy::IntoBytes;
 pub(super) struct Outgoing<'a> {
     pub(super) command: Command,
     pub(super) force_unit_access: bool,
+    pub(super) fuse: Fuse,
     /// Keys that the capsule names.
     pub(super) keys: u8,
     /// The controller is asked to invalidate the key.
@@ -28,7 +29,7 @@ pub(super) struct Outgoing<'a> {
 impl<'a> Outgoing<'a> {
     /// A command that is no I/O.
     pub(super) fn admin(command: Command, chunks: &'a [Chunk<'a>]) -> Self {
-        Self { command, force_unit_access: false, keys: 1, invite: false, inline: &[], chunks }
+        Self { command, force_unit_access: false, fuse: Fuse::None, keys: 1, invite: false, inline: &[], chunks }
     }
 }
 
@@ -100,7 +101,7 @@ impl<P: Port> Transport<P> {
     ) -> Result<(), SubmitError> {
         let identifier = self.commands.next_identifier(slot);
         let entry = outgoing.command.encode(identifier).map_err(|_| SubmitError::MessageLength)?;
-        let entry = entry.with_force_unit_access(outgoing.force_unit_access);
+        let entry = entry.with_force_unit_access(outgoing.force_unit_access).with_fuse(outgoing.fuse);
         let capsule = Capsule::new(entry, outgoing.keys).ok_or(SubmitError::MessageLength)?;
         let submission = Submission {
             message: capsule.bytes(),

@@ -1,8 +1,8 @@
 //! The storages of this crate behind one type: a target's namespaces have one.
 
 use super::{
-    AttachError, CompletionBatch, Cookie, Features, Geometry, MemoryStorage, NbdStorage, Operation, QueueFull,
-    RbdStorage, ResizeError, RingStorage, Storage, StorageStatistics, ThreadStorage,
+    AttachError, Comparing, CompletionBatch, Cookie, Features, Geometry, MemoryStorage, NbdStorage, Operation,
+    QueueFull, RbdStorage, ResizeError, RingStorage, Storage, StorageStatistics, ThreadStorage,
 };
 use core::{task::Waker, time::Duration};
 use frwr_mempool::DeviceMemory;
@@ -12,11 +12,11 @@ use std::os::fd::BorrowedFd;
 #[derive(Debug)]
 pub enum AnyStorage {
     /// In memory.
-    Memory(MemoryStorage),
+    Memory(Box<Comparing<MemoryStorage>>),
     /// A file or block device, by io_uring.
-    Ring(Box<RingStorage>),
+    Ring(Box<Comparing<RingStorage>>),
     /// A file or block device, by a worker thread.
-    Thread(ThreadStorage),
+    Thread(Box<Comparing<ThreadStorage>>),
     /// An export of an NBD server.
     Nbd(Box<NbdStorage>),
     /// An image of a Ceph cluster.

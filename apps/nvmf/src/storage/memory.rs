@@ -1,8 +1,8 @@
 //! A namespace in memory.
 
 use super::{
-    AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, GeometryError, Operation, QueueFull,
-    ResizeError, Storage, StorageError, StorageStatistics,
+    AttachError, Changing, Completion, CompletionBatch, Cookie, Features, Geometry, GeometryError, Operation,
+    QueueFull, ResizeError, Storage, StorageError, StorageStatistics,
 };
 use core::time::Duration;
 use frwr_mempool::DeviceMemory;
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 /// Keeps blocks in memory and completes every operation at the first poll behind its flush. Cores that serve the same
 /// namespace each have one over clones of the same memory; blocks that two cores write at once may end up mixed, as on
-/// any disk without atomic writes.
+/// any disk without atomic writes. It compares and writes where it lies in a [`super::Comparing`].
 #[derive(Debug)]
 pub struct MemoryStorage {
     geometry: Geometry,
@@ -75,9 +75,16 @@ impl MemoryStorage {
             Operation::WriteZeroes { .. } => self.medium.fill(start, bytes, 0),
             // Its pages stay with the region.
             Operation::Deallocate { .. } | Operation::Flush => Ok(()),
+            Operation::CompareAndWrite { .. } => return Err(StorageError::Unsupported),
         };
         // The extent lies in the medium, so it is the buffer that does not lie in its memory.
         copied.map_err(|_| StorageError::BufferOutOfRange)
+    }
+}
+
+impl Changing for MemoryStorage {
+    fn is_changing(&self, start: u64, end: u64) -> bool {
+        self.queue.iter().any(|(_, operation)| operation.changes_any(start, end))
     }
 }
 
@@ -98,8 +105,14 @@ impl Storage for MemoryStorage {
 
     fn features(&self) -> Features {
         // There is nothing more durable behind it.
-        let read_only = self.read_only;
-        Features { write_zeroes: true, deallocate: true, read_only, write_through: true, shared: false }
+        Features {
+            write_zeroes: true,
+            deallocate: true,
+            read_only: self.read_only,
+            write_through: true,
+            shared: false,
+            compare_and_write: 0,
+        }
     }
 
     fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {

@@ -2,6 +2,7 @@
 //! disk with delays stand behind the target in the same way.
 
 mod any;
+mod compare_and_write;
 mod file;
 mod flushes;
 mod medium_fault;
@@ -11,6 +12,10 @@ mod percent;
 mod rbd;
 
 pub use any::AnyStorage;
+pub(crate) use compare_and_write::are_equal;
+pub use compare_and_write::{
+    Changing, Comparing, MAX_COMPARE_AND_WRITE_BYTES, MAX_RANGE_LOCK_WAYS, MAX_RANGE_LOCKS, RangeLocks, TooManyWays,
+};
 pub use file::{
     Backing, Below, FileError, FileIdentity, FileMedium, FileNote, FileOptions, MAX_STORAGE_DEPTH, MediumKind,
     RingStorage, ThreadStorage,
@@ -150,6 +155,17 @@ pub enum Operation {
         /// Number of blocks.
         blocks: u32,
     },
+    /// Writes the blocks if they hold what is expected, and else changes nothing and fails with
+    /// [`StorageError::Miscompare`]: one operation, between whose two halves nothing else changes any of the blocks.
+    CompareAndWrite {
+        /// First block.
+        lba: u64,
+        /// Number of blocks, at most [`Features::compare_and_write`].
+        blocks: u32,
+        /// Offset of a buffer of three times as many bytes: what is expected, what is written then, and room for the
+        /// storage.
+        buffer: usize,
+    },
 }
 
 impl Operation {
@@ -160,7 +176,8 @@ impl Operation {
             Self::Read { lba, blocks, .. }
             | Self::Write { lba, blocks, .. }
             | Self::WriteZeroes { lba, blocks, .. }
-            | Self::Deallocate { lba, blocks } => Some((lba, blocks)),
+            | Self::Deallocate { lba, blocks }
+            | Self::CompareAndWrite { lba, blocks, .. } => Some((lba, blocks)),
             Self::Flush => None,
         }
     }
@@ -168,7 +185,7 @@ impl Operation {
     /// It changes blocks.
     #[must_use]
     pub const fn changes(self) -> bool {
-        matches!(self, Self::Write { .. } | Self::WriteZeroes { .. } | Self::Deallocate { .. })
+        !matches!(self, Self::Read { .. } | Self::Flush)
     }
 }
 
@@ -187,6 +204,9 @@ frwr_mempool::options! {
         /// Others than this process may serve the same blocks at the same time: what a target keeps of its hosts, as reservations are, would
         /// not hold for theirs.
         pub shared: bool,
+        /// Blocks of one [`Operation::CompareAndWrite`] at most; 0 where it has none. Only who excludes all others that may
+        /// change the medium can offer it.
+        pub compare_and_write: u32,
     }
 }
 
@@ -243,6 +263,9 @@ pub enum StorageError {
     /// The medium below the namespace is full.
     #[error("no space is left below the namespace")]
     NoSpace,
+    /// The blocks do not hold what [`Operation::CompareAndWrite`] expects; nothing was written.
+    #[error("the blocks do not hold what was expected")]
+    Miscompare,
     /// Not one of its [`Features`].
     #[error("the storage has no such operation")]
     Unsupported,
@@ -338,6 +361,10 @@ pub struct Completion {
 /// * **Zeros.** Blocks that were zeroed read as zeros; those that were deallocated as zeros or as
 ///   before, the same each time; blocks beside them are not touched. What is none of its features
 ///   is [`StorageError::Unsupported`].
+/// * **Compare and write.** What is offered ([`Features::compare_and_write`]) is one step to all ways of the medium: it
+///   fails with [`StorageError::Miscompare`] where the blocks are not as expected, and of those that run at the same
+///   time and expect the same, one writes. It may wait until the other ways are polled and flushed. More blocks than are
+///   offered are [`StorageError::Unsupported`].
 /// * **Once.** Every submitted operation that is not taken back completes exactly once, failures
 ///   included, in any order, and only from [`Storage::poll`]; then its cookie may be used again. A
 ///   batch is appended to, to its end, and what had no room comes with a later one.

@@ -39,9 +39,24 @@ const _: () = assert!(offset_of!(SubmissionQueueEntry, namespace) == 4);
 const _: () = assert!(offset_of!(SubmissionQueueEntry, data) == SubmissionQueueEntry::DATA_OFFSET);
 const _: () = assert!(offset_of!(SubmissionQueueEntry, dwords_10_15) == 40);
 
+/// Which command of a fused operation one is (FUSE, Base figure 87).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fuse {
+    /// None: it is executed for itself.
+    None,
+    /// The first one; the second has to follow next in the same queue.
+    First,
+    /// The second one.
+    Second,
+    /// 11b.
+    Reserved,
+}
+
 impl SubmissionQueueEntry {
     /// PSDT 01b: the data pointer is an SGL, the only choice over fabrics (Base 4.1.2, figure 88).
     pub const FLAGS_SGL: u8 = 0x40;
+    /// Bits of FUSE (Base figure 87).
+    const FUSE: u8 = 0b11;
     /// Where the data pointer stands in the entry.
     pub const DATA_OFFSET: usize = 24;
 
@@ -56,6 +71,30 @@ impl SubmissionQueueEntry {
             entry.data = none;
         }
         entry
+    }
+
+    /// FUSE: which command of a fused operation it is (Base 3.4.2). A fabrics command has other bits there.
+    #[must_use]
+    pub const fn fuse(&self) -> Fuse {
+        match self.flags & Self::FUSE {
+            0b00 => Fuse::None,
+            0b01 => Fuse::First,
+            0b10 => Fuse::Second,
+            _ => Fuse::Reserved,
+        }
+    }
+
+    /// The entry as that command of a fused operation, or as none.
+    #[must_use]
+    pub const fn with_fuse(mut self, fuse: Fuse) -> Self {
+        let bits = match fuse {
+            Fuse::None => 0b00,
+            Fuse::First => 0b01,
+            Fuse::Second => 0b10,
+            Fuse::Reserved => 0b11,
+        };
+        self.flags = self.flags & !Self::FUSE | bits;
+        self
     }
 
     /// FUA of Write, Compare, Read and Write Zeroes, in command dword 12.

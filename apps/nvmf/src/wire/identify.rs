@@ -87,10 +87,15 @@ pub struct IdentifyController {
     pub namespaces: U32,
     /// ONCS: optional commands of the NVM command set.
     pub optional_commands: U16,
-    reserved_fuses: [u8; 3],
+    /// FUSES: fused operations; bit 0: Compare and Write.
+    pub fused_operations: U16,
+    reserved_fna: u8,
     /// VWC; bit 0: a volatile write cache is present, bits 2:1 say how Flush treats the broadcast identifier.
     pub volatile_write_cache: u8,
-    reserved_awun: [u8; 10],
+    reserved_awun: [u8; 6],
+    /// ACWU: blocks of one Compare and Write at most, of whatever namespace, 0-based.
+    pub compare_and_write_unit: U16,
+    reserved_copy_formats: [u8; 2],
     /// SGLS.
     pub sgl_support: U32,
     /// MNAN: namespaces of the subsystem at most; has to be said where ANA is reported.
@@ -131,7 +136,9 @@ const _: () = assert!(offset_of!(IdentifyController, keep_alive) == 320);
 const _: () = assert!(offset_of!(IdentifyController, submission_entry_size) == 512);
 const _: () = assert!(offset_of!(IdentifyController, max_commands) == 514);
 const _: () = assert!(offset_of!(IdentifyController, namespaces) == 516);
+const _: () = assert!(offset_of!(IdentifyController, fused_operations) == 522);
 const _: () = assert!(offset_of!(IdentifyController, volatile_write_cache) == 525);
+const _: () = assert!(offset_of!(IdentifyController, compare_and_write_unit) == 532);
 const _: () = assert!(offset_of!(IdentifyController, sgl_support) == 536);
 const _: () = assert!(offset_of!(IdentifyController, max_namespaces) == 540);
 const _: () = assert!(offset_of!(IdentifyController, subsystem) == 768);
@@ -169,6 +176,8 @@ impl IdentifyController {
     pub const EFFECTS_LOG: u8 = 1 << 1;
     /// LPA bit 2: Get Log Page takes offsets and lengths of 32 bits.
     pub const LOG_OFFSETS: u8 = 1 << 2;
+    /// FUSES bit 0.
+    pub const COMPARE_AND_WRITE: u16 = 1;
     /// ONCS bit 0.
     pub const COMPARE: u16 = 1;
     /// ONCS bit 1. This host and this target have no such command, nor Verify and Copy.
@@ -247,7 +256,10 @@ pub struct IdentifyNamespace {
     reserved_fpi: u8,
     /// DLFEAT; bit 3: Write Zeroes may ask for blocks to be deallocated.
     pub deallocate_features: u8,
-    reserved_nawun: [u8; 58],
+    reserved_nawun: [u8; 4],
+    /// NACWU: blocks of one Compare and Write at most, 0-based; only where NSFEAT says that it is there.
+    pub compare_and_write_unit: U16,
+    reserved_nabsn: [u8; 52],
     /// ANAGRPID; 0 for none.
     pub ana_group: U32,
     reserved_nsattr: [u8; 3],
@@ -268,6 +280,7 @@ const _: () = assert!(offset_of!(IdentifyNamespace, format) == 26);
 const _: () = assert!(offset_of!(IdentifyNamespace, sharing) == 30);
 const _: () = assert!(offset_of!(IdentifyNamespace, reservations) == 31);
 const _: () = assert!(offset_of!(IdentifyNamespace, deallocate_features) == 33);
+const _: () = assert!(offset_of!(IdentifyNamespace, compare_and_write_unit) == 38);
 const _: () = assert!(offset_of!(IdentifyNamespace, ana_group) == 92);
 const _: () = assert!(offset_of!(IdentifyNamespace, attributes) == 99);
 const _: () = assert!(offset_of!(IdentifyNamespace, nguid) == 104);
@@ -290,6 +303,8 @@ pub enum UnsupportedFormat {
 }
 
 impl IdentifyNamespace {
+    /// NSFEAT bit 1, NSABP: NAWUN, NAWUPF and NACWU are those of this namespace.
+    pub const OWN_ATOMIC_UNITS: u8 = 1 << 1;
     /// NMIC bit 0.
     pub const SHARED: u8 = 1;
     /// RESCAP bits 7:1: all six types, and IEKEY as the standard has it since 1.3.

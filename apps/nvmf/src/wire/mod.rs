@@ -24,7 +24,7 @@ mod sgl;
 mod status;
 
 pub use capsule::{
-    COMMAND_CAPSULE_BYTES, CapsuleError, CompletionQueueEntry, RESPONSE_CAPSULE_BYTES, SubmissionQueueEntry,
+    COMMAND_CAPSULE_BYTES, CapsuleError, CompletionQueueEntry, Fuse, RESPONSE_CAPSULE_BYTES, SubmissionQueueEntry,
     parse_command, parse_response,
 };
 // All of it, so that a new command has its place there alone.

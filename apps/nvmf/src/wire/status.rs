@@ -43,6 +43,10 @@ statuses! {
     COMMAND_ABORT_REQUESTED = 0x007, "Command Abort Requested";
     /// Generic 08h.
     ABORTED_SUBMISSION_QUEUE_DELETION = 0x008, "Command Aborted due to SQ Deletion";
+    /// Generic 09h.
+    ABORTED_FAILED_FUSED = 0x009, "Command Aborted due to Failed Fused Command";
+    /// Generic 0Ah.
+    ABORTED_MISSING_FUSED = 0x00a, "Command Aborted due to Missing Fused Command";
     /// Generic 0Bh.
     INVALID_NAMESPACE = 0x00b, "Invalid Namespace or Format";
     /// Generic 0Ch.

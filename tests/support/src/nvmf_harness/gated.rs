@@ -4,8 +4,8 @@ use super::memory;
 use core::time::Duration;
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::storage::{
-    AttachError, CompletionBatch, Cookie, Features, Geometry, MemoryStorage, Operation, QueueFull, ResizeError,
-    Storage, StorageStatistics,
+    AttachError, Changing, CompletionBatch, Cookie, Features, Geometry, MemoryStorage, Operation, QueueFull,
+    ResizeError, Storage, StorageStatistics,
 };
 use std::{cell::Cell, rc::Rc};
 
@@ -53,6 +53,12 @@ impl Gated {
     pub fn over(medium: DeviceMemory, block_bytes: u32, depth: usize, switch: &Rc<Switch>) -> Self {
         let inner = MemoryStorage::new(medium, block_bytes, depth).unwrap();
         Self { inner, switch: Rc::clone(switch) }
+    }
+}
+
+impl Changing for Gated {
+    fn is_changing(&self, start: u64, end: u64) -> bool {
+        self.inner.is_changing(start, end)
     }
 }
 

@@ -10,9 +10,11 @@ use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftPort};
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::controller::{NewNamespace, Subsystem, Target, TargetOptions};
 use frwr_nvmf::host::{Host, HostCompletion, HostOptions, PathChange, PathState, Paths, PathsOptions};
+use frwr_nvmf::storage::Comparing;
 use frwr_nvmf::wire::AnaState;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Operations that each way to the medium may have.
 const DEPTH: usize = 64;
@@ -24,9 +26,12 @@ fn address(gateway: usize) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 4420 + gateway as u16))
 }
 
+/// What a gateway's process runs.
+type GatewayTarget = Target<SoftPort, Comparing<Gated>>;
+
 /// A target, or the place of one that was killed.
 pub struct Gateway {
-    target: Option<(Control<SoftDevice>, Target<SoftPort, Gated>)>,
+    target: Option<(Control<SoftDevice>, GatewayTarget)>,
     /// What its way to the medium does.
     pub switch: Rc<Switch>,
     /// It stands still where this is not set.
@@ -122,6 +127,8 @@ impl Gateways {
     pub fn start(&mut self, at: usize) {
         let gateway = &self.gateways[at];
         let storage = Gated::over(self.medium.clone(), BLOCK, DEPTH, &gateway.switch);
+        // Of its process.
+        let storage = Comparing::new(storage, &Arc::default()).unwrap();
         let mut one = Subsystem::new(subsystem(), vec![]);
         one.namespaces =
             vec![NewNamespace { identifier: 1, nguid: Some(gateway.nguid), ana_group: GROUP, active: true, storage }];
@@ -142,7 +149,7 @@ impl Gateways {
         self.gateways[at].target.is_some()
     }
 
-    pub fn target(&mut self, at: usize) -> &mut Target<SoftPort, Gated> {
+    pub fn target(&mut self, at: usize) -> &mut GatewayTarget {
         &mut self.gateways[at].target.as_mut().unwrap().1
     }
 

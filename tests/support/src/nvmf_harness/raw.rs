@@ -92,6 +92,8 @@ pub struct Raw<S: Storage> {
     names: Names,
     pub data: DeviceMemory,
     data_id: MemoryId,
+    /// Where in it that of commands begins.
+    pub data_at: u64,
     pub now: Duration,
     next_id: u16,
     opened: Option<Opened>,
@@ -175,6 +177,7 @@ impl<S: Storage> Raw<S> {
             names: Names::default(),
             data,
             data_id,
+            data_at: 0,
             now: Duration::ZERO,
             next_id: 0,
             opened: None,
@@ -416,13 +419,14 @@ impl<S: Storage> Raw<S> {
         }
     }
 
-    /// Sends an entry, with the first `length` bytes of the data opened to the target where there are any.
+    /// Sends an entry, with the first `length` bytes of the data (behind `data_at`) opened to the target where there are any.
     pub fn send(&mut self, connection: ConnectionId, entry: SubmissionQueueEntry, data: Option<(Access, u32)>) {
         self.send_bytes(connection, entry.as_bytes(), entry.command_id.get(), data);
     }
 
     pub fn send_bytes(&mut self, connection: ConnectionId, bytes: &[u8], id: u16, data: Option<(Access, u32)>) {
-        let segments = data.map(|(_, length)| [Segment { memory: self.data_id, offset: 0, length }]);
+        let offset = self.data_at;
+        let segments = data.map(|(_, length)| [Segment { memory: self.data_id, offset, length }]);
         let chunk = data.zip(segments.as_ref()).map(|((access, _), segments)| Chunk { access, segments });
         let submission = Submission {
             message: bytes,

@@ -154,6 +154,7 @@ impl Drop for Image<'_> {
 pub struct OnRbd<'a> {
     medium: Option<RbdMedium>,
     image: &'a Image<'a>,
+    block_bytes: u32,
     is_full: bool,
 }
 
@@ -168,12 +169,18 @@ impl Drop for OnRbd<'_> {
 impl<'a> OnRbd<'a> {
     pub fn new(image: &'a Image<'a>) -> Self {
         image.resize(IMAGE_BLOCKS);
-        Self { medium: None, image, is_full: false }
+        Self { medium: None, image, block_bytes: BLOCK as u32, is_full: false }
+    }
+
+    /// In blocks of 512 bytes, which it compares and writes. For promises that say nothing of its size.
+    pub fn in_sectors(image: &'a Image<'a>) -> Self {
+        image.resize(IMAGE_BLOCKS);
+        Self { medium: None, image, block_bytes: 512, is_full: false }
     }
 
     fn opened(&mut self, options: RbdOptions) -> Option<Box<dyn Storage>> {
         self.medium = None;
-        self.medium = Some(RbdMedium::open(options).unwrap());
+        self.medium = Some(RbdMedium::open(options.block_bytes(self.block_bytes)).unwrap());
         self.open_beside()
     }
 }

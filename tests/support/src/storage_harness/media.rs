@@ -6,12 +6,15 @@ use super::foreign::Foreign;
 use super::{BLOCK, Temporary, memory};
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::conformance::Medium;
-use frwr_nvmf::storage::{Backing, FileMedium, FileOptions, MemoryStorage, NbdError, NbdMedium, NbdOptions, Storage};
+use frwr_nvmf::storage::{
+    Backing, Comparing, FileMedium, FileOptions, MemoryStorage, NbdError, NbdMedium, NbdOptions, RangeLocks, Storage,
+};
 use std::{
     fs::{self, File},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -32,15 +35,17 @@ fn way(medium: &FileMedium, backing: Backing) -> Option<Box<dyn Storage>> {
 }
 
 /// Memory that lives on when its storages are gone.
-pub struct InMemory(DeviceMemory);
+pub struct InMemory(DeviceMemory, Arc<RangeLocks>);
 
 impl InMemory {
     pub fn new() -> Self {
-        Self(memory(BLOCKS as usize * BLOCK))
+        Self(memory(BLOCKS as usize * BLOCK), Arc::default())
     }
 
-    fn storage(&self) -> MemoryStorage {
-        MemoryStorage::new(self.0.clone(), BLOCK as u32, DEPTH).unwrap()
+    fn storage(&self, read_only: bool) -> Option<Box<dyn Storage>> {
+        let storage = MemoryStorage::new(self.0.clone(), BLOCK as u32, DEPTH).unwrap();
+        let storage = if read_only { storage.read_only() } else { storage };
+        Some(Box::new(Comparing::new(storage, &self.1).unwrap()))
     }
 }
 
@@ -52,7 +57,7 @@ impl Default for InMemory {
 
 impl Medium for InMemory {
     fn open(&mut self) -> Option<Box<dyn Storage>> {
-        Some(Box::new(self.storage()))
+        self.storage(false)
     }
 
     fn open_beside(&mut self) -> Option<Box<dyn Storage>> {
@@ -60,7 +65,7 @@ impl Medium for InMemory {
     }
 
     fn open_read_only(&mut self) -> Option<Box<dyn Storage>> {
-        Some(Box::new(self.storage().read_only()))
+        self.storage(true)
     }
 }
 

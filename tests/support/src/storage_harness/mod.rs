@@ -9,10 +9,10 @@ pub mod nbd;
 use core::time::Duration;
 use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};
 use frwr_nvmf::storage::{
-    AnyStorage, Backing, Completion, CompletionBatch, Cookie, FileMedium, FileOptions, MemoryStorage, Operation,
-    Storage, StorageError,
+    AnyStorage, Backing, Comparing, Completion, CompletionBatch, Cookie, FileMedium, FileOptions, MemoryStorage,
+    Operation, Storage, StorageError,
 };
-use std::{fs::File, path::PathBuf};
+use std::{fs::File, path::PathBuf, sync::Arc};
 
 /// Bytes of the attached memory.
 pub const BUFFER_BYTES: usize = 256 << 10;
@@ -75,7 +75,8 @@ impl Bench {
         let (mut storage, file) = match kind {
             Kind::Memory => {
                 let storage = MemoryStorage::new(memory(blocks * BLOCK), BLOCK as u32, depth).unwrap();
-                (AnyStorage::Memory(storage), None)
+                let storage = Comparing::new(storage, &Arc::default()).unwrap();
+                (AnyStorage::Memory(Box::new(storage)), None)
             }
             Kind::Ring | Kind::Thread => {
                 let file = Temporary::sparse(&format!("{test}-{kind:?}"), (blocks * BLOCK) as u64);

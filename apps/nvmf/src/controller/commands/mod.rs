@@ -43,7 +43,7 @@ pub(super) struct Commands {
     /// Commands that found no transfer slot or no place in the storage, or wait for what other cores are told; tried again
     /// by every poll, in order.
     stalled: VecDeque<u32>,
-    /// Commands whose next step is their answer, which something else than themselves gave.
+    /// Commands whose next step is known, which something else than themselves has said: mostly their answer.
     answered: VecDeque<u32>,
     /// Aborts that may still look for their command until the next poll.
     abort_searches: u8,
@@ -202,6 +202,16 @@ impl Commands {
     pub(super) fn leave_to_another_core(&mut self, index: u32) -> Step {
         let _ = self.go(index, Phase::Elsewhere);
         Step::Pending
+    }
+
+    /// The first of a fused pair has its data: its partner goes on, with its buffer. False where there is none.
+    pub(super) fn hand_on(&mut self, first: u32, second: u32) -> bool {
+        let Some((slot, partner)) = self.slots.pair(first, second) else { return false };
+        let goes_on = slot.hand_on(first, partner);
+        if goes_on {
+            self.answered.push_back(second);
+        }
+        goes_on
     }
 
     /// Somebody else has its answer.
@@ -376,7 +386,7 @@ impl Commands {
             let Some(slot) = self.slots.get(index).filter(|slot| slot.connection() == connection) else { continue };
             match slot.phase() {
                 Phase::TakeBuffer => pool.leave(&slot.work(), index),
-                Phase::Elsewhere => {}
+                Phase::Elsewhere | Phase::Paired => {}
                 _ => continue,
             }
             self.end(index, engine, pool);

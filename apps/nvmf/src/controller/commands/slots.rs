@@ -44,6 +44,12 @@ impl Slots {
         self.slots.get(index as usize)?.1.as_ref()
     }
 
+    /// Two of them.
+    pub(super) fn pair(&mut self, one: u32, other: u32) -> Option<(&mut Slot, &mut Slot)> {
+        let [(_, one), (_, other)] = self.slots.get_disjoint_mut([one as usize, other as usize]).ok()?;
+        Some((one.as_mut()?, other.as_mut()?))
+    }
+
     #[inline]
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Slot> {
         self.slots.get_mut(index as usize)?.1.as_mut()

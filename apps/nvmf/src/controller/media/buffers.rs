@@ -3,6 +3,7 @@
 //! A disk that hangs keeps what it was given, and would have all buffers after a while. So a part of them is kept for the admin
 //! queues, and a part for each namespace that there is; the rest is for whoever comes first.
 
+use crate::storage::are_equal;
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_mempool::DeviceMemory;
 use frwr_mempool::device_memory::OutOfBounds;
@@ -14,9 +15,6 @@ const KEPT_SHARE: u32 = 4;
 const MOST_KEPT_SHARE: u32 = 2;
 /// The smallest part: what one command may need ([`super::super::work::Work::buffers`]).
 const LEAST_PART: u32 = 2;
-
-/// Bytes compared at a time.
-const COMPARE_BYTES: usize = 1024;
 
 /// The part of what belongs to no namespace.
 const ADMIN_PART: u32 = 0;
@@ -174,6 +172,12 @@ impl Buffers {
         Segment { memory: self.id, offset: self.offset(buffer) as u64, length: length.min(self.bytes) }
     }
 
+    /// So many bytes from `from` on, for the engine.
+    pub(in super::super) fn segment_from(&self, buffer: &Buffer, from: u32, length: u32) -> Segment {
+        let length = length.min(self.bytes.saturating_sub(from));
+        Segment { memory: self.id, offset: self.offset(buffer) as u64 + u64::from(from), length }
+    }
+
     /// Makes the first `length` bytes zeros.
     pub(in super::super) fn clear(&self, buffer: &Buffer, length: usize) -> Result<(), OutOfBounds> {
         self.memory.fill(self.offset(buffer), length, 0)
@@ -191,17 +195,7 @@ impl Buffers {
 impl Buffers {
     /// The first `bytes` of both are equal.
     pub(in super::super) fn are_equal(&self, one: &Buffer, other: &Buffer, bytes: usize) -> Result<bool, OutOfBounds> {
-        let (mut left, mut right) = ([0; COMPARE_BYTES], [0; COMPARE_BYTES]);
-        for at in (0..bytes).step_by(COMPARE_BYTES) {
-            let length = COMPARE_BYTES.min(bytes - at);
-            let (left, right) = (&mut left[..length], &mut right[..length]);
-            self.read(one, at, left)?;
-            self.read(other, at, right)?;
-            if left != right {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        are_equal(&self.memory, self.offset(one), self.offset(other), bytes)
     }
 }
 

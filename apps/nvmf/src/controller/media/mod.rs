@@ -352,6 +352,13 @@ impl<S: Storage> Media<S> {
             Work::Compare { namespace, blocks, .. } => {
                 return self.get(namespace).map_or(0, |medium| medium.bytes(blocks));
             }
+            Work::FusedWrite { namespace, blocks, .. } => {
+                let bytes = self.get_mut(namespace).map_or(0, |medium| medium.was_written(blocks.into()));
+                self.counted.compares += 1;
+                self.counted.writes += 1;
+                self.counted.bytes_written += bytes;
+                return bytes;
+            }
             Work::WriteZeroes { .. } => self.counted.write_zeroes += 1,
             Work::Deallocate { .. } => self.counted.deallocations += 1,
             Work::Flush { .. } => self.counted.flushes += 1,

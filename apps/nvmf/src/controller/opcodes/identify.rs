@@ -6,6 +6,7 @@ use super::super::options::{TRANSFER_UNIT, TargetOptions};
 use super::super::subsystem::{MAX_ANA_GROUPS, Served, Subsystems};
 use super::super::work::{MAX_ABORTS, Work, refused};
 use super::checks::{Accepted, Arrival, Checks};
+use super::fused;
 use crate::storage::Storage;
 use crate::wire::{
     self, BROADCAST_NAMESPACE, COMMAND_CAPSULE_BYTES, DISCOVERY_SUBSYSTEM, DataPointer, IDENTIFY_BYTES, Identify,
@@ -164,6 +165,10 @@ impl<S: Storage> Identified<'_, S> {
         identify.optional_commands = self.optional_commands.into();
         // Bit 0: what was written may be lost before a flush. Bits 2:1: Flush takes the broadcast identifier (11b) or not.
         identify.volatile_write_cache = if highest == 1 { 0b111 } else { 0b101 };
+        if let Some(blocks) = fused::blocks_of_all(self.options, self.media, subsystem) {
+            identify.fused_operations = IdentifyController::COMPARE_AND_WRITE.into();
+            identify.compare_and_write_unit = (blocks - 1).into();
+        }
         identify.subsystem = subsystem.name().to_field();
         let capsule = COMMAND_CAPSULE_BYTES as u32 + self.options.in_capsule_bytes;
         identify.io_command_capsule = (capsule / CAPSULE_UNIT).into();
@@ -191,6 +196,12 @@ impl<S: Storage> Identified<'_, S> {
         identify.deallocate_features = if features.write_zeroes { IdentifyNamespace::ZEROES_DEALLOCATE } else { 0 };
         identify.attributes = if features.read_only { IdentifyNamespace::WRITE_PROTECTED } else { 0 };
         identify.nguid = namespaces.nguid(identifier).unwrap_or_default();
+        if fused::blocks_of_all(self.options, self.media, subsystem).is_some()
+            && let Some(blocks) = fused::blocks(self.options, medium)
+        {
+            identify.features = IdentifyNamespace::OWN_ATOMIC_UNITS;
+            identify.compare_and_write_unit = (blocks - 1).into();
+        }
         identify
     }
 

@@ -7,6 +7,7 @@ mod blocks;
 mod checks;
 mod fabrics;
 mod features;
+pub(super) mod fused;
 pub(super) mod identify;
 pub(super) mod log;
 mod reservations;

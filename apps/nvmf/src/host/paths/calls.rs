@@ -3,7 +3,8 @@
 use super::Paths;
 use super::one::OnePath;
 use crate::host::error::RequestError;
-use crate::host::request::{check_ranges, transfer, zeroes};
+use crate::host::fused::pair;
+use crate::host::request::{COMPARE_AND_WRITE, check_ranges, transfer, zeroes};
 use crate::host::requests::{HostCompletion, Kind, Request};
 use crate::storage::Geometry;
 use crate::wire::IdentifyController;
@@ -68,6 +69,34 @@ impl<P: Port> Paths<P> {
         }
         self.supports(IdentifyController::COMPARE, "Compare")?;
         self.transfer(Kind::Compare, lba, segments, cookie)
+    }
+
+    /// As [`Host::compare_and_write`](super::Host::compare_and_write), and as [`Paths::write`]: one that was lost ends when its controller is
+    /// over, with [`IoError::Undecided`](crate::host::IoError::Undecided). One that a controller refused because of the path, and so did not
+    /// execute, goes to another one.
+    ///
+    /// # Errors
+    /// [`RequestError`]; nothing is left behind.
+    pub fn compare_and_write(
+        &mut self,
+        lba: u64,
+        expected: &[Segment],
+        written: &[Segment],
+        cookie: u64,
+    ) -> Result<(), RequestError> {
+        if let Some(host) = self.alone() {
+            return host.compare_and_write(lba, expected, written, cookie);
+        }
+        let geometry = self.known()?;
+        // Whichever path it takes.
+        let serving = self.paths.iter().filter(|path| path.serves());
+        let most = serving.map(|path| path.host().compares_and_writes()).reduce(|one, other| Some(one?.min(other?)));
+        let most = match most {
+            // It waits for a path, which may take less.
+            None => u32::MAX,
+            Some(most) => most.ok_or(RequestError::Unsupported(COMPARE_AND_WRITE))?,
+        };
+        self.take(pair((geometry, most), lba, [expected, written], cookie)?)
     }
 
     /// As [`Host::flush_namespace`](super::Host::flush_namespace). It takes one path: what controllers keep in front of the medium has to be

@@ -60,6 +60,10 @@ impl<P: Port> Paths<P> {
         // A place among MAX_PATHS.
         let fence = one.ends(path as u16);
         entry.lost();
+        if entry.request.kind.is_sent_once() {
+            // Sent again it would find its own blocks, and look like one that was too late.
+            entry.verdict.get_or_insert(IoError::Undecided);
+        }
         if self.options.command_retries.is_some_and(|most| entry.losses > u32::from(most)) {
             entry.verdict.get_or_insert(IoError::Unanswered { attempts: entry.losses });
         }
@@ -163,6 +167,10 @@ impl<P: Port> Paths<P> {
             let is_endless = |(_, fence): &(u16, Fence)| self.stopping || fence.silence.is_none();
             let Some((slot, fence)) = self.table.fenced().find(is_endless) else { return };
             self.unfence(slot, fence.path);
+            if let Some(entry) = self.table.get_mut(slot) {
+                // That would say that its controller is over.
+                entry.verdict.take_if(|verdict| *verdict == IoError::Undecided);
+            }
             self.table.end(slot, Err(error));
         }
     }

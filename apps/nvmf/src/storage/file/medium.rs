@@ -1,6 +1,6 @@
 //! Files and block devices as media: opened once, checked, and then used by every core that serves them.
 
-use super::super::{AnyStorage, Geometry, GeometryError, MediumFault, ResizeError};
+use super::super::{AnyStorage, Comparing, Geometry, GeometryError, MediumFault, RangeLocks, ResizeError, TooManyWays};
 use super::{
     Backing, MAX_STORAGE_DEPTH, RingStorage, ThreadStorage,
     lock::{LockedFile, Sharing},
@@ -130,6 +130,14 @@ pub enum FileError {
         /// Why.
         source: io::Error,
     },
+    /// More ways to it than there may be.
+    #[error("{path:?}: {source}")]
+    Ways {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: TooManyWays,
+    },
     /// A depth that no storage has.
     #[error("storage depth {0}: must be from 1 to {MAX_STORAGE_DEPTH}; choose a value inside")]
     Depth(usize),
@@ -224,6 +232,7 @@ impl fmt::Display for FileNote {
 #[derive(Clone, Debug)]
 pub struct FileMedium {
     file: Arc<LockedFile>,
+    range_locks: Arc<RangeLocks>,
     path: PathBuf,
     layout: Layout,
     buffered: bool,
@@ -286,6 +295,7 @@ impl FileMedium {
         };
         Ok(Self {
             file: Arc::new(file),
+            range_locks: Arc::default(),
             path,
             layout: Layout { geometry, kind, alignment, granule, coarse_granule, read_only },
             buffered: options.direct && !direct,
@@ -351,7 +361,7 @@ impl FileMedium {
     /// thread that is not pinned to that core: a worker thread runs where the calling thread may run.
     ///
     /// # Errors
-    /// [`FileError::Depth`], [`FileError::Ring`], [`FileError::Thread`].
+    /// [`FileError::Depth`], [`FileError::Ring`], [`FileError::Thread`], [`FileError::Ways`].
     pub fn storage(&self, backing: Backing, depth: usize) -> Result<(AnyStorage, Vec<FileNote>), FileError> {
         if !(1..=MAX_STORAGE_DEPTH).contains(&depth) {
             return Err(FileError::Depth(depth));
@@ -371,13 +381,20 @@ impl FileMedium {
         }
         if backing != Backing::Thread {
             match RingStorage::new(Arc::clone(&self.file), self.layout, depth) {
-                Ok(ring) => return Ok((AnyStorage::Ring(Box::new(ring)), notes)),
+                Ok(ring) => {
+                    let storage = Comparing::new(ring, &self.range_locks);
+                    let storage = storage.map_err(|source| FileError::Ways { path: path(), source })?;
+                    return Ok((AnyStorage::Ring(Box::new(storage)), notes));
+                }
                 Err(source) if backing == Backing::Ring => return Err(FileError::Ring { path: path(), source }),
                 Err(source) => notes.push(FileNote::NoRing { path: path(), source }),
             }
         }
         let storage = ThreadStorage::new(Arc::clone(&self.file), self.layout, depth);
-        Ok((AnyStorage::Thread(storage.map_err(|source| FileError::Thread { path: path(), source })?), notes))
+        let storage = storage.map_err(|source| FileError::Thread { path: path(), source })?;
+        let storage = Comparing::new(storage, &self.range_locks);
+        let storage = storage.map_err(|source| FileError::Ways { path: path(), source })?;
+        Ok((AnyStorage::Thread(Box::new(storage)), notes))
     }
 }
 

@@ -1,8 +1,8 @@
 //! A medium by io_uring.
 
 use super::super::{
-    AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, ResizeError, Storage,
-    StorageError, StorageStatistics, flushes::Answered,
+    AttachError, Changing, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, ResizeError,
+    Storage, StorageError, StorageStatistics, flushes::Answered,
 };
 use super::{
     lock::LockedFile,
@@ -249,6 +249,12 @@ impl Drop for RingStorage {
     }
 }
 
+impl Changing for RingStorage {
+    fn is_changing(&self, start: u64, end: u64) -> bool {
+        self.tasks.iter().flatten().any(|task| task.changes_any(start, end))
+    }
+}
+
 impl Storage for RingStorage {
     fn geometry(&self) -> Geometry {
         self.layout.geometry
@@ -388,13 +394,14 @@ mod tests {
     const BLOCK: usize = 4096;
 
     /// A ring over a file of eight blocks that has no name any more.
-    fn ring() -> Option<Box<RingStorage>> {
+    fn ring() -> Option<RingStorage> {
         let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         std::fs::write(&path, [0; 8 * BLOCK]).unwrap();
         let medium = FileMedium::open(&FileOptions::new(&path)).unwrap();
         let opened = medium.storage(Backing::Auto, 4);
         path.close().unwrap();
-        let AnyStorage::Ring(mut ring) = opened.unwrap().0 else { return None };
+        let AnyStorage::Ring(ring) = opened.unwrap().0 else { return None };
+        let mut ring = ring.into_inner();
         let mut region =
             Region::map(&RegionOptions::new(8 * BLOCK).pages(PagePolicy::Exactly(PageSize::Plain))).unwrap();
         ring.attach(region.carve(8 * BLOCK, BLOCK).unwrap().into_device_memory()).unwrap();

@@ -119,7 +119,14 @@ impl Layout {
     pub(super) fn features(&self) -> Features {
         // The page cache, and a disk's own.
         let read_only = self.read_only;
-        Features { write_zeroes: true, deallocate: true, read_only, write_through: false, shared: false }
+        Features {
+            write_zeroes: true,
+            deallocate: true,
+            read_only,
+            write_through: false,
+            shared: false,
+            compare_and_write: 0,
+        }
     }
 
     /// Whether the operation can be carried out at all.
@@ -129,6 +136,9 @@ impl Layout {
             return Err(StorageError::ReadOnly);
         }
         let (_, bytes) = self.geometry.extent(lba, blocks)?;
+        if let Operation::CompareAndWrite { .. } = operation {
+            return Err(StorageError::Unsupported);
+        }
         if let Operation::Read { buffer, .. } | Operation::Write { buffer, .. } = operation {
             // Lengths of single steps have 32 bits.
             let bytes = u32::try_from(bytes).map_err(|_| StorageError::BufferOutOfRange)?;
@@ -224,6 +234,11 @@ impl Task {
         self.operation.changes()
     }
 
+    /// As [`Operation::changes_any`].
+    pub(super) fn changes_any(&self, start: u64, end: u64) -> bool {
+        self.operation.changes_any(start, end)
+    }
+
     /// What to ask of the kernel; `None` where nothing is left to ask.
     pub(super) fn next(&mut self, layout: &Layout, ways: Ways) -> Option<Step> {
         let (start, length) = self.extent(layout);
@@ -238,6 +253,8 @@ impl Task {
             Operation::Flush => Some(Step::Sync),
             Operation::WriteZeroes { deallocate, .. } => Some(self.next_zeros(layout, ways.to_zero(deallocate))),
             Operation::Deallocate { .. } => self.next_hole(layout, ways),
+            // Refused by the check.
+            Operation::CompareAndWrite { .. } => None,
         };
         // A transfer of no bytes has nothing to ask for.
         self.asked.filter(|_| left > 0 || self.operation == Operation::Flush)

@@ -1,8 +1,8 @@
 //! A medium by a worker thread, for where io_uring is refused.
 
 use super::super::{
-    AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, ResizeError, Storage,
-    StorageError, StorageStatistics, flushes::Flushing,
+    AttachError, Changing, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, ResizeError,
+    Storage, StorageError, StorageStatistics, flushes::Flushing,
 };
 use super::{
     lock::LockedFile,
@@ -41,6 +41,8 @@ pub struct ThreadStorage {
     buffers: Arc<OnceLock<DeviceMemory>>,
     /// Submitted, and not flushed.
     queue: VecDeque<(Cookie, Operation)>,
+    /// Flushed, and not completed, in order: the worker carries them out one after the other.
+    running: VecDeque<Operation>,
     /// Submitted, and not completed.
     held: usize,
     restarts: Arc<AtomicU64>,
@@ -93,11 +95,19 @@ impl ThreadStorage {
             worker: Worker { orders: Some(orders), results, thread: Some(thread) },
             buffers,
             queue: VecDeque::with_capacity(depth),
+            running: VecDeque::with_capacity(depth),
             held: 0,
             restarts,
             bell,
             statistics: StorageStatistics::default(),
         })
+    }
+}
+
+impl Changing for ThreadStorage {
+    fn is_changing(&self, start: u64, end: u64) -> bool {
+        let queued = self.queue.iter().map(|(_, operation)| operation);
+        queued.chain(&self.running).any(|operation| operation.changes_any(start, end))
     }
 }
 
@@ -146,6 +156,7 @@ impl Storage for ThreadStorage {
         }
         let Worker { orders: Some(orders), thread: Some(thread), .. } = &mut self.worker else { return };
         self.statistics.flushes += 1;
+        self.running.extend(self.queue.iter().map(|(_, operation)| *operation));
         // The lane holds as many as there may be.
         orders.push_batch(&mut self.queue.drain(..));
         // A system call only where it sleeps.
@@ -154,9 +165,10 @@ impl Storage for ThreadStorage {
     }
 
     fn poll(&mut self, _now: Duration, out: &mut CompletionBatch) -> usize {
-        let (statistics, held) = (&mut self.statistics, &mut self.held);
+        let (statistics, held, running) = (&mut self.statistics, &mut self.held, &mut self.running);
         self.worker.results.pop_batch(out.remaining_capacity(), |completion| {
             *held -= 1;
+            running.pop_front();
             statistics.completed += 1;
             statistics.failed += u64::from(completion.result.is_err());
             out.push(completion);

@@ -96,6 +96,8 @@ impl NbdStorage {
         let is_known = match operation {
             Operation::WriteZeroes { .. } => features.write_zeroes,
             Operation::Deallocate { .. } => features.deallocate,
+            // Another client may write between the two halves.
+            Operation::CompareAndWrite { .. } => false,
             _ => true,
         };
         if !is_known {
@@ -255,6 +257,7 @@ impl Storage for NbdStorage {
             read_only: self.access.is_read_only(),
             write_through: self.access.is_write_through(),
             shared: true,
+            compare_and_write: 0,
         }
     }
 

@@ -13,6 +13,10 @@ use core::{task::Waker, time::Duration};
 use frwr_mempool::DeviceMemory;
 use std::{collections::VecDeque, os::fd::BorrowedFd};
 
+/// What librbd compares and writes at a time, in one sector and no more: larger ones it refuses, as they might lie in several
+/// objects, or be too long for its journal.
+const COMPARE_AND_WRITE_BYTES: u32 = 512;
+
 /// An image of a Ceph cluster: [`Storage::flush`] hands operations to librbd, each by one call, and [`Storage::poll`] asks for their ends
 /// while there are any. librbd's cache is off: what has completed is on all of its placement group's OSDs.
 ///
@@ -63,7 +67,21 @@ impl RbdStorage {
             return Err(StorageError::ReadOnly);
         }
         let (start, bytes) = self.geometry.extent(lba, blocks)?;
-        if let Operation::Read { buffer, .. } | Operation::Write { buffer, .. } = operation {
+        let in_buffer = match operation {
+            Operation::Read { buffer, .. } | Operation::Write { buffer, .. } => Some((buffer, bytes)),
+            Operation::CompareAndWrite { .. } if blocks > self.features().compare_and_write => {
+                return Err(StorageError::Unsupported);
+            }
+            // librbd puts a number there.
+            Operation::CompareAndWrite { buffer, .. }
+                if !buffers.address().wrapping_add(buffer as u64).is_multiple_of(8) =>
+            {
+                return Err(StorageError::BufferUnaligned);
+            }
+            Operation::CompareAndWrite { buffer, .. } => Some((buffer, 3 * bytes)),
+            Operation::WriteZeroes { .. } | Operation::Deallocate { .. } | Operation::Flush => None,
+        };
+        if let Some((buffer, bytes)) = in_buffer {
             let room = buffers.len().checked_sub(buffer);
             room.filter(|room| *room as u64 >= bytes).ok_or(StorageError::BufferOutOfRange)?;
         }
@@ -129,7 +147,10 @@ impl Storage for RbdStorage {
 
     fn features(&self) -> Features {
         let read_only = self.read_only;
-        Features { write_zeroes: true, deallocate: true, read_only, write_through: true, shared: true }
+        let is_sector = self.geometry.block_bytes() == COMPARE_AND_WRITE_BYTES;
+        let compare_and_write = u32::from(is_sector && !read_only);
+        let (write_zeroes, deallocate, write_through, shared) = (true, true, true, true);
+        Features { write_zeroes, deallocate, read_only, write_through, shared, compare_and_write }
     }
 
     fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {

@@ -49,6 +49,7 @@ impl Task {
             Operation::WriteZeroes { deallocate, .. } => Step::WriteZeroes { at, bytes, keeps_space: !deallocate },
             Operation::Deallocate { .. } => Step::Discard { at, bytes },
             Operation::Flush => Step::Flush,
+            Operation::CompareAndWrite { buffer, .. } => Step::CompareAndWrite { at, bytes, buffer },
         }
     }
 
@@ -71,6 +72,7 @@ fn failed(operation: Operation, errno: i32, at: u64) -> Progress {
     Progress::Over(Err(match errno {
         // Operations lie in the namespace, so that it is the image that does not reach there.
         libc::EINVAL if operation != Operation::Flush => return Progress::Cut(at),
+        libc::EILSEQ if matches!(operation, Operation::CompareAndWrite { .. }) => StorageError::Miscompare,
         libc::ENOENT => return Progress::Removed,
         libc::ENOSPC | libc::EDQUOT => StorageError::NoSpace,
         libc::EROFS | libc::EPERM | libc::EACCES if operation.changes() => StorageError::ReadOnly,
@@ -121,6 +123,9 @@ mod tests {
         ] {
             assert_eq!(ended(write, -i64::from(errno)), Progress::Over(Err(error)));
         }
+        let compare = Operation::CompareAndWrite { lba: 8, blocks: 1, buffer: 0 };
+        assert_eq!(ended(compare, -i64::from(libc::EILSEQ)), Progress::Over(Err(StorageError::Miscompare)));
+        assert_eq!(ended(write, -i64::from(libc::EILSEQ)), Progress::Over(Err(StorageError::Medium)));
         assert_eq!(ended(read, -i64::from(libc::EPERM)), Progress::Over(Err(StorageError::Medium)));
         assert_eq!(ended(read, i64::MIN), Progress::Over(Err(StorageError::Medium)));
     }

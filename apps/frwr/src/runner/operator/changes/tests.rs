@@ -14,6 +14,7 @@ use crate::{
 use frwr_mempool::{PagePolicy, PageSize};
 use frwr_nvmf::{controller::AllowedHosts, storage::Geometry, wire::Nqn};
 use serde_json::json;
+use std::sync::Arc;
 
 fn change(hosts: AllowedHosts) -> Change {
     let subsystem = Nqn::new("nqn.2026-11.invalid.frwr:a").unwrap();
@@ -380,7 +381,7 @@ fn a_namespace_that_one_device_did_not_take_and_the_other_gives_back_is_none_tha
     let removed = |id| {
         let geometry = Geometry::new(8, 4096).unwrap();
         let memory = shared(geometry, None, PagePolicy::Exactly(PageSize::Plain), None).unwrap();
-        let storage = in_memory(memory, geometry, false, 1).unwrap();
+        let storage = in_memory(memory, &Arc::default(), geometry, false, 1).unwrap();
         let (subsystem, identifier) = namespace;
         Answer::Became(Box::new(ChangeEvent::Removed { id, subsystem, identifier, storage }))
     };

@@ -38,7 +38,10 @@ impl Slot {
                 let range = self.range(pool, next)?;
                 (namespace, Operation::Deallocate { lba: range.lba.get(), blocks: range.blocks.get() })
             }
+            Work::FusedWrite { .. } | Work::FusedHarden { .. } => return self.fused_operation(buffer),
             Work::Nothing
+            | Work::FusedCompare { .. }
+            | Work::FusedEnd { .. }
             | Work::Connect(_)
             | Work::AuthenticationSend { .. }
             | Work::AuthenticationReceive { .. }
@@ -135,7 +138,8 @@ impl Slot {
                 media.failed(error);
                 let status = storage_status(error, &self.work);
                 // As with a Flush: a second one says nothing of what this one could not keep.
-                Phase::Reply(Reply::of(if committed { status.do_not_retry() } else { status }))
+                let status = if committed { status.do_not_retry() } else { status };
+                if self.work.is_fused() { self.fused_failed(error, status) } else { Phase::Reply(Reply::of(status)) }
             }
         };
     }
@@ -168,6 +172,7 @@ impl Slot {
             }
             Work::Write { namespace, .. } => self.harden(namespace, CommandKind::Write),
             Work::WriteZeroes { namespace, .. } if self.hardens() => self.harden(namespace, kind),
+            Work::FusedWrite { .. } | Work::FusedHarden { .. } => self.fused_executed(),
             Work::Harden { kind: of, .. } => {
                 kind = of;
                 Phase::Reply(Reply::result(0))
@@ -185,7 +190,7 @@ impl Slot {
 
     /// What it has written has to be on the medium before it is answered.
     #[inline]
-    fn hardens(&self) -> bool {
+    pub(super) fn hardens(&self) -> bool {
         self.durable && !mutant!(target_durable_unflushed)
     }
 
@@ -217,6 +222,7 @@ fn storage_status(error: StorageError, work: &Work) -> Status {
         (StorageError::BufferOutOfRange | StorageError::BufferUnaligned, _) => Status::INTERNAL_ERROR,
         (StorageError::ReadOnly, _) => Status::NAMESPACE_IS_WRITE_PROTECTED.do_not_retry(),
         (StorageError::NoSpace, _) => Status::CAPACITY_EXCEEDED.do_not_retry(),
+        (StorageError::Miscompare, _) => Status::COMPARE_FAILURE.do_not_retry(),
         (StorageError::Unsupported, _) => Status::INVALID_COMMAND_OPCODE.do_not_retry(),
         (StorageError::Broken, _) => Status::INTERNAL_ERROR.do_not_retry(),
         (StorageError::Unreachable, _) => Status::INTERNAL_ERROR,

@@ -1,5 +1,6 @@
 //! A command: what it asks for, how far it is, and what it holds.
 
+mod fused;
 mod medium;
 mod transfer;
 
@@ -264,7 +265,12 @@ impl Slot {
                 let reply = *reply;
                 self.reply(cookie, &reply, engine, pool, sessions, answers)
             }
-            Phase::TakeBuffer | Phase::Fetching | Phase::Storing | Phase::Elsewhere | Phase::Replying => Step::Pending,
+            Phase::TakeBuffer
+            | Phase::Fetching
+            | Phase::Storing
+            | Phase::Elsewhere
+            | Phase::Paired
+            | Phase::Replying => Step::Pending,
         }
     }
 
@@ -293,7 +299,9 @@ impl Slot {
                 self.phase = aborted;
                 return Aborted::Now;
             }
-            Phase::Execute | Phase::Elsewhere | Phase::Reply(_) | Phase::Replying => return Aborted::No,
+            Phase::Execute | Phase::Elsewhere | Phase::Paired | Phase::Reply(_) | Phase::Replying => {
+                return Aborted::No;
+            }
         }
         Aborted::Later
     }

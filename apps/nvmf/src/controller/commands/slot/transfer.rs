@@ -81,7 +81,7 @@ impl Slot {
     #[inline(never)]
     pub(super) fn fetch<P: Port>(&mut self, cookie: u64, engine: &mut Engine<P>, pool: &Pool) -> Step {
         let Some(buffer) = &self.buffer else { return Step::Drop };
-        let local = [pool.buffers().segment(buffer, self.data.length())];
+        let local = [pool.buffers().segment_from(buffer, self.data_offset(), self.data.length())];
         let result = match &self.data {
             Data::None => {
                 self.phase = self.work.arrived();
@@ -107,13 +107,14 @@ impl Slot {
     #[inline(never)]
     fn copy<P: Port>(&mut self, engine: &mut Engine<P>, pool: &Pool) -> Step {
         let Some(buffer) = &self.buffer else { return Step::Drop };
+        let to = self.data_offset();
         let data = core::mem::replace(&mut self.data, Data::None);
         let Data::InCapsule { received, offset, length } = data else { return Step::Drop };
         let (mut done, mut chunk) = (0, [0; COPY_BYTES]);
         while done < length {
             let bytes = &mut chunk[..COPY_BYTES.min((length - done) as usize)];
             let copied = engine.message(&received, offset + done, bytes);
-            if copied != bytes.len() || pool.buffers().write(buffer, done as usize, bytes).is_err() {
+            if copied != bytes.len() || pool.buffers().write(buffer, (to + done) as usize, bytes).is_err() {
                 // The connection has ended meanwhile.
                 engine.release(received);
                 return Step::Drop;

@@ -43,6 +43,8 @@ impl NbdStorage {
             Operation::WriteZeroes { deallocate: false, .. } => (Command::WriteZeroes, fua | command_flag::NO_HOLE),
             Operation::WriteZeroes { .. } => (Command::WriteZeroes, fua),
             Operation::Deallocate { .. } => (Command::Trim, fua),
+            // Refused by the check.
+            Operation::CompareAndWrite { .. } => return self.end(slot, Err(StorageError::Unsupported)),
         };
         let sent = Sent { connection: at, key, part, age, flush, coverage: Default::default(), error: 0 };
         self.tasks.send(slot, sent);

@@ -115,6 +115,7 @@ functions! {
     rbd_aio_write: fn(*mut c_void, u64, usize, *const c_char, *mut c_void) -> c_int;
     rbd_aio_discard: fn(*mut c_void, u64, u64, *mut c_void) -> c_int;
     rbd_aio_write_zeroes: fn(*mut c_void, u64, usize, *mut c_void, c_int, c_int) -> c_int;
+    rbd_aio_compare_and_write: fn(*mut c_void, u64, usize, *const c_char, *const c_char, *mut c_void, *mut u64, c_int) -> c_int;
     rbd_aio_flush: fn(*mut c_void, *mut c_void) -> c_int;
 }
 

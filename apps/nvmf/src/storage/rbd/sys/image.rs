@@ -35,10 +35,31 @@ pub(in super::super) struct Taken {
 /// What librbd is asked to do, at a byte of the image.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) enum Step {
-    Read { at: u64, bytes: u32, buffer: usize },
-    Write { at: u64, bytes: u32, buffer: usize },
-    WriteZeroes { at: u64, bytes: u32, keeps_space: bool },
-    Discard { at: u64, bytes: u32 },
+    Read {
+        at: u64,
+        bytes: u32,
+        buffer: usize,
+    },
+    Write {
+        at: u64,
+        bytes: u32,
+        buffer: usize,
+    },
+    WriteZeroes {
+        at: u64,
+        bytes: u32,
+        keeps_space: bool,
+    },
+    Discard {
+        at: u64,
+        bytes: u32,
+    },
+    /// Its buffer has what is expected, what is written then, and room for where they differ.
+    CompareAndWrite {
+        at: u64,
+        bytes: u32,
+        buffer: usize,
+    },
     Flush,
 }
 
@@ -221,6 +242,13 @@ impl Image {
                     (functions.rbd_aio_write_zeroes)(image, at, bytes as usize, completion, flags, 0)
                 }
                 Step::Discard { at, bytes } => (functions.rbd_aio_discard)(image, at, bytes.into(), completion),
+                Step::CompareAndWrite { at, bytes, .. } => {
+                    let (length, expected) = (bytes as usize, memory.cast::<c_char>());
+                    // Both of a sector's length, behind which there is room for a number.
+                    let (written, differs) = (expected.wrapping_add(length), expected.wrapping_add(2 * length));
+                    let compare = functions.rbd_aio_compare_and_write;
+                    compare(image, at, length, expected, written, completion, differs.cast(), 0)
+                }
                 Step::Flush => (functions.rbd_aio_flush)(image, completion),
             }
         };

@@ -61,13 +61,18 @@ impl Way {
     /// # Errors
     /// What librbd says, or EFAULT where its buffer lies outside; nothing was begun.
     pub(in super::super) fn start(&mut self, slot: u32, step: Step) -> Result<(), Errno> {
-        let memory = match step {
-            Step::Read { bytes, buffer, .. } | Step::Write { bytes, buffer, .. } => {
-                let place = self.buffers.as_ref().and_then(|all| all.slice(buffer, bytes as usize).ok());
+        let within = match step {
+            Step::Read { bytes, buffer, .. } | Step::Write { bytes, buffer, .. } => Some((buffer, bytes as usize)),
+            Step::CompareAndWrite { bytes, buffer, .. } => Some((buffer, 3 * bytes as usize)),
+            Step::WriteZeroes { .. } | Step::Discard { .. } | Step::Flush => None,
+        };
+        let memory = match within {
+            Some((buffer, bytes)) => {
+                let place = self.buffers.as_ref().and_then(|all| all.slice(buffer, bytes).ok());
                 // Nothing is ever accessed through it by Rust.
                 core::ptr::with_exposed_provenance_mut(place.ok_or(Errno(libc::EFAULT))?.address() as usize)
             }
-            _ => core::ptr::null_mut(),
+            None => core::ptr::null_mut(),
         };
         let token = Shared::token(self.place, slot);
         // SAFETY: it lies in `self.buffers`, which stays mapped until all have ended (`drop`), and which is memory that devices change.
