@@ -434,12 +434,22 @@ fn mistakes_are_refused_with_line_and_key() {
             &["nbd: \"nbd://a:10809/\" is the medium of another", "read_only for both"],
         ),
         (namespace("rbd = \"pool/image\""), 6, &["rbd", "names no image", "rbd:POOL/IMAGE"]),
-        (namespace("rbd = \"rbd:a/b?user=x\""), 6, &["\"user\" is not known", "conf, id and keyring"]),
+        (namespace("rbd = \"rbd:a/b?user=x\""), 6, &["\"user\" is not known", "conf, id, keyring and exclusive"]),
         (namespace("rbd = \"rbd:a/b\"\nbacking = \"ring\""), 7, &["backing", "file and device"]),
         (
             namespace("rbd = \"rbd:a/b\"\n[[subsystem.namespace]]\nrbd = \"rbd:a/b?id=x\""),
             8,
             &["rbd: \"rbd:a/b\" is the medium of another", "read_only for both"],
+        ),
+        (
+            namespace("rbd = \"rbd:a/b?exclusive=1\"\n[[subsystem.namespace]]\nmemory = \"1M\""),
+            7,
+            &["ana_group is 1", "a group of its own"],
+        ),
+        (
+            namespace("rbd = \"rbd:a/b?exclusive=1\"").replacen("nqn =", "ana_state = \"inaccessible\"\nnqn =", 1),
+            4,
+            &["ana_state", "group 1 follows the lock", "ana_states"],
         ),
         (namespace("file = \"f\"\ndirect = 1"), 7, &["direct: invalid type", "boolean"]),
         (

@@ -3,8 +3,8 @@
 
 use core::time::Duration;
 use frwr_nvmf::storage::{
-    Completion, CompletionBatch, Cookie, Geometry, MediumFault, Operation, RbdError, RbdMedium, ResizeError,
-    Storage as _, StorageError,
+    Completion, CompletionBatch, Cookie, Geometry, MediumFault, Operation, RbdError, RbdLock, RbdLockFrom, RbdMedium,
+    ResizeError, Storage as _, StorageError,
 };
 use frwr_support::storage_harness::{
     BLOCK, Bench, attached,
@@ -214,4 +214,73 @@ fn a_monitor_that_is_gone_is_named_and_ends_no_image_that_is_open() {
     assert!(text.contains("client_mount_timeout") && text.contains("ceph -s"), "{text}");
     cluster.daemon("start-mon");
     bench.write(2, 1, 3).unwrap();
+}
+
+/// It has the lock of its image.
+fn owns(medium: &RbdMedium) -> bool {
+    matches!(medium.lock(), Some(RbdLock::Owner { .. }))
+}
+
+#[test]
+fn who_has_the_lock_of_an_image_serves_it_and_who_lost_it_writes_nothing_more() {
+    let Some((cluster, _alone)) = cluster() else { return };
+    let image = cluster.image();
+    let open = || RbdMedium::open(image.options().exclusive(true)).unwrap();
+    let first = open();
+    until(|| owns(&first));
+    assert_eq!(first.lock(), Some(RbdLock::Owner { from: RbdLockFrom::Nobody }));
+    let second = open();
+    let (mut former, mut later) = (way(&first), way(&second));
+    former.write(0, 1, 1).unwrap();
+    until(|| matches!(second.lock(), Some(RbdLock::Standby { owner: Some(_), trouble: None })));
+    // What nobody serves nobody reads, either.
+    assert_eq!(later.write(0, 1, 2), Err(StorageError::NotOwner));
+    assert_eq!(later.read(0, 1), Err(StorageError::NotOwner));
+    // Taken from who lives.
+    assert!(second.acquire_lock());
+    until(|| owns(&second));
+    assert!(matches!(second.lock(), Some(RbdLock::Owner { from: RbdLockFrom::Alive(_) })), "{:?}", second.lock());
+    assert_eq!(former.write(0, 1, 3), Err(StorageError::NotOwner));
+    assert_eq!(former.read(0, 1), Err(StorageError::NotOwner));
+    assert_eq!(later.read(0, 1).unwrap(), vec![1; BLOCK]);
+    later.write(0, 1, 4).unwrap();
+    // For good, until it is opened again.
+    until(|| first.lock() == Some(RbdLock::Lost));
+    assert!(!first.acquire_lock() && !first.release_lock());
+    drop((former, first));
+    let third = open();
+    let mut last = way(&third);
+    until(|| matches!(third.lock(), Some(RbdLock::Standby { owner: Some(_), .. })));
+    // Given back, the other one has it, and is waited for again.
+    assert!(second.release_lock());
+    assert_eq!(later.write(0, 1, 5), Err(StorageError::NotOwner));
+    until(|| owns(&third));
+    assert_eq!(
+        (third.lock(), last.read(0, 1).unwrap()),
+        (Some(RbdLock::Owner { from: RbdLockFrom::Nobody }), vec![4; BLOCK])
+    );
+    until(|| matches!(second.lock(), Some(RbdLock::Standby { owner: Some(_), .. })));
+    // Who closes it has it no longer.
+    drop((last, third));
+    until(|| owns(&second));
+    assert_eq!(later.read(0, 1).unwrap(), vec![4; BLOCK]);
+}
+
+#[test]
+fn an_image_whose_lock_would_fence_nobody_is_refused() {
+    let Some((cluster, _alone)) = cluster() else { return };
+    let image = cluster.image();
+    let options = || image.options().exclusive(true);
+    let refused = |options| RbdMedium::open(options).unwrap_err().to_string();
+    let read_only = refused(options().read_only(true));
+    assert!(read_only.contains("read_only"), "{read_only}");
+    let option = "rbd_blocklist_on_break_lock";
+    cluster.tool("rbd", &["config", "image", "set", &image.path(), option, "false"]);
+    let unfenced = refused(options());
+    assert!(unfenced.contains(option) && unfenced.contains("rbd config image rm"), "{unfenced}");
+    cluster.tool("rbd", &["config", "image", "rm", &image.path(), option]);
+    cluster.tool("rbd", &["feature", "disable", &image.path(), "fast-diff", "object-map", "exclusive-lock"]);
+    let unlocked = refused(options());
+    assert!(unlocked.contains("rbd feature enable"), "{unlocked}");
+    assert_eq!(RbdMedium::open(image.options()).unwrap().lock(), None);
 }

@@ -42,8 +42,8 @@ pub struct PathArguments {
     /// the same path is back.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = KEEP_ALIVE.parser::<u64>())]
     pub keep_alive: u64,
-    /// The storage behind several targets sees to it that one that was lost writes nothing any more before another one serves: such a write
-    /// goes on at once.
+    /// The storage behind several targets sees to it that one that was lost writes nothing any more before another one serves, as Ceph does
+    /// for images with exclusive=1: such a write goes on at once. Not for two addresses of one target.
     #[arg(long)]
     pub storage_fences: bool,
     /// An address may lead to another machine than before, or a target lets this host in again while its storage still works on what the lost

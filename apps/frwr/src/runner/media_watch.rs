@@ -1,10 +1,10 @@
 //! What the main thread says of the media below namespaces, once for each thing that is wrong with one for good.
 
-use super::medium::Medium;
+use super::{lock_line::lock_line, medium::Medium};
 use crate::output::in_line;
 use core::time::Duration;
 use frwr_nvmf::{
-    storage::{Geometry, MediumFault, RbdLook},
+    storage::{Geometry, MediumFault, RbdLock, RbdLook, RbdMedium},
     wire::Nqn,
 };
 
@@ -31,12 +31,15 @@ struct Watched {
     /// Losses of its server, and that it is away.
     told_losses: u64,
     told_away: bool,
+    /// Whose its lock is.
+    told_lock: Option<RbdLock>,
 }
 
 impl MediaWatch {
     /// Watches one more, which people know by `name`.
     pub(super) fn add(&mut self, namespace: Identity, name: String, medium: Medium) {
-        self.media.push(Watched { namespace, name, medium, told: None, told_losses: 0, told_away: false });
+        let told_lock = None;
+        self.media.push(Watched { namespace, name, medium, told: None, told_losses: 0, told_away: false, told_lock });
     }
 
     /// That namespace is gone: what is to be closed, which may take a while, and what people know it by.
@@ -56,6 +59,21 @@ impl MediaWatch {
     pub(super) fn find(&self, namespace: Identity) -> Option<(&str, Option<MediumFault>)> {
         let watched = self.media.iter().find(|watched| watched.namespace == namespace)?;
         Some((&watched.name, watched.medium.fault()))
+    }
+
+    /// Namespaces that are served by who has the locks of their images, and whether that is this process.
+    pub(super) fn locks(&self) -> impl Iterator<Item = (Identity, bool)> {
+        let of = |watched: &Watched| {
+            let lock = watched.medium.lock()?;
+            Some((watched.namespace, matches!(lock, RbdLock::Owner { .. })))
+        };
+        self.media.iter().filter_map(of)
+    }
+
+    /// The image of a namespace that is served by who has its lock, and whose that is.
+    pub(super) fn locked(&self, namespace: Identity) -> Option<(&RbdMedium, RbdLock)> {
+        let watched = self.media.iter().find(|watched| watched.namespace == namespace)?;
+        Some((watched.medium.image()?, watched.medium.lock()?))
     }
 
     /// Measures it again; it is looked at as before until [`Self::resized`]. `None` as of [`Self::find`].
@@ -87,6 +105,7 @@ impl MediaWatch {
         }
         for watched in &mut self.media {
             watched.tell_losses(say);
+            watched.tell_lock(say);
             let Watched { name, medium, told, .. } = watched;
             let fault = if looks { medium.look() } else { medium.fault() };
             if fault != *told
@@ -100,6 +119,17 @@ impl MediaWatch {
 }
 
 impl Watched {
+    /// Says whose the lock has become.
+    fn tell_lock(&mut self, say: &mut dyn FnMut(&str)) {
+        let lock = self.medium.lock();
+        if lock != self.told_lock
+            && let Some(line) = lock.as_ref().and_then(|lock| lock_line(&in_line(&self.name), lock))
+        {
+            say(&line);
+        }
+        self.told_lock = lock;
+    }
+
     /// Says that its server is gone, or there again.
     fn tell_losses(&mut self, say: &mut dyn FnMut(&str)) {
         let (away, losses) = self.medium.losses();

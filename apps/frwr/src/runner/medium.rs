@@ -1,6 +1,6 @@
 //! The medium below a namespace, whichever it is, as the main thread looks at it.
 
-use frwr_nvmf::storage::{FileMedium, Geometry, MediumFault, NbdMedium, RbdLook, RbdMedium};
+use frwr_nvmf::storage::{FileMedium, Geometry, MediumFault, NbdMedium, RbdLock, RbdLook, RbdMedium};
 
 /// A file, a block device, an export of a server, or an image of a cluster.
 #[derive(Debug)]
@@ -70,6 +70,19 @@ impl Medium {
             Self::Rbd(medium) => medium.resize(blocks),
             Self::Nbd(_) => Ok(()),
         };
+    }
+
+    /// Whose its lock is, where it is served by who has that.
+    pub(super) fn lock(&self) -> Option<RbdLock> {
+        self.image()?.lock()
+    }
+
+    /// The image that it is.
+    pub(super) const fn image(&self) -> Option<&RbdMedium> {
+        match self {
+            Self::Rbd(image) => Some(image),
+            Self::File(_) | Self::Nbd(_) => None,
+        }
     }
 
     /// Whether some core has no server now, and how often one has lost it by now.

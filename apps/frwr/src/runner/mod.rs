@@ -30,6 +30,7 @@ mod load_report;
 mod load_rows;
 mod load_shape;
 mod load_watch;
+mod lock_line;
 mod main_loop;
 mod media_watch;
 mod medium;

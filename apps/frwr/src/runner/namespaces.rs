@@ -144,6 +144,16 @@ impl SubsystemConfig {
         self.namespaces.iter().map(|namespace| &namespace.config)
     }
 
+    /// States of its ANA groups at the start. Those that follow locks, which nobody has asked for yet, are inaccessible.
+    fn ana_at_start(&self) -> Vec<(u32, AnaState)> {
+        let locked: Vec<_> =
+            self.configs().filter(|config| config.is_exclusive()).map(|config| config.ana_group).collect();
+        let mut states = self.ana.at_start();
+        states.retain(|(group, _)| !locked.contains(group));
+        states.extend(locked.into_iter().map(|group| (group, AnaState::Inaccessible)));
+        states
+    }
+
     /// The files and block devices of its namespaces.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
         self.configs().filter_map(NamespaceConfig::path)
@@ -162,7 +172,7 @@ impl SubsystemConfig {
             name: self.nqn,
             hosts: self.allowed_hosts.clone(),
             serial,
-            ana_states: self.ana.at_start(),
+            ana_states: self.ana_at_start(),
             namespaces: Vec::with_capacity(self.namespaces.len()),
         };
         let mut plans: Vec<_> = (0..users.cores).map(|_| plan()).collect();
@@ -202,6 +212,25 @@ impl NamespaceConfig {
             NamespaceBacking::Thread => stored(path, Backing::Thread),
         };
         Ok(Self { medium, block_bytes, read_only: false, ana_group: DEFAULT_ANA_GROUP })
+    }
+
+    /// It is served by who has the lock of its image.
+    pub(super) const fn is_exclusive(&self) -> bool {
+        matches!(&self.medium, MediumConfig::Rbd { options } if options.exclusive)
+    }
+
+    /// The ANA group of both, of one subsystem, would follow the lock of one of them.
+    pub(super) const fn shares_locked_group(&self, other: &Self) -> bool {
+        self.ana_group == other.ana_group && (self.is_exclusive() || other.is_exclusive())
+    }
+
+    /// Why that cannot be.
+    pub(super) fn locked_group_text(&self) -> String {
+        format!(
+            "ana_group is {}, which another namespace of the subsystem has, and the ANA group of an image with exclusive=1 follows its \
+             lock; give each of them a group of its own",
+            self.ana_group
+        )
     }
 
     /// The file or block device that it lives in, or comes from.

@@ -67,6 +67,12 @@ impl Stock {
         self.served.iter().find(|(served, _)| *served == identity).map(|(_, config)| config)
     }
 
+    /// ANA groups of a subsystem that follow locks.
+    pub(super) fn locked_groups(&self, subsystem: Nqn) -> impl Iterator<Item = u32> {
+        let of = self.served.iter().filter(move |((nqn, _), config)| *nqn == subsystem && config.is_exclusive());
+        of.map(|(_, config)| config.ana_group)
+    }
+
     /// What there may be.
     pub(super) fn room(&self) -> Room {
         Room { namespaces: self.limit, taken: self.served.len(), highest: self.highest(), hosts: self.hosts }
@@ -104,6 +110,10 @@ impl Stock {
             return refused(format!(
                 "there are {count} namespaces, and may be {limit}; remove one, or start serve with more --spare-namespaces"
             ));
+        }
+        let mut beside = self.served.iter().filter(|((nqn, _), _)| *nqn == identity.0);
+        if beside.any(|(_, other)| config.shares_locked_group(other)) {
+            return refused(config.locked_group_text());
         }
         let all = self.served.iter().map(|(_, served)| served).chain(iter::once(config));
         if let Some((_, reason)) = served_twice(all) {

@@ -5,6 +5,7 @@ mod changes;
 mod deaths;
 mod devices;
 mod files;
+mod gateways;
 mod key_traces;
 mod keys;
 mod latency;

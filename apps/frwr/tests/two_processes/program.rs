@@ -117,6 +117,16 @@ impl Program {
         panic!("it never said {text:?}: {all:#?}")
     }
 
+    /// Waits until it has said all of these, in any order.
+    pub(crate) fn says_all(&self, texts: &[&str]) {
+        let (mut all, mut left) = (Vec::new(), texts.to_vec());
+        while !left.is_empty() {
+            let Ok(line) = self.lines.recv() else { panic!("it never said {left:?}: {all:#?}") };
+            left.retain(|text| !line.contains(text));
+            all.push(line);
+        }
+    }
+
     /// It has not ended by itself.
     pub(crate) fn runs(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()

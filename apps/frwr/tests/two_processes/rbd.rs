@@ -6,20 +6,23 @@ use frwr_support::{changes::Ctl, storage_harness::ceph::Cluster};
 use serde_json::{Value, json};
 use std::{
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     thread,
 };
 
 /// Blocks of an image that a load has room in.
-const BLOCKS: u64 = 4096;
+pub(crate) const BLOCKS: u64 = 4096;
 
-/// There is one cluster for all.
-static ALONE: Mutex<()> = Mutex::new(());
+/// The cluster, for one test at a time.
+pub(crate) fn cluster() -> Option<(Cluster, MutexGuard<'static, ()>)> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let cluster = Cluster::find()?;
+    Some((cluster, ALONE.lock().unwrap_or_else(PoisonError::into_inner)))
+}
 
 #[test]
 fn a_load_is_verified_over_ceph_whose_osd_is_killed_and_started_again() {
-    let Some(cluster) = Cluster::find() else { return };
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((cluster, _alone)) = cluster() else { return };
     let image = cluster.image_of(BLOCKS);
     let machine = Machine::new();
     let target = machine.serve(&["--namespace", &image.uri()]);
@@ -44,8 +47,7 @@ fn a_load_is_verified_over_ceph_whose_osd_is_killed_and_started_again() {
 
 #[test]
 fn a_target_over_ceph_ends_though_its_osd_is_gone_with_commands() {
-    let Some(cluster) = Cluster::find() else { return };
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((cluster, _alone)) = cluster() else { return };
     let image = cluster.image_of(BLOCKS);
     let machine = Machine::new();
     let target = machine.serve(&["--namespace", &image.uri()]);
@@ -61,8 +63,7 @@ fn a_target_over_ceph_ends_though_its_osd_is_gone_with_commands() {
 
 #[test]
 fn a_target_over_ceph_is_told_what_keeps_it_from_its_image() {
-    let Some(cluster) = Cluster::find() else { return };
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((cluster, _alone)) = cluster() else { return };
     let image = cluster.image_of(BLOCKS);
     let machine = Machine::new();
     cluster.daemon("kill-mon");
@@ -80,8 +81,7 @@ fn a_target_over_ceph_is_told_what_keeps_it_from_its_image() {
 /// What only its cluster knows, and does, is waited for beside everything else.
 #[test]
 fn a_target_answers_while_its_cluster_does_not() {
-    let Some(cluster) = Cluster::find() else { return };
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((cluster, _alone)) = cluster() else { return };
     let image = cluster.image_of(BLOCKS);
     let machine = Machine::new();
     let socket = machine.path("control");

@@ -28,8 +28,8 @@ pub use nbd::{
 };
 
 pub use rbd::{
-    MAX_RBD_WAYS, RbdError, RbdLibraryError, RbdLook, RbdMedium, RbdNameError, RbdOptions, RbdStorage, is_rbd_name,
-    rbd_version,
+    MAX_RBD_WAYS, RbdError, RbdLibraryError, RbdLock, RbdLockFrom, RbdLook, RbdMedium, RbdNameError, RbdOptions,
+    RbdStorage, is_rbd_name, rbd_version,
 };
 
 use arrayvec::ArrayVec;
@@ -282,6 +282,9 @@ pub enum StorageError {
     /// again finds out.
     #[error("the medium's server cannot be reached")]
     Unreachable,
+    /// Another process serves the medium now, or may: this one does not have its lock. Nothing of it is carried out later.
+    #[error("the medium's lock is not this process's")]
+    NotOwner,
 }
 
 impl StorageError {

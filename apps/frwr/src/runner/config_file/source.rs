@@ -95,16 +95,33 @@ impl Source<'_> {
             let text = error.to_string().replacen("--subsystem is", "nqn is", 1);
             self.error(self.find(line, "nqn"), &text)
         })?;
+        let ana = AnaStates {
+            all: ana_state.map_or_else(AnaState::default, AnaName::state),
+            but: self.ana_states(line, ana_states)?,
+        };
+        let namespaces = self.namespaces(&nqn, namespace)?;
+        self.check_locked_groups(line, &ana, &namespaces)?;
         Ok(SubsystemConfig {
             nqn,
             allowed_hosts: hosts.transpose()?.map_or(AllowedHosts::Any, AllowedHosts::Listed),
             serial: serial.transpose()?,
-            ana: AnaStates {
-                all: ana_state.map_or_else(AnaState::default, AnaName::state),
-                but: self.ana_states(line, ana_states)?,
-            },
-            namespaces: self.namespaces(&nqn, namespace)?,
+            ana,
+            namespaces,
         })
+    }
+
+    /// States of groups that follow locks are nobody's to say.
+    fn check_locked_groups(&self, line: usize, ana: &AnaStates, namespaces: &[ListedNamespace]) -> Result<(), Error> {
+        let locked = namespaces.iter().filter(|one| one.config.is_exclusive()).map(|one| one.config.ana_group);
+        let Some(group) = locked.into_iter().find(|group| ana.of(*group) != AnaState::default()) else { return Ok(()) };
+        let (key, remedy) = if ana.but.contains_key(&group) {
+            ("ana_states", "leave it out")
+        } else {
+            ("ana_state", "leave it out, or say the states of others in ana_states")
+        };
+        let text =
+            format!("{key}: the state of ANA group {group} follows the lock of an image with exclusive=1; {remedy}");
+        Err(self.error(self.find(line, key), &text))
     }
 
     /// Where the keys of hosts are, by their names. They are read later.
@@ -155,6 +172,9 @@ impl Source<'_> {
             if all.iter().any(|other| other.nguid(of) == one.nguid(of)) {
                 let text = "nguid: another namespace of the subsystem has the same, and hosts take both for one; choose another";
                 return Err(self.error(self.find(line, "nguid"), text));
+            }
+            if all.iter().any(|other| other.config.shares_locked_group(&one.config)) {
+                return Err(self.error(self.find(line, "ana_group"), &one.config.locked_group_text()));
             }
             all.push(one);
         }

@@ -24,7 +24,7 @@ const LOOK_PERIOD: Duration = Duration::from_millis(10);
 const LATE_LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// Behind that time each core has told what holds the change up.
 const GRACE: Duration = Duration::from_secs(1);
-/// In place of a change's number: it takes back what a core has done of one, and nobody waits for it.
+/// In place of a change's number: nobody waits for it, as for what takes back what a core has done of one.
 const TAKES_BACK: u64 = 0;
 /// Changes that were taken back and are remembered until all cores have said what came of them: one at a time is, of each device.
 const MAX_TAKEN_BACK: usize = 64;
@@ -171,6 +171,11 @@ pub(super) struct Ended {
 /// What a change is answered that is complete.
 pub(super) fn done(changed: bool) -> Value {
     json!({ "changed": changed, "complete": true })
+}
+
+/// A change whose end nobody waits for, and that a core may be told of at any time.
+pub(super) fn unasked(change: Change) -> Order {
+    Order::Change { number: TAKES_BACK, change: Box::new(change), ticket: Ticket::default() }
 }
 
 impl Changes {
@@ -434,8 +439,7 @@ impl UnderWay {
     fn take_back(&mut self, orders: &mut Orders) {
         for (unit, undo) in core::mem::take(&mut self.done).into_iter().rev() {
             // A core that stands still since does it when it goes on.
-            let change = Box::new(undo);
-            orders.give(unit, Order::Change { number: TAKES_BACK, change, ticket: Ticket::default() });
+            orders.give(unit, unasked(undo));
         }
     }
 }

@@ -19,7 +19,7 @@ use core::cell::RefCell;
 use frwr_nvmf::{
     controller::{Inventory, NamespaceState},
     storage::MediumKind,
-    wire::SerialNumber,
+    wire::{AnaState, SerialNumber},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -106,6 +106,13 @@ fn present(known: &mut Known<'_>) -> Result<Present, Failure> {
     let mut subsystems = Vec::with_capacity(home.subsystems.len());
     // Those that leave, or that cores are still told of, are none.
     for (at, subsystem) in home.subsystems.iter().enumerate().filter(|(_, subsystem)| subsystem.listed) {
+        let mut states = subsystem.ana_states.clone();
+        for group in known.stock.locked_groups(subsystem.name) {
+            // Which state it has is its lock's, and no file's.
+            if let Some(state) = states.get_mut(group.wrapping_sub(1) as usize) {
+                *state = AnaState::default();
+            }
+        }
         let namespaces = namespaces_of(home, at).map(|state| {
             let identity = (subsystem.name, state.identifier);
             let config = known.stock.config(identity).cloned();
@@ -123,7 +130,7 @@ fn present(known: &mut Known<'_>) -> Result<Present, Failure> {
             nqn: subsystem.name,
             serial: subsystem.serial,
             hosts: subsystem.hosts.clone(),
-            ana: AnaStates::of_groups(&subsystem.ana_states),
+            ana: AnaStates::of_groups(&states),
             namespaces: namespaces.collect::<Result<_, _>>()?,
         });
     }

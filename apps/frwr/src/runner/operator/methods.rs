@@ -4,7 +4,7 @@ use super::{
     super::{stock::Reserved, survey::Findings},
     Facts, answers,
     application::Applied,
-    files, host_changes, hosts, key_trace, listeners, namespace_changes,
+    files, host_changes, hosts, key_trace, listeners, locks, namespace_changes,
     parameters::Parameter,
     planned::{Known, Plan},
     subsystem_changes,
@@ -110,7 +110,7 @@ const METHODS: &[Method] = &[
         name: "namespaces",
         about: "namespaces, with what was done in them",
         parameters: &[OF_SUBSYSTEM],
-        does: Does::Ask(answers::namespaces),
+        does: Does::Look(locks::namespaces),
     },
     Method { name: "hosts", about: "hosts that are connected", parameters: &[], does: Does::Ask(hosts::hosts) },
     Method {
@@ -282,6 +282,18 @@ const METHODS: &[Method] = &[
         does: Does::Change(subsystem_changes::set_ana_state),
     },
     Method {
+        name: "acquire_lock",
+        about: "takes the lock of an image with exclusive=1, from whom it may be, who is blocklisted first",
+        parameters: &[SUBSYSTEM, NAMESPACE],
+        does: Does::Look(locks::acquire_lock),
+    },
+    Method {
+        name: "release_lock",
+        about: "gives the lock of an image with exclusive=1 back, behind what was begun",
+        parameters: &[SUBSYSTEM, NAMESPACE],
+        does: Does::Look(locks::release_lock),
+    },
+    Method {
         name: "set_allowed_hosts",
         about: "says who may use a subsystem; others end",
         parameters: &[
@@ -376,7 +388,7 @@ pub(super) fn find(name: &str) -> Result<&'static Method, Failure> {
 pub fn methods() -> impl Iterator<Item = MethodDescription> {
     METHODS.iter().map(|&Method { name, about, parameters, does }| {
         let changes = does.is_change() || name.starts_with("set_");
-        let changes = changes || matches!(name, "clear_host_key" | "stop");
+        let changes = changes || matches!(name, "acquire_lock" | "clear_host_key" | "release_lock" | "stop");
         MethodDescription { name, about, parameters, changes }
     })
 }

@@ -12,6 +12,7 @@ mod host_changes;
 mod hosts;
 mod key_trace;
 mod listeners;
+mod locks;
 mod methods;
 mod metrics;
 mod namespace_changes;
@@ -47,6 +48,7 @@ use core::time::Duration;
 use frwr_engine::control::ControlStatistics;
 use frwr_nvmf::{controller::Incident, storage::RbdLook};
 use frwr_reactor::Statistics as ReactorStatistics;
+use locks::LockedGroups;
 use methods::Does;
 use metrics::Only;
 use planned::{Asker, Behind, Known};
@@ -102,6 +104,7 @@ pub(super) struct Operator {
     measuring: Aside<(), (Asker, Call, Does)>,
     /// What nobody uses any more: whoever waits for that is answered when it is closed.
     closing: Aside<(), ()>,
+    locked: LockedGroups,
     /// Calls that change something and are not planned: each is, by what the cores say behind the end of the one before.
     unplanned: VecDeque<(Asker, Call, Does)>,
     /// A file that is applied.
@@ -130,6 +133,7 @@ impl Operator {
             opening: Aside::default(),
             measuring: Aside::default(),
             closing: Aside::default(),
+            locked: LockedGroups::default(),
             unplanned: VecDeque::new(),
             application: None,
             reload: Reload::default(),
@@ -211,6 +215,7 @@ impl Operator {
         }
         work += self.take_opened(surroundings.media, say);
         work += self.take_measured();
+        self.locked.follow(surroundings.media, &self.stock, &mut self.orders);
         while !self.closing.is_busy()
             && let Some(ended) = self.changes.turn(surroundings.now, &mut self.orders)
         {
@@ -473,6 +478,7 @@ impl Operator {
     /// was made, and its caller is told all the same.
     fn change_ended(&mut self, Ended { asker, mut result, behind }: Ended, media: &mut MediaWatch) {
         let now = self.facts.now;
+        self.locked.tell_again();
         match (behind, &result) {
             (Some(Behind::Resized { namespace, blocks, .. }), Ok(_)) => media.resized(namespace, blocks),
             (Some(Behind::Resized { namespace, before, .. }), Err(_)) => media.resized(namespace, before),

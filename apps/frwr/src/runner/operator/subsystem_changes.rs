@@ -74,6 +74,13 @@ pub(super) fn set_ana_state(known: &mut Known<'_>, parameters: Map<String, Value
     let Ana { subsystem: of, group, state } = read(parameters)?;
     let (subsystem, _) = subsystem(known.findings, &of)?;
     group.map_or(Ok(()), check_group)?;
+    if let Some(group) = group.filter(|group| known.stock.locked_groups(subsystem).any(|locked| locked == *group)) {
+        let text = format!(
+            "params: group is {group}, whose state follows the lock of an image (exclusive=1); acquire_lock and release_lock \
+             change whose that is"
+        );
+        return Err(Failure::new(INVALID_PARAMS, text));
+    }
     let state = state.state();
     let change = |state| Change::Ana { subsystem, group, state };
     let before = |device| {

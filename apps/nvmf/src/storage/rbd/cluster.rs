@@ -23,7 +23,9 @@ use std::{
 const MONITOR_LIMIT: &CStr = c"30";
 /// Options that say so, with what they are where nobody has said it: five minutes, and for ever.
 const MONITOR_LIMITS: [(&CStr, f64); 2] = [(c"client_mount_timeout", 300.0), (c"rados_mon_op_timeout", 0.0)];
-/// Between two looks at how large images are.
+/// Whether a client that loses its lock is put on the cluster's blocklist; images may have a value of their own.
+pub(super) const BLOCKLIST_OPTION: &CStr = c"rbd_blocklist_on_break_lock";
+/// Between two looks at how large images are, and whose.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// How a cluster is reached.
@@ -32,6 +34,8 @@ pub(super) struct Access {
     conf: Option<PathBuf>,
     id: String,
     keyring: Option<PathBuf>,
+    /// By a connection of its own: the cluster's blocklist has whole clients, with all their images.
+    alone: bool,
 }
 
 impl Access {
@@ -41,6 +45,7 @@ impl Access {
             conf: options.conf.clone().or(early.conf.map(PathBuf::from)),
             id: options.id.clone().or(early.id).unwrap_or_else(|| "admin".to_owned()),
             keyring: options.keyring.clone(),
+            alone: options.exclusive,
         }
     }
 
@@ -88,6 +93,9 @@ impl Connection {
     /// The one that there is, or a new one. Blocks for as long as monitors may take.
     pub(super) fn get(access: &Access) -> Result<Arc<Self>, NoConnection> {
         let mut all = CONNECTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        if access.alone {
+            return Self::new(access).map(Arc::new);
+        }
         all.retain(|(_, connection)| connection.strong_count() > 0);
         let there = all.iter().find(|(other, _)| other == access).and_then(|(_, connection)| connection.upgrade());
         if let Some(connection) = there {
@@ -170,6 +178,10 @@ fn configure(handle: &mut Handle, access: &Access) -> Result<(), NoConnection> {
         // An option that this librados does not have limits nothing.
         let _ = is_usual.then(|| handle.set(name, MONITOR_LIMIT));
     }
+    if access.alone {
+        let refused = |errno| NoConnection::Option("rbd_blocklist_on_break_lock", errno);
+        handle.set(BLOCKLIST_OPTION, c"true").map_err(refused)?;
+    }
     Ok(())
 }
 
@@ -184,6 +196,8 @@ fn keep(orders: &Receiver<Order>) {
         };
         let asked = match order {
             Ok(Order::Keep(image)) => {
+                // Its lock is not waited for longer than it has to be.
+                image.look();
                 images.push(image);
                 continue;
             }

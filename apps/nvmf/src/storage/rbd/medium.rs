@@ -3,7 +3,8 @@
 use super::super::{AnyStorage, Geometry, GeometryError, MAX_STORAGE_DEPTH, MediumFault, ResizeError};
 use super::{
     MAX_RBD_WAYS, RbdLibraryError, RbdOptions,
-    cluster::{Access, Connection, NoConnection},
+    cluster::{Access, BLOCKLIST_OPTION, Connection, NoConnection},
+    lock::{Lock, RbdLock},
     shared::Shared,
     storage::RbdStorage,
     sys::{Errno, Image, NoHandle, NotOpened, Way},
@@ -127,6 +128,14 @@ pub enum RbdError {
         option: String,
         /// Its value.
         value: String,
+    },
+    /// It cannot be one that the owner of its lock serves.
+    #[error("{image}: exclusive=1 {reason}")]
+    Exclusive {
+        /// Which.
+        image: String,
+        /// Why not, and what may help.
+        reason: &'static str,
     },
     /// It cannot be asked.
     #[error("{image}: cannot be asked for {what} ({source}); see ceph -s")]
@@ -286,6 +295,31 @@ impl RbdMedium {
         Ok(())
     }
 
+    /// Whose its lock is; `None` where it is served without regard to that. What changes is found once a second, a loss by operations
+    /// as well. What this process does not own it does not serve: operations end with
+    /// [`StorageError::NotOwner`](super::super::StorageError::NotOwner).
+    #[must_use]
+    pub fn lock(&self) -> Option<RbdLock> {
+        self.shared().lock().map(Lock::told)
+    }
+
+    /// Takes the lock, also from a client that lives, which is blocklisted first; [`Self::lock`] tells what came of it. False where this
+    /// process has it already, has lost it for good, or needs none. Blocks for nothing.
+    pub fn acquire_lock(&self) -> bool {
+        let asked = self.shared().lock().is_some_and(Lock::ask);
+        if asked {
+            // Nobody waits for that.
+            drop(self.shared().connection().keeper().look());
+        }
+        asked
+    }
+
+    /// Gives the lock back: nothing more is begun from now on, and behind what was begun, within a second where the cluster answers,
+    /// another client may have it. False where this process does not have it. Blocks for nothing.
+    pub fn release_lock(&self) -> bool {
+        self.shared().lock().is_some_and(Lock::begin_release)
+    }
+
     /// One core's way to it, of `depth` operations at a time.
     ///
     /// # Errors
@@ -427,7 +461,28 @@ fn open(
         }
     }
     let bytes = image.size().map_err(unasked("its size"))?;
-    Ok(Shared::new(image, connection, bytes, closing))
+    let lock = options.exclusive.then(|| lock_of(options, &image)).transpose()?;
+    Ok(Shared::new(image, connection, bytes, lock, closing))
+}
+
+/// The lock of an image that fences who loses it.
+fn lock_of(options: &RbdOptions, image: &Image) -> Result<Lock, RbdError> {
+    let refused = |reason| Err(RbdError::Exclusive { image: options.to_string(), reason });
+    let unasked = |what| move |errno| RbdError::Ask { image: options.to_string(), what, source: error(errno) };
+    if options.is_read_only() {
+        return refused("is of images that are written, and this one is not; leave it out, or read_only");
+    }
+    if !image.has_lock().map_err(unasked("its features"))? {
+        return refused("needs the feature exclusive-lock; rbd feature enable POOL/IMAGE exclusive-lock");
+    }
+    let blocklists = image.option(BLOCKLIST_OPTION).map_err(unasked("its options"))?;
+    if blocklists.is_some_and(|value| value != "true") {
+        return refused(
+            "needs rbd_blocklist_on_break_lock, which is false for this image or its pool: who lost the lock could still write; \
+             rbd config image rm POOL/IMAGE rbd_blocklist_on_break_lock, rbd config pool rm POOL rbd_blocklist_on_break_lock",
+        );
+    }
+    Ok(Lock::new())
 }
 
 fn not_opened(options: &RbdOptions, user: &str, reason: NotOpened) -> RbdError {

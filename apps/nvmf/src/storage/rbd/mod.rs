@@ -4,6 +4,7 @@
 
 mod cluster;
 mod environment;
+mod lock;
 mod mailbox;
 mod medium;
 mod name;
@@ -13,6 +14,7 @@ mod storage;
 mod sys;
 mod task;
 
+pub use lock::{RbdLock, RbdLockFrom};
 pub use medium::{RbdError, RbdLook, RbdMedium};
 pub use name::{RbdNameError, RbdOptions, is_rbd_name};
 pub use shared::MAX_RBD_WAYS;

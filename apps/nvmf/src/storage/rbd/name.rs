@@ -29,6 +29,9 @@ frwr_mempool::options! {
         pub block_bytes: u32,
         /// It is never changed.
         pub read_only: bool,
+        /// One of several processes that have it open serves it: the one that has RBD's exclusive lock, which does not move by itself
+        /// from who lives (`exclusive=1`; [`RbdMedium::lock`](super::RbdMedium::lock)).
+        pub exclusive: bool,
     }
 }
 
@@ -46,6 +49,7 @@ impl RbdOptions {
             keyring: None,
             block_bytes: 4096,
             read_only: false,
+            exclusive: false,
         }
     }
 
@@ -72,6 +76,7 @@ impl RbdOptions {
             ("conf", self.conf.as_ref().map(path)),
             ("id", self.id.as_ref().map(OsString::from)),
             ("keyring", self.keyring.as_ref().map(path)),
+            ("exclusive", self.exclusive.then(|| "1".into())),
         ];
         let of =
             |(name, value): (&str, Option<OsString>)| Some(format!("{name}={}", Encoded(value?.as_encoded_bytes())));
@@ -108,18 +113,24 @@ pub enum RbdNameError {
     /// No pool, no image, or more.
     #[error(
         "{0:?} names no image; say rbd:POOL/IMAGE, rbd:POOL/NAMESPACE/IMAGE, or rbd:POOL/IMAGE@SNAPSHOT, where wanted with \
-         ?conf=PATH&id=USER&keyring=PATH behind it"
+         ?conf=PATH&id=USER&keyring=PATH&exclusive=1 behind it"
     )]
     Image(String),
     /// A percent sign without two hexadecimal digits behind it, text that is none, or a NUL in it.
     #[error("{0:?} is not percent-encoded text without NUL; write %25 for a percent sign")]
     Encoding(String),
     /// A parameter that means nothing here.
-    #[error("parameter {0:?} is not known; there are conf, id and keyring")]
+    #[error("parameter {0:?} is not known; there are conf, id, keyring and exclusive")]
     Parameter(String),
     /// A parameter without a value.
     #[error("parameter {0} has no value; say {0}=VALUE, or leave it out")]
     Value(String),
+    /// Neither yes nor no.
+    #[error("parameter exclusive is {0:?}: must be 0 or 1; say exclusive=1, or leave it out")]
+    Exclusive(String),
+    /// A snapshot, which nobody writes.
+    #[error("exclusive=1 is of images that are written, and a snapshot is not; leave one of them out")]
+    ExclusiveSnapshot,
 }
 
 /// Whether somebody means the name of an image, a wrong one included.
@@ -150,15 +161,22 @@ impl FromStr for RbdOptions {
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             let value = decoded(value)?;
-            if value.is_empty() && matches!(name, "conf" | "id" | "keyring") {
+            if value.is_empty() && matches!(name, "conf" | "id" | "keyring" | "exclusive") {
                 return Err(RbdNameError::Value(name.to_owned()));
             }
             match name {
                 "conf" => options.conf = Some(value.into()),
                 "id" => options.id = Some(value),
                 "keyring" => options.keyring = Some(value.into()),
+                "exclusive" => {
+                    let said = ["0", "1"].iter().position(|one| *one == value);
+                    options.exclusive = said.ok_or(RbdNameError::Exclusive(value))? == 1;
+                }
                 _ => return Err(RbdNameError::Parameter(name.to_owned())),
             }
+        }
+        if options.exclusive && options.snapshot.is_some() {
+            return Err(RbdNameError::ExclusiveSnapshot);
         }
         Ok(options)
     }
@@ -187,7 +205,7 @@ mod tests {
             (reached.conf.clone(), reached.keyring.clone()),
             (Some("/etc/ceph/other.conf".into()), Some("/k&".into()))
         );
-        for options in [reached.clone(), snapshot, parsed("rbd:a/b?id=x")] {
+        for options in [reached.clone(), snapshot, parsed("rbd:a/b?id=x&exclusive=1")] {
             assert_eq!(parsed(&options.name()), options, "{}", options.name());
         }
         assert_eq!(reached.to_string(), "rbd:a/b%20%25%2Fc");
@@ -210,6 +228,8 @@ mod tests {
             ("rbd:pool/a%00", "NUL"),
             ("rbd:pool/a?user=x", "\"user\" is not known"),
             ("rbd:pool/a?id", "id=VALUE"),
+            ("rbd:pool/a?exclusive=yes", "must be 0 or 1"),
+            ("rbd:pool/a@then?exclusive=1", "leave one of them out"),
         ] {
             let error = text.parse::<RbdOptions>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

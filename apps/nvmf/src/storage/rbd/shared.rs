@@ -3,6 +3,7 @@
 use super::super::{MAX_STORAGE_DEPTH, StorageError, medium_fault::MediumFault};
 use super::{
     cluster::Connection,
+    lock::Lock,
     mailbox::Mailbox,
     sys::{Errno, Image, TakenBatch},
 };
@@ -37,13 +38,21 @@ pub(super) struct Shared {
     found: AtomicU64,
     /// Bytes that it has, when somebody looked last.
     bytes: AtomicU64,
+    /// Where it is served by who has its lock.
+    lock: Option<Lock>,
     /// Dropped when all of it is closed.
     #[expect(dead_code, reason = "who waits for that has the other end")]
     closed: mpsc::Sender<()>,
 }
 
 impl Shared {
-    pub(super) fn new(image: Image, connection: Arc<Connection>, bytes: u64, closed: mpsc::Sender<()>) -> Self {
+    pub(super) fn new(
+        image: Image,
+        connection: Arc<Connection>,
+        bytes: u64,
+        lock: Option<Lock>,
+        closed: mpsc::Sender<()>,
+    ) -> Self {
         Self {
             image,
             connection,
@@ -52,6 +61,7 @@ impl Shared {
             fault: AtomicU8::new(fault::NONE),
             found: AtomicU64::new(0),
             bytes: AtomicU64::new(bytes),
+            lock,
             closed,
         }
     }
@@ -109,8 +119,16 @@ impl Shared {
         }
     }
 
-    /// Why nothing is done any more.
+    /// Where it is served by who has its lock.
+    pub(super) const fn lock(&self) -> Option<&Lock> {
+        self.lock.as_ref()
+    }
+
+    /// Why nothing is done any more, or for now.
     pub(super) fn refuses(&self) -> Option<StorageError> {
+        if self.lock.as_ref().is_some_and(|lock| !lock.serves()) {
+            return Some(StorageError::NotOwner);
+        }
         match self.fault.load(Relaxed) {
             fault::NONE => None,
             fault::SHRUNK => Some(StorageError::Shrunk),
@@ -142,8 +160,11 @@ impl Shared {
         }
     }
 
-    /// Looks how large it is, and whether it is there. May block: for no core.
+    /// Looks whose it is, how large it is, and whether it is there. May block: for no core.
     pub(super) fn look(&self) {
+        if let Some(lock) = &self.lock {
+            lock.attend(&self.image);
+        }
         match self.image.check_existence().and_then(|()| self.image.size()) {
             Ok(bytes) => self.bytes.store(bytes, Relaxed),
             Err(Errno(libc::ENOENT)) => self.is_removed(),

@@ -109,6 +109,11 @@ impl RbdStorage {
 
     /// A step has ended.
     fn went(&mut self, slot: u32, result: i64) {
+        if result < 0
+            && let Some(error) = self.unlocked(result)
+        {
+            return self.end(slot, Err(error));
+        }
         let Some(task) = self.tasks.get_mut(slot as usize).and_then(Option::as_mut) else { return };
         match task.ended(result) {
             Progress::Again => {
@@ -125,6 +130,20 @@ impl RbdStorage {
                 self.end(slot, Err(StorageError::Medium));
             }
         }
+    }
+
+    /// It failed since the lock of the image is not this process's.
+    #[cold]
+    fn unlocked(&self, result: i64) -> Option<StorageError> {
+        let lock = self.way.shared().lock()?;
+        match i32::try_from(result.unsigned_abs()) {
+            // Another client has had this one blocklisted.
+            Ok(libc::ESHUTDOWN) => lock.is_lost(),
+            // It was given back meanwhile, or librbd has lost its watch.
+            Ok(libc::EROFS) => {}
+            _ => return None,
+        }
+        Some(StorageError::NotOwner)
     }
 
     fn end(&mut self, slot: u32, result: Result<(), StorageError>) {

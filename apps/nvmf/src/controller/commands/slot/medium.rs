@@ -226,6 +226,8 @@ fn storage_status(error: StorageError, work: &Work) -> Status {
         (StorageError::Unsupported, _) => Status::INVALID_COMMAND_OPCODE.do_not_retry(),
         (StorageError::Broken, _) => Status::INTERNAL_ERROR.do_not_retry(),
         (StorageError::Unreachable, _) => Status::INTERNAL_ERROR,
+        // Hosts go to another path, where there is one, and come again by this one when they are told that it is open.
+        (StorageError::NotOwner, _) => Status::ANA_INACCESSIBLE,
         // For good.
         (StorageError::Shrunk, work) if work.reads().is_some() => Status::UNRECOVERED_READ_ERROR.do_not_retry(),
         (StorageError::Shrunk, _) => Status::WRITE_FAULT.do_not_retry(),

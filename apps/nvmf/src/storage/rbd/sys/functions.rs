@@ -40,6 +40,23 @@ impl ConfigOption {
     pub(super) const EMPTY: Self = Self { name: core::ptr::null_mut(), value: core::ptr::null_mut(), source: 0 };
 }
 
+/// A client that has an image open, as librbd.h lists them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Watcher {
+    pub(super) address: *mut c_char,
+    pub(super) id: i64,
+    pub(super) cookie: u64,
+}
+
+impl Watcher {
+    pub(super) const EMPTY: Self = Self { address: core::ptr::null_mut(), id: 0, cookie: 0 };
+}
+
+/// `RBD_LOCK_MODE_EXCLUSIVE`.
+pub(super) const LOCK_MODE_EXCLUSIVE: c_int = 0;
+/// `RBD_FEATURE_EXCLUSIVE_LOCK`.
+pub(super) const FEATURE_EXCLUSIVE_LOCK: u64 = 1 << 2;
 /// `EVENT_TYPE_EVENTFD`.
 pub(super) const EVENT_TYPE_EVENTFD: c_int = 2;
 /// `RBD_WRITE_ZEROES_FLAG_THICK_PROVISION`: the space of zeros is kept.
@@ -91,6 +108,7 @@ functions! {
     rados_ioctx_destroy: fn(*mut c_void);
     rados_ioctx_set_namespace: fn(*mut c_void, *const c_char);
     rados_set_pool_full_try: fn(*mut c_void);
+    rados_wait_for_latest_osdmap: fn(*mut c_void) -> c_int;
     rados_stat: fn(*mut c_void, *const c_char, *mut u64, *mut libc::time_t) -> c_int;
 }
 
@@ -103,6 +121,15 @@ functions! {
     rbd_get_id: fn(*mut c_void, *mut c_char, usize) -> c_int;
     rbd_get_size: fn(*mut c_void, *mut u64) -> c_int;
     rbd_snap_get_id: fn(*mut c_void, *const c_char, *mut u64) -> c_int;
+    rbd_get_features: fn(*mut c_void, *mut u64) -> c_int;
+    rbd_is_exclusive_lock_owner: fn(*mut c_void, *mut c_int) -> c_int;
+    rbd_lock_acquire: fn(*mut c_void, c_int) -> c_int;
+    rbd_lock_release: fn(*mut c_void) -> c_int;
+    rbd_lock_get_owners: fn(*mut c_void, *mut c_int, *mut *mut c_char, *mut usize) -> c_int;
+    rbd_lock_get_owners_cleanup: fn(*mut *mut c_char, usize);
+    rbd_lock_break: fn(*mut c_void, c_int, *const c_char) -> c_int;
+    rbd_watchers_list: fn(*mut c_void, *mut Watcher, *mut usize) -> c_int;
+    rbd_watchers_list_cleanup: fn(*mut Watcher, usize);
     rbd_config_image_list: fn(*mut c_void, *mut ConfigOption, *mut c_int) -> c_int;
     rbd_config_image_list_cleanup: fn(*mut ConfigOption, c_int);
     rbd_set_image_notification: fn(*mut c_void, c_int, c_int) -> c_int;

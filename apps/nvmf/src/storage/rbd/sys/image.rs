@@ -90,8 +90,8 @@ fn open_as(
 
 /// A pool, as librados knows it.
 #[derive(Debug)]
-struct Pool {
-    cluster: Arc<Handle>,
+pub(super) struct Pool {
+    pub(super) cluster: Arc<Handle>,
     pointer: *mut c_void,
 }
 
@@ -105,13 +105,13 @@ impl Drop for Pool {
 /// A `rbd_image_t` and what becomes readable when an operation of it has ended.
 #[derive(Debug)]
 pub(in super::super) struct Image {
-    pointer: *mut c_void,
+    pub(super) pointer: *mut c_void,
     event: OwnedFd,
     /// What it was opened at.
     snapshot: Option<CString>,
     /// The object that it is not without; `None` for an image of the first format, which has no identifier.
     header: Option<CString>,
-    pool: Pool,
+    pub(super) pool: Pool,
 }
 
 // SAFETY: librbd's images are used by any number of threads at once, as QEMU and rbd-nbd use them; what is called is documented so, or
@@ -155,7 +155,7 @@ impl Image {
         Ok(image)
     }
 
-    fn functions(&self) -> &'static RbdFunctions {
+    pub(super) fn functions(&self) -> &'static RbdFunctions {
         &self.pool.cluster.library.rbd
     }
 

@@ -8,6 +8,7 @@
 mod cluster;
 mod functions;
 mod image;
+mod lock;
 mod way;
 
 pub(super) use cluster::{Handle, NoHandle};
