@@ -46,7 +46,7 @@ fn what_is_written_is_read_by_either_kind_of_replies_and_whatever_the_server_tak
             let server = server(|export| (export.structured, export.blocks) = (structured, blocks));
             let mut bench = bench(&server);
             assert_eq!(bench.storage.geometry().blocks(), BLOCKS);
-            assert_eq!(bench.storage.features(), Features::default().write_zeroes(true).deallocate(true));
+            assert_eq!(bench.storage.features(), Features::default().write_zeroes(true).deallocate(true).shared(true));
             for (lba, blocks, byte) in [(0, 1, 1), (5, 7, 2), (BLOCKS - 32, 32, 3)] {
                 bench.write(lba, blocks, byte).unwrap();
                 assert_eq!(bench.read(lba, blocks).unwrap(), vec![byte; blocks as usize * BLOCK]);
