@@ -683,6 +683,17 @@ fn several_devices_are_served_each_with_its_addresses() {
 }
 
 #[test]
+fn reservations_are_not_kept_by_one_of_several_gateways() {
+    let gateway = format!("first_port_id = 17\n{SMALLEST}");
+    assert!(parsed(&gateway).is_ok());
+    let config = parsed(&format!("reservations = \"/tmp/none\"\n{SMALLEST}")).unwrap();
+    assert_eq!(config.arguments.target.reservations, Some(PathBuf::from("/tmp/none")));
+    let refused = parsed(&format!("reservations = \"/tmp/none\"\n{gateway}")).unwrap_err().to_string();
+    assert!(refused.contains("--reservations") || refused.contains("reservations:"), "{refused}");
+    assert!(refused.contains("other_gateway") || refused.contains("--other-gateway"), "{refused}");
+}
+
+#[test]
 fn devices_that_cannot_be_served_together_are_refused() {
     let nine = ["d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7", "d8"];
     let many: Vec<String> = (1..=17).map(|port| format!("a/10.0.0.1:{port}")).collect();

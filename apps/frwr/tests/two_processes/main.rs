@@ -14,6 +14,7 @@ mod nbd;
 mod paths;
 mod program;
 mod rbd;
+mod reservations;
 mod service;
 
 use program::Machine;
