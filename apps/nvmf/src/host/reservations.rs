@@ -26,7 +26,7 @@ pub enum Reserve {
     Register {
         /// What.
         action: RegisterAction,
-        /// Whatever key it has.
+        /// Whatever key it has; a replacement also where it has none.
         ignore_key: bool,
         /// Whether reservation and registrations of all hosts survive a loss of power.
         persist: PersistChange,

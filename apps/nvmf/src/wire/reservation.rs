@@ -117,7 +117,7 @@ pub struct ReservationRegister {
     pub namespace: u32,
     /// RREGA.
     pub action: RegisterAction,
-    /// IEKEY: the current key is not looked at.
+    /// IEKEY: the current key is not looked at, and a host that has none gets the new one by a replacement, too.
     pub ignore_key: bool,
     /// CPTPL.
     pub persist: PersistChange,
@@ -147,7 +147,7 @@ pub struct ReservationRelease {
     pub action: ReleaseAction,
     /// RTYPE; of no meaning where everything is cleared.
     pub kind: u8,
-    /// The host's own key, 8 bytes.
+    /// The host's own key, 8 bytes; what hosts send behind it means nothing.
     pub data: DataPointer,
 }
 

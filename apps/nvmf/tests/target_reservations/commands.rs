@@ -124,6 +124,24 @@ fn a_host_is_one_host_by_whatever_controller_it_comes() {
     all.raw.shut_down();
 }
 
+/// As Linux releases: with the keys of a register, of which the second one is zeros.
+#[test]
+fn a_release_may_bring_two_keys() {
+    let mut all = Hosts::new(&Reservations::new(), &[1, 2]);
+    let (io, other) = (all.io(0, 0), all.io(1, 1));
+    let kind = ReservationType::ExclusiveAccess;
+    assert_eq!(all.register(io, RegisterAction::Register, (0, 10)), Status::SUCCESS);
+    assert_eq!(all.acquire(io, AcquireAction::Acquire, kind, (10, 0)), Status::SUCCESS);
+    assert_eq!(all.write(other, 1), Status::RESERVATION_CONFLICT);
+    for (action, expected) in [(ReleaseAction::Release, 1), (ReleaseAction::Clear, 0)] {
+        assert_eq!(all.release_with(io, action, kind, 10, 16), Status::SUCCESS);
+        let (head, registrants) = all.report(io);
+        assert_eq!((head.kind, registrants.len()), (0, expected));
+    }
+    assert_eq!(all.write(other, 1), Status::SUCCESS);
+    all.raw.shut_down();
+}
+
 #[test]
 fn a_host_without_an_identifier_cannot_be_told_from_others() {
     let mut all = Hosts::new(&Reservations::new(), &[0]);
@@ -161,7 +179,7 @@ fn what_is_said_wrong_is_refused_and_changes_nothing() {
         (acquire, 1 << 8, 8, length),
         (release, 2 | 1 << 8, 8, invalid),
         (release, 1 << 3 | 1 << 8, 8, invalid),
-        (release, 1 << 8, 16, length),
+        (release, 1 << 8, 32, length),
         (release, 1 << 8, 4, length),
     ] {
         let status = all.raw.exchange(io, entry(opcode, selection, bytes), Some((Access::RemoteRead, bytes))).status();

@@ -124,8 +124,20 @@ impl<S: Storage> Hosts<S> {
         kind: ReservationType,
         key: u64,
     ) -> Status {
-        let command = ReservationRelease { namespace: 1, action, kind: kind as u8, data: keyed(8) };
-        self.with_keys(io, Command::ReservationRelease(command), (key, 0), 8)
+        self.release_with(io, action, kind, key, 8)
+    }
+
+    /// The same with so many bytes of data.
+    pub(super) fn release_with(
+        &mut self,
+        io: ConnectionId,
+        action: ReleaseAction,
+        kind: ReservationType,
+        key: u64,
+        bytes: u32,
+    ) -> Status {
+        let command = ReservationRelease { namespace: 1, action, kind: kind as u8, data: keyed(bytes) };
+        self.with_keys(io, Command::ReservationRelease(command), (key, 0), bytes)
     }
 
     /// What is reported: the head, and of each registrant its host, its key and whether it holds the reservation.

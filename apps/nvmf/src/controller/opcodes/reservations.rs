@@ -7,7 +7,8 @@ use super::super::work::{Reply, Work, refused};
 use super::checks::{Accepted, Arrival, Checks};
 use crate::storage::Storage;
 use crate::wire::{
-    DataPointer, KeyedDataBlock, ReservationAcquire, ReservationRegister, ReservationRelease, ReservationReport, Status,
+    DataPointer, KeyedDataBlock, RESERVATION_KEYS_BYTES, ReservationAcquire, ReservationRegister, ReservationRelease,
+    ReservationReport, Status,
 };
 use frwr_engine::provider::Port;
 
@@ -51,7 +52,8 @@ impl<'a, P: Port, S: Storage> Checks<'a, P, S> {
     fn accept(&self, subsystem: Option<&Served>, identifier: u32, request: Request, data: DataPointer) -> Accepted {
         let namespace = self.reservable(subsystem, identifier)?;
         let (DataPointer::Keyed(KeyedDataBlock { length, .. }) | DataPointer::InCapsule { length, .. }) = data;
-        match length == request.data_bytes() {
+        // Linux sends as many bytes with a release as with the others.
+        match (request.data_bytes()..=RESERVATION_KEYS_BYTES).contains(&length) {
             true => Ok((Work::Reserve { namespace, request }, data)),
             false => Err(refused(Status::DATA_SGL_LENGTH_INVALID)),
         }

@@ -135,15 +135,16 @@ impl State {
         match action {
             // No key is 0: it stands for none where keys are preempted.
             RegisterAction::Register | RegisterAction::Replace if new == 0 => return Err(INVALID),
-            RegisterAction::Register => match known {
-                Some(key) if key == new => {}
-                Some(_) => return Err(CONFLICT),
+            RegisterAction::Register if known.is_some_and(|key| key != new) => return Err(CONFLICT),
+            // IEKEY: whatever key it has, and whether it has one (Base 8.19.3).
+            RegisterAction::Register | RegisterAction::Replace
+                if known.is_none() && (ignore_key || action == RegisterAction::Register) =>
+            {
                 // There is no status for it. Hosts may go.
-                None => self
-                    .registrants
-                    .try_push(Registrant { host: *host, key: new })
-                    .map_err(|_| Status::INTERNAL_ERROR)?,
-            },
+                let added = self.registrants.try_push(Registrant { host: *host, key: new });
+                added.map_err(|_| Status::INTERNAL_ERROR)?;
+            }
+            RegisterAction::Register => {}
             _ if known.is_none_or(|key| key != current && !ignore_key) => return Err(CONFLICT),
             RegisterAction::Replace => {
                 for registrant in self.registrants.iter_mut().filter(|registrant| registrant.host == *host) {
@@ -298,7 +299,9 @@ mod tests {
         assert_eq!(ask(&[0; 16], change(Register, false), (0, 1)), Status::INVALID_FIELD, "it has no identifier");
         assert_eq!(ask(&A, change(Register, false), (0, 0)), Status::INVALID_FIELD);
         assert_eq!(ask(&A, change(Unregister, true), (0, 0)), Status::RESERVATION_CONFLICT, "it is not registered");
-        assert_eq!(ask(&A, change(Replace, true), (0, 1)), Status::RESERVATION_CONFLICT);
+        assert_eq!(ask(&A, change(Replace, false), (0, 1)), Status::RESERVATION_CONFLICT);
+        assert_eq!(ask(&A, change(Replace, true), (9, 1)), Status::SUCCESS, "whether it is registered or not");
+        assert_eq!(ask(&A, change(Unregister, true), (0, 0)), Status::SUCCESS);
         assert_eq!(ask(&A, change(Register, false), (0, 1)), Status::SUCCESS);
         assert_eq!(ask(&A, change(Register, false), (0, 1)), Status::SUCCESS, "the same key");
         assert_eq!(ask(&A, change(Register, false), (0, 2)), Status::RESERVATION_CONFLICT);
@@ -308,7 +311,7 @@ mod tests {
         assert_eq!(ask(&A, change(Unregister, false), (2, 0)), Status::RESERVATION_CONFLICT);
         assert_eq!(ask(&A, change(Unregister, false), (3, 0)), Status::SUCCESS);
         assert_eq!(ask(&A, acquire(ReservationType::WriteExclusive), (3, 0)), Status::RESERVATION_CONFLICT);
-        assert_eq!(state, State { generation: 5, ..State::default() });
+        assert_eq!(state, State { generation: 7, ..State::default() });
     }
 
     #[test]
