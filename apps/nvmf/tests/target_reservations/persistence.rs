@@ -99,6 +99,24 @@ fn a_host_is_not_told_that_something_survives_which_does_not() {
     assert_eq!(reported(&folder.lost_power("mended").file()).1.len(), 1);
 }
 
+/// What it asks for is in force already, and nothing of it is on the medium.
+#[test]
+fn a_host_that_asks_again_is_not_told_that_something_survives_either() {
+    let folder = Folder::new("again-lost");
+    let reservations = Reservations::open(&folder.file()).unwrap();
+    let mut all = Hosts::new(&reservations, &[1]);
+    let (io, kind) = (all.io(0, 0), ReservationType::WriteExclusive);
+    assert_eq!(all.register_as(io, RegisterAction::Register, PersistChange::Set, (0, 10)), Status::SUCCESS);
+    std::fs::remove_dir_all(&folder.0).unwrap();
+    for _ in 0..2 {
+        assert_eq!(all.acquire(io, AcquireAction::Acquire, kind, (10, 0)), Status::INTERNAL_ERROR);
+    }
+    std::fs::create_dir_all(&folder.0).unwrap();
+    assert_eq!(all.acquire(io, AcquireAction::Acquire, kind, (10, 0)), Status::SUCCESS);
+    let held = vec![(host_id(1), 10, true)];
+    assert_eq!(reported(&folder.lost_power("again-acquired").file()), (kind as u8, held));
+}
+
 #[test]
 fn a_file_that_says_something_else_is_refused_by_its_name() {
     let folder = Folder::new("damaged");

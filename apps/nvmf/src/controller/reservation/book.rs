@@ -270,8 +270,9 @@ impl Seat {
             // Behind what is in force now: who finds the number finds that, too.
             self.registry.orders.store(book.last, Ordering::Release);
         }
-        drop(book);
-        if let Some(store) = self.registry.store.as_ref().filter(|_| effect.changed && keeps) {
+        // Who asks again for what could not be written, or is not yet, is told no more than the first time. Before the lock is given back:
+        // the next one has to find that something is to be written.
+        if let Some(store) = self.registry.store().filter(|store| keeps && (effect.changed || store.is_behind())) {
             settling.written = Some(store.request());
         }
         Some(Ok(settling))

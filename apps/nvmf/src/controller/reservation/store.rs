@@ -114,6 +114,11 @@ impl Store {
         number
     }
 
+    /// Something that was asked for is not on the medium.
+    pub(super) fn is_behind(&self) -> bool {
+        self.written.load(Ordering::Acquire) < self.requested.load(Ordering::Acquire)
+    }
+
     /// What was asked for is on the medium, or could not be brought there.
     pub(super) fn is_written(&self, number: u64) -> Option<Result<(), Status>> {
         if self.written.load(Ordering::Acquire) >= number {
