@@ -48,13 +48,34 @@ impl Storage for Held {
     }
 }
 
-fn held(reservations: &Reservations, hosts: &[u8]) -> (Hosts<Held>, Rc<Cell<bool>>) {
+/// Each core's storage holds so many operations.
+fn held(hosts: &[u8], depth: usize) -> (Hosts<Held>, Rc<Cell<bool>>) {
     let (medium, holds) = (memory(64 << 10), Rc::new(Cell::new(false)));
     let storage = |_| {
-        let inner = MemoryStorage::new(medium.clone(), 512, 64).unwrap();
+        let inner = MemoryStorage::new(medium.clone(), 512, depth).unwrap();
         Held { inner, holds: Rc::clone(&holds) }
     };
-    (Hosts::over(reservations, hosts, storage), Rc::clone(&holds))
+    (Hosts::over(&Reservations::new(), hosts, storage), Rc::clone(&holds))
+}
+
+/// Hosts 1, 2 and so on have these keys, and the second one the reservation. Nothing that it has is completed from now on: a write on the
+/// second core, number 900.
+fn begin(keys: &[u64], depth: usize) -> (Hosts<Held>, Rc<Cell<bool>>) {
+    let hosts: Vec<u8> = (1..).take(keys.len()).collect();
+    let (mut all, holds) = held(&hosts, depth);
+    for (session, key) in keys.iter().enumerate() {
+        let io = all.io(session, 0);
+        assert_eq!(all.register(io, RegisterAction::Register, (0, *key)), Status::SUCCESS);
+    }
+    let io = all.io(1, 1);
+    let taken = all.acquire(io, AcquireAction::Acquire, ReservationType::WriteExclusive, (keys[1], 0));
+    assert_eq!(taken, Status::SUCCESS);
+    holds.set(true);
+    all.raw.responses.clear();
+    let range = BlockRange { namespace: 1, lba: 1, blocks: 1, data: keyed(512) };
+    all.raw.send(io, Command::Write(range).encode(900).unwrap(), Some((Access::RemoteRead, 512)));
+    all.raw.steps(ENOUGH);
+    (all, holds)
 }
 
 fn answer(all: &Hosts<Held>, command_id: u16) -> Option<Status> {
@@ -65,7 +86,7 @@ fn answer(all: &Hosts<Held>, command_id: u16) -> Option<Status> {
 #[test]
 fn commands_of_a_preempted_host_end_on_every_core_before_it_is_said() {
     for preempts_from in [0, 1] {
-        let (mut all, holds) = held(&Reservations::new(), &[1, 2]);
+        let (mut all, holds) = held(&[1, 2], 64);
         let (first, second) = (all.io(0, preempts_from), all.io(1, 0));
         assert_eq!(all.register(first, RegisterAction::Register, (0, 10)), Status::SUCCESS);
         assert_eq!(all.register(second, RegisterAction::Register, (0, 20)), Status::SUCCESS);
@@ -104,7 +125,7 @@ fn commands_of_a_preempted_host_end_on_every_core_before_it_is_said() {
 
 #[test]
 fn a_preemption_without_an_abort_waits_for_nobody() {
-    let (mut all, holds) = held(&Reservations::new(), &[1, 2]);
+    let (mut all, holds) = held(&[1, 2], 64);
     let (first, second) = (all.io(0, 0), all.io(1, 1));
     assert_eq!(all.register(first, RegisterAction::Register, (0, 10)), Status::SUCCESS);
     assert_eq!(all.register(second, RegisterAction::Register, (0, 20)), Status::SUCCESS);
@@ -119,6 +140,58 @@ fn a_preemption_without_an_abort_waits_for_nobody() {
     holds.set(false);
     all.raw.until("written", |raw| raw.responses.iter().any(|response| response.command_id.get() == 900));
     all.raw.shut_down();
+}
+
+#[test]
+fn what_a_preempted_host_sends_later_is_executed_where_the_reservation_lets_it() {
+    let (mut all, holds) = begin(&[10, 20], 1);
+    let (first, second) = (all.io(0, 0), all.io(1, 1));
+    let kind = ReservationType::WriteExclusive;
+    all.begin_to_acquire(first, AcquireAction::PreemptAndAbort, kind, (10, 20), 901);
+    all.raw.steps(ENOUGH);
+    // All may read.
+    let range = BlockRange { namespace: 1, lba: 0, blocks: 1, data: keyed(512) };
+    all.raw.send(second, Command::Read(range).encode(902).unwrap(), Some((Access::RemoteWrite, 512)));
+    all.raw.steps(ENOUGH);
+    assert_eq!([900, 901, 902].map(|id| answer(&all, id)), [None; 3]);
+    holds.set(false);
+    all.raw.until("all are answered", |raw| raw.responses.len() == 3);
+    assert_eq!((answer(&all, 901), answer(&all, 902)), (Some(Status::SUCCESS), Some(Status::SUCCESS)));
+    all.raw.shut_down();
+}
+
+#[test]
+fn a_preemption_does_not_wait_for_what_another_one_waits_for() {
+    let (mut all, holds) = begin(&[10, 20, 30], 64);
+    let first = all.io(0, 0);
+    let kind = ReservationType::WriteExclusive;
+    all.begin_to_acquire(first, AcquireAction::PreemptAndAbort, kind, (10, 20), 901);
+    all.raw.steps(ENOUGH);
+    all.begin_to_acquire(first, AcquireAction::PreemptAndAbort, kind, (10, 30), 902);
+    all.raw.until("the other one", |raw| raw.responses.iter().any(|response| response.command_id.get() == 902));
+    assert_eq!((answer(&all, 901), answer(&all, 902)), (None, Some(Status::SUCCESS)));
+    holds.set(false);
+    all.raw.until("this one", |raw| raw.responses.iter().any(|response| response.command_id.get() == 901));
+    assert_eq!(answer(&all, 901), Some(Status::SUCCESS));
+    all.raw.shut_down();
+}
+
+#[test]
+fn a_preemption_that_waits_ends_with_its_connection() {
+    let reservations = Reservations::new();
+    let mut first = Hosts::new(&reservations, &[1, 2]);
+    // A device that nobody polls any more, as one that has ended before the others.
+    let second = Hosts::new(&reservations, &[2]);
+    let (holder, other) = (first.io(0, 0), first.io(1, 0));
+    assert_eq!(first.register(holder, RegisterAction::Register, (0, 10)), Status::SUCCESS);
+    assert_eq!(first.register(other, RegisterAction::Register, (0, 20)), Status::SUCCESS);
+    first.raw.responses.clear();
+    let kind = ReservationType::ExclusiveAccess;
+    first.begin_to_acquire(holder, AcquireAction::PreemptAndAbort, kind, (10, 20), 900);
+    first.raw.steps(ENOUGH);
+    assert!(first.raw.responses.is_empty());
+    first.raw.shut_down();
+    drop(second);
 }
 
 /// Two devices of one process, each with a target of its own.

@@ -317,29 +317,38 @@ impl Commands {
 
     /// Has the commands of a namespace end that read or write its blocks, of connections that this is about: those that can be are
     /// aborted, the others have to be waited for, and so have those of which nobody knows (`None`), since their connections are gone.
-    /// True where some are left.
+    /// What names those that are left, for [`Commands::has_ended`].
     pub(super) fn end_all_of<S: Storage>(
         &mut self,
         place: usize,
         concerns: impl Fn(ConnectionId) -> Option<bool>,
         pool: &mut Pool,
         media: &mut Media<S>,
-    ) -> bool {
-        let mut is_left = false;
+    ) -> Vec<u64> {
+        let mut left = Vec::new();
         for index in 0..self.slots.count() {
             let Some(slot) = self.slots.get(index) else { continue };
             let is_of = slot.work().namespace() == Some(place) && slot.work().is_of_blocks();
             if !is_of || !slot.is_unanswered() {
                 continue;
             }
-            let concerned = concerns(slot.connection());
-            if concerned == Some(false) {
-                continue;
+            match concerns(slot.connection()) {
+                Some(false) => continue,
+                Some(true) if !slot.is_aborted() => _ = self.abort(index, pool, media),
+                Some(true) | None => {}
             }
-            let ends = concerned.is_some() && !slot.is_aborted() && self.abort(index, pool, media);
-            is_left |= !ends || self.slots.get(index).is_some_and(Slot::is_unanswered);
+            let cookie = self.slots.cookie(index);
+            if !self.has_ended(cookie) {
+                left.push(cookie);
+            }
         }
-        is_left
+        left
+    }
+
+    /// A command has its answer, or is gone.
+    pub(super) fn has_ended(&mut self, cookie: u64) -> bool {
+        let index = self.slots.index_of(cookie);
+        index.and_then(|index| self.slots.get(index)).is_none_or(|slot| !slot.is_unanswered())
     }
 
     /// A command of this namespace that was not answered, and of which `concerns` says so.

@@ -6,7 +6,6 @@ use super::store::{ReservationFileError, Store};
 use crate::wire::{Nqn, RegisteredControllerExtended, ReservationStatus, Status};
 use arrayvec::ArrayVec;
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -46,25 +45,36 @@ pub(in super::super) struct Order {
     pub(in super::super) hosts: Hosts,
 }
 
+/// An order that is not over.
+#[derive(Debug)]
+struct Open {
+    order: Order,
+    /// Seats of the cores that have not done it.
+    seats: Vec<usize>,
+}
+
 /// What is behind the lock.
 #[derive(Debug, Default)]
 pub(super) struct Book {
     pub(super) entries: Vec<Entry>,
-    /// By seats: the last order that a core of a target has done; `None` where the target is gone.
-    seats: Vec<Option<u64>>,
+    /// Those of targets that are there.
+    seats: Vec<usize>,
+    /// The next one.
+    next_seat: usize,
     /// Those that some core has not done, in the order of their numbers.
-    orders: VecDeque<Order>,
+    orders: Vec<Open>,
     /// The last one.
     last: u64,
 }
 
 impl Book {
-    /// Orders that all cores have done are over.
-    fn settle(&mut self) {
-        let done = self.seats.iter().flatten().min().copied().unwrap_or(u64::MAX);
-        while self.orders.front().is_some_and(|order| order.number <= done) {
-            self.orders.pop_front();
-        }
+    /// A core has nothing to do any more for orders of which `which` says so. Those that all cores have done are over.
+    fn leave(&mut self, seat: usize, which: impl Fn(&Order) -> bool) {
+        self.orders
+            .iter_mut()
+            .filter(|open| which(&open.order))
+            .for_each(|open| open.seats.retain(|left| *left != seat));
+        self.orders.retain(|open| !open.seats.is_empty());
     }
 }
 
@@ -169,18 +179,21 @@ pub(in super::super) type Report =
 pub(in super::super) struct Seat {
     registry: Arc<Registry>,
     number: usize,
-    /// The last order that this core has done.
-    done: u64,
+    /// The last order that this core has begun.
+    begun: u64,
+    /// Those that it has not done, and the cookies of the commands that each of them waits for here.
+    open: Vec<(u64, Vec<u64>)>,
 }
 
 impl Seat {
     pub(in super::super) fn new(reservations: &Reservations) -> Self {
         let registry = Arc::clone(&reservations.0);
         let mut book = registry.lock();
-        let (number, done) = (book.seats.len(), book.last);
-        book.seats.push(Some(done));
+        let (number, begun) = (book.next_seat, book.last);
+        book.next_seat += 1;
+        book.seats.push(number);
         drop(book);
-        Self { registry, number, done }
+        Self { registry, number, begun, open: Vec::new() }
     }
 
     /// Reservations may survive a loss of power.
@@ -213,12 +226,13 @@ impl Seat {
     /// Some order was not done here: what each poll asks.
     #[inline]
     pub(in super::super) fn is_due(&self) -> bool {
-        self.registry.orders.load(Ordering::Acquire) != self.done
+        self.registry.orders.load(Ordering::Acquire) != self.begun || !self.open.is_empty()
     }
 
-    /// The next one that was not done here.
+    /// The next one that was not begun here.
     pub(in super::super) fn next_order(&self) -> Option<Order> {
-        self.registry.try_lock()?.orders.iter().find(|order| order.number > self.done).cloned()
+        let book = self.registry.try_lock()?;
+        book.orders.iter().map(|open| &open.order).find(|order| order.number > self.begun).cloned()
     }
 
     /// It is about that namespace.
@@ -226,14 +240,29 @@ impl Seat {
         reservation.entry == Some(order.entry)
     }
 
-    /// It is done here; not yet where somebody looks into the book.
-    pub(in super::super) fn has_done(&mut self, order: &Order) {
-        let Some(mut book) = self.registry.try_lock() else { return };
-        if let Some(seat) = book.seats.get_mut(self.number) {
-            *seat = Some(order.number);
+    /// It is begun here, and done when the commands of these cookies have ended: what hosts send later is none of its business, and
+    /// might never end, as reads that the reservation lets everybody have.
+    pub(in super::super) fn begin(&mut self, order: &Order, left: Vec<u64>) {
+        self.begun = order.number;
+        self.open.push((order.number, left));
+    }
+
+    /// What has ended of that. It is said to the others at once, or later where somebody looks into the book.
+    pub(in super::super) fn go_on(&mut self, mut has_ended: impl FnMut(u64) -> bool) {
+        let Self { registry, number: seat, open, .. } = self;
+        for (_, left) in open.iter_mut() {
+            left.retain(|cookie| !has_ended(*cookie));
         }
-        self.done = order.number;
-        book.settle();
+        if !open.iter().any(|(_, left)| left.is_empty()) {
+            return;
+        }
+        let Some(mut book) = registry.try_lock() else { return };
+        open.retain(|(number, left)| {
+            if left.is_empty() {
+                book.leave(*seat, |order| order.number == *number);
+            }
+            !left.is_empty()
+        });
     }
 
     /// Does what a host asks for, in force on all cores from then on. `None`: to be asked again. What it answers waits for what is said.
@@ -266,7 +295,8 @@ impl Seat {
             book.last += 1;
             let order = Order { number: book.last, entry: at, hosts: effect.unregistered };
             settling.order = Some(order.number);
-            book.orders.push_back(order);
+            let seats = book.seats.clone();
+            book.orders.push(Open { order, seats });
             // Behind what is in force now: who finds the number finds that, too.
             self.registry.orders.store(book.last, Ordering::Release);
         }
@@ -282,7 +312,7 @@ impl Seat {
     pub(in super::super) fn has_settled(&self, settling: Settling) -> Option<Result<(), Status>> {
         if let Some(order) = settling.order {
             let book = self.registry.try_lock()?;
-            if book.orders.iter().any(|open| open.number == order) {
+            if book.orders.iter().any(|open| open.order.number == order) {
                 return None;
             }
         }
@@ -303,9 +333,7 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let mut book = self.registry.lock();
-        if let Some(seat) = book.seats.get_mut(self.number) {
-            *seat = None;
-        }
-        book.settle();
+        book.seats.retain(|seat| *seat != self.number);
+        book.leave(self.number, |_| true);
     }
 }

@@ -95,6 +95,10 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// It was done, and is answered when all of it is so everywhere.
     pub(super) fn step_settle(&mut self, index: u32, settling: Settling) -> Step {
+        // Nobody waits for the answer any more: another core, or a disk, may keep it for ever.
+        if self.commands.get(index).is_none_or(|slot| self.controller_of(slot).is_none()) {
+            return Step::Drop;
+        }
         let settled = self.reservations.as_ref().map_or(Some(Ok(())), |seat| seat.has_settled(settling));
         match settled {
             None => Step::Stall,
@@ -122,20 +126,25 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.commands.go(index, Phase::Reply(reply))
     }
 
-    /// Commands of hosts that were preempted end on this core, which says so when none is left.
+    /// Commands of hosts that were preempted end on this core, which says so when none is left of those that it had.
     #[cold]
     pub(super) fn serve_reservations(&mut self) {
-        let Some(order) = self.reservations.as_ref().and_then(Seat::next_order) else { return };
-        let place = self.media.place_of(|reservation| Seat::concerns(&order, reservation));
-        let is_left = place.is_some_and(|place| self.end_commands_of(place, &order));
-        if !is_left && let Some(seat) = &mut self.reservations {
-            seat.has_done(&order);
+        if let Some(order) = self.reservations.as_ref().and_then(Seat::next_order) {
+            let place = self.media.place_of(|reservation| Seat::concerns(&order, reservation));
+            let left = place.map_or_else(Vec::new, |place| self.end_commands_of(place, &order));
+            if let Some(seat) = &mut self.reservations {
+                seat.begin(&order, left);
+            }
+        }
+        let Self { reservations, commands, .. } = self;
+        if let Some(seat) = reservations {
+            seat.go_on(|cookie| commands.has_ended(cookie));
         }
         self.go_on();
     }
 
-    /// True where some have not ended.
-    fn end_commands_of(&mut self, place: usize, order: &Order) -> bool {
+    /// What names those that have not ended.
+    fn end_commands_of(&mut self, place: usize, order: &Order) -> Vec<u64> {
         let Self { sessions, controllers, commands, pool, media, .. } = self;
         let host = |connection| {
             let association = sessions.get(connection)?.association()?;
