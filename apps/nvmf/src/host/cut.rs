@@ -89,7 +89,8 @@ impl<P: Port> Cutter<'_, P> {
         let block = self.path.block;
         let most = rest.min((self.path.limits.transfer(block) / block).max(1));
         let (bytes, kind) = (most * block, self.request.kind);
-        let location = slice(&self.request.segments, u64::from(first) * u64::from(block), bytes);
+        let mut location = Location::new();
+        slice_into(&mut location, &self.request.segments, u64::from(first) * u64::from(block), bytes);
         if location.len() == 1 && (bytes <= SURE_BYTES || fits_capsule(kind, &location, bytes, self.path, self.context))
         {
             return Ok((most, 1, None));
@@ -155,8 +156,15 @@ pub(super) fn fits_capsule<P: Port>(
 
 /// `bytes` bytes of a list of segments from byte `from` on.
 pub(super) fn slice(segments: &[Segment], from: u64, bytes: u32) -> Location {
-    let (mut skip, mut rest) = (from, bytes);
     let mut location = Location::new();
+    slice_into(&mut location, segments, from, bytes);
+    location
+}
+
+/// [`slice`] into an empty location, in its place: it is large.
+#[inline(always)]
+pub(super) fn slice_into(location: &mut Location, segments: &[Segment], from: u64, bytes: u32) {
+    let (mut skip, mut rest) = (from, bytes);
     for segment in segments {
         let length = u64::from(segment.length);
         if skip >= length {
@@ -171,7 +179,6 @@ pub(super) fn slice(segments: &[Segment], from: u64, bytes: u32) -> Location {
         location.push(Segment { memory: segment.memory, offset: segment.offset + skip, length: taken });
         (skip, rest) = (0, rest - taken);
     }
-    location
 }
 
 #[cfg(test)]

@@ -278,7 +278,7 @@ impl Io {
     }
 
     /// Hands a command to the engine, in this queue.
-    #[inline]
+    #[inline(always)]
     fn submit_on<P: Port>(
         &mut self,
         slot: u16,

@@ -2,7 +2,7 @@
 
 use super::bounce::Bounce;
 use super::context::Context;
-use super::cut::{Location, fits_capsule, slice};
+use super::cut::{Location, fits_capsule, slice, slice_into};
 use super::fused;
 use super::parts::Part;
 use super::path::Path;
@@ -23,9 +23,9 @@ pub(super) struct Sent {
     pub(super) keys: u8,
 }
 
-/// Where a command's data lies, and its bytes.
-fn location(request: &Request, part: &Part, block: u32, bounce: &Bounce) -> (Location, u32) {
-    let one = |segment| core::iter::once(segment).collect();
+/// Says where a command's data lies. Returns its bytes.
+#[inline(always)]
+fn locate(location: &mut Location, request: &Request, part: &Part, block: u32, bounce: &Bounce) -> u32 {
     // What moves data has MAX_REQUEST_BYTES at most; zeroes may be written to more blocks than 32 bits count bytes.
     let bytes = match request.kind {
         Kind::Read { .. } | Kind::Write { .. } | Kind::Compare | Kind::CompareAndWrite => part.extent.blocks * block,
@@ -34,19 +34,18 @@ fn location(request: &Request, part: &Part, block: u32, bounce: &Bounce) -> (Loc
         Kind::ReservationReport { bytes } => bytes,
         Kind::Flush | Kind::WriteZeroes { .. } => 0,
     };
-    let location = match (request.kind, part.extent.bounce) {
-        (Kind::Flush | Kind::WriteZeroes { .. }, _) => Location::new(),
+    match (request.kind, part.extent.bounce) {
+        (Kind::Flush | Kind::WriteZeroes { .. }, _) => {}
         (Kind::Deallocate { bounce: buffer, .. } | Kind::Reserve { bounce: buffer, .. }, _) | (_, Some(buffer)) => {
-            one(bounce.segment(buffer, bytes))
+            location.push(bounce.segment(buffer, bytes));
         }
-        (Kind::ReservationReport { .. }, None) => slice(&request.segments, 0, bytes),
-        (_, None) => slice(&request.segments, u64::from(part.first) * u64::from(block), bytes),
-    };
-    (location, bytes)
+        (_, None) => slice_into(location, &request.segments, u64::from(part.first) * u64::from(block), bytes),
+    }
+    bytes
 }
 
 /// What is asked of the controller, and what it has to be able to do with the memory.
-fn command(kind: Kind, range: BlockRange, can_deallocate: bool) -> (Command, Access) {
+fn command(kind: Kind, fuse: Fuse, range: BlockRange, can_deallocate: bool) -> (Command, Access) {
     let BlockRange { namespace, lba, blocks, data } = range;
     match kind {
         // Mutant: more rights than the command needs.
@@ -54,7 +53,7 @@ fn command(kind: Kind, range: BlockRange, can_deallocate: bool) -> (Command, Acc
         Kind::Read { .. } => (Command::Read(range), Access::RemoteWrite),
         Kind::Write { .. } => (Command::Write(range), Access::RemoteRead),
         Kind::Compare => (Command::Compare(range), Access::RemoteRead),
-        // Its halves are told apart by whoever asks.
+        Kind::CompareAndWrite if fuse == Fuse::Second => (Command::Write(range), Access::RemoteRead),
         Kind::CompareAndWrite => (Command::Compare(range), Access::RemoteRead),
         Kind::Flush => (Command::Flush { namespace }, Access::RemoteRead),
         Kind::WriteZeroes { deallocate } => {
@@ -84,7 +83,8 @@ pub(super) fn submit<P: Port>(
     context: &mut Context<P>,
 ) -> Result<Sent, SubmitError> {
     let kind = request.kind;
-    let (location, bytes) = location(request, part, path.block, bounce);
+    let mut location = Location::new();
+    let bytes = locate(&mut location, request, part, path.block, bounce);
     let in_capsule = fits_capsule(kind, &location, bytes, path, context);
     let opens_memory = bytes > 0 && !in_capsule;
     let keys = if opens_memory { part.extent.keys } else { 0 };
@@ -103,10 +103,7 @@ pub(super) fn submit<P: Port>(
     let first = if fuse == Fuse::Second { 0 } else { part.first };
     let (namespace, lba) = (context.options.namespace, request.lba + u64::from(first));
     let range = BlockRange { namespace, lba, blocks: part.extent.blocks, data };
-    let (command, access) = match fuse {
-        Fuse::Second => (Command::Write(range), Access::RemoteRead),
-        _ => command(kind, range, path.limits.zeroes_deallocate),
-    };
+    let (command, access) = command(kind, fuse, range, path.limits.zeroes_deallocate);
     let segments = location.as_slice();
     let chunk = [Chunk { access, segments }];
     let outgoing = Outgoing {
