@@ -20,6 +20,9 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+#[path = "authentication/again.rs"]
+mod again;
+
 const KEY: &str = "DHHC-1:00:ARIjNEVWZ3iJmqu8zd7vABEiM0RVZneImaq7zN3u/xDxPTl+:";
 const OTHER: &str = "DHHC-1:01:ARIjNEVWZ3iJmqu8zd7vABEiM0RVZneImaq7zN3u/xDxPTl+:";
 /// Bytes that hosts give for a message.
@@ -35,6 +38,8 @@ struct Inline {
     busy: AtomicU32,
     /// Looks that a message takes.
     looks: AtomicU32,
+    /// Transactions that controllers began.
+    sides: AtomicU32,
 }
 
 impl Inline {
@@ -123,6 +128,7 @@ impl Authenticator for Inline {
     }
 
     fn controller_side(&self, parties: Parties) -> Box<dyn Exchange> {
+        self.sides.fetch_add(1, Ordering::Relaxed);
         self.judge(Side::Controller(ControllerSide::new(parties)), &parties.host)
     }
 

@@ -150,6 +150,20 @@ fn what_a_path_fails_goes_to_the_other_at_once() {
 }
 
 #[test]
+fn a_queue_that_asks_for_a_proof_once_more_keeps_no_request_whatever_it_says_of_retries() {
+    let mut two = Two::ready(PathsOptions::default());
+    for (before, status) in
+        [Status::AUTHENTICATION_REQUIRED, Status::AUTHENTICATION_REQUIRED.do_not_retry()].into_iter().enumerate()
+    {
+        two.refuses[0].set(Some(status));
+        two.write(1);
+        assert_eq!(two.ended(), Ok(()), "{status}");
+        assert_eq!(two.had(), [before + 1, before + 1], "{status}");
+    }
+    two.finish();
+}
+
+#[test]
 fn what_no_controller_would_execute_is_tried_by_none() {
     let mut two = Two::ready(PathsOptions::default());
     for status in OF_PATH.map(Status::do_not_retry).into_iter().chain([Status::LBA_OUT_OF_RANGE]) {

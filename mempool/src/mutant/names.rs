@@ -236,6 +236,7 @@ mutants! {
     host_other_queue_answers
     host_paths_fence
     host_paths_refused
+    host_renewal_first_alone
     host_resend_forgotten
     host_rights
     lost_before_destruction

@@ -31,6 +31,8 @@ const QUEUES: Limit = Limit::new("--queues", 1, MAX_QUEUES as u64);
 const SCATTER: Limit = Limit::new("--scatter", 1, MAX_SEGMENTS as u64);
 /// Attempts in a row: with pauses that double up to a second, more than a hundred is minutes.
 const RECONNECTS: Limit = Limit::new("--reconnects", 0, 100);
+/// In seconds; 0 for never. A day: who wants it more seldom connects again.
+const REAUTHENTICATE: Limit = Limit::new("--reauthenticate", 0, 86_400);
 /// In seconds.
 const IO_TIMEOUT: Limit = Limit::new("--io-timeout", 1, 3600);
 /// At most as many as attempts to reconnect.
@@ -68,6 +70,11 @@ pub struct LoadArguments {
     /// The same with the key that the controller has to prove itself with.
     #[arg(long, value_name = "FILE", requires = "dhchap_key")]
     pub dhchap_ctrl_key: Option<PathBuf>,
+    /// Seconds after which this host proves itself once more, and where it has to the controller, on connections that go on; 0 for never.
+    #[arg(
+        long, value_name = "SECONDS", default_value_t = 0, requires = "dhchap_key", value_parser = REAUTHENTICATE.parser::<u64>()
+    )]
+    pub reauthenticate: u64,
     /// The namespace; several, with commas between them, for a load in each at the same time, which --no-verify or a --rw that writes
     /// takes. Each has a controller of its own, and on each core a queue depth.
     #[arg(
@@ -206,6 +213,7 @@ impl LoadConfig {
         options.max_attempts = if self.arguments.connect.len() > 1 { u32::MAX } else { self.arguments.reconnects };
         options.step_timeout = STEP_TIMEOUT;
         options.command_timeout = Duration::from_secs(self.arguments.io_timeout);
+        options.reauthentication = Duration::from_secs(self.arguments.reauthenticate);
         options.command_retries = Some(self.arguments.io_retries);
         Ok(options)
     }
@@ -251,6 +259,7 @@ impl LoadArguments {
         SCATTER.check(self.scatter)?;
         RECONNECTS.check(self.reconnects)?;
         IO_TIMEOUT.check(self.io_timeout)?;
+        REAUTHENTICATE.check(self.reauthenticate)?;
         IO_RETRIES.check(self.io_retries)?;
         self.check_addresses()?;
         let whole = [("--output", self.output.is_some()), ("--expect-sha256", self.expect_sha256.is_some())];

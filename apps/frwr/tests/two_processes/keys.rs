@@ -103,6 +103,31 @@ fn a_host_with_the_key_is_served_and_goes_on_when_that_is_replaced() {
 }
 
 #[test]
+fn a_load_proves_itself_again_and_ends_with_a_line_where_the_target_has_another_key() {
+    let machine = Machine::new();
+    let [host_key, controller, next] = [("host", 0), ("controller", 1), ("next", 2)]
+        .map(|(name, key)| machine.key(&format!("{name}.key"), key, 0o600));
+    let target = machine.start_exactly(&["serve", "--config", &machine.keyed(&host_key, &controller), "--json"]);
+    target.says("listening on 127.0.0.1:4420");
+    let file = machine.file("file");
+    let load = |runtime: &str| {
+        let keys = ["--file", &file, "--dhchap-key", &host_key, "--dhchap-ctrl-key", &controller, "--queues", "2"];
+        machine.load(&[&keys[..], &["--reauthenticate", "1", "--runtime", runtime]].concat())
+    };
+    let report = verified(load("4").ended());
+    assert!(report["session"]["reauthentications"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!((&report["reconnects"], &report["repeated"]), (&0.into(), &0.into()), "{report}");
+    let host = load("3600");
+    host.says("mixed load");
+    passed(machine.ctl(&["set_host_key", &format!("host={HOST}"), &format!("dhchap_key={next}")]));
+    target.says("does not follow from the key");
+    let (code, report) = host.ended();
+    assert_eq!(code, Some(1), "{report}");
+    assert!(report["caught"].as_str().unwrap().contains("authentication failed"), "{report}");
+    passed(target.stop());
+}
+
+#[test]
 fn a_key_that_others_can_read_is_refused_by_name_before_anything_begins() {
     let machine = Machine::new();
     let (open, good) = (machine.key("open.key", 0, 0o640), machine.key("good.key", 1, 0o600));

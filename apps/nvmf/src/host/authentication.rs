@@ -38,6 +38,8 @@ pub(super) struct Authentication {
     verdict: Option<Verdict>,
     /// The result of the Connect that it follows.
     connected: u64,
+    /// It was followed by a proof.
+    proven: bool,
 }
 
 impl Authentication {
@@ -45,9 +47,14 @@ impl Authentication {
         self.authenticator = Some(authenticator);
     }
 
+    /// The queue that was connected last was authenticated, and so were all of its session.
+    pub(super) fn is_proven(&self) -> bool {
+        self.proven
+    }
+
     /// Whether something is to be done behind a Connect with this result.
     pub(super) fn follows(&mut self, result: u64) -> Result<bool, HostFailure> {
-        self.connected = result;
+        (self.connected, self.proven) = (result, false);
         let required = result & AUTHENTICATION_REQUIRED != 0;
         if required && self.authenticator.is_none() {
             return Err(HostFailure::AuthenticationRequired);
@@ -66,10 +73,16 @@ impl Authentication {
         if self.connected & AUTHENTICATION_REQUIRED == 0 && !authenticator.insists(&options.host)? {
             return Some(false);
         }
+        self.renew(options);
+        Some(true)
+    }
+
+    /// Begins a transaction, where there is somebody who can prove this host.
+    pub(super) fn renew(&mut self, options: &HostOptions) {
+        let Some(authenticator) = &self.authenticator else { return };
         let mut exchange = authenticator.host_side(Parties { host: options.host, subsystem: options.subsystem });
         exchange.tell(&[], None::<&Waker>);
-        (self.exchange, self.verdict) = (Some(exchange), None);
-        Some(true)
+        (self.exchange, self.verdict, self.proven) = (Some(exchange), None, true);
     }
 
     /// The controller said something.

@@ -83,10 +83,10 @@ impl Chores {
         *self = Self { ana_at: context.time.after(ANA_PERIOD), statistics: self.statistics, ..Self::default() };
     }
 
-    /// Does what is due. `stopping`: the session goes on until what is outstanding has ended.
+    /// Does what is due. `stopping`: the session goes on until what is outstanding has ended; `occupied`: the memory for admin data is.
     pub(super) fn step<P: Port>(
         &mut self,
-        stopping: bool,
+        (stopping, occupied): (bool, bool),
         found: &Found,
         queues: &Queues,
         data: &AdminData,
@@ -104,7 +104,7 @@ impl Chores {
         }
         // Requests that end before a shutdown may wait for the path, and for nothing else that is read here.
         let wanted = self.next().filter(|chore| !stopping || matches!(chore, Chore::Group | Chore::Ana));
-        let Some(chore) = wanted.filter(|_| !context.is_in_flight(AdminSlot::Chore)) else { return };
+        let Some(chore) = wanted.filter(|_| !occupied && !context.is_in_flight(AdminSlot::Chore)) else { return };
         let asked = match chore {
             Chore::Ana => found.ana().asked(),
             Chore::ChangedNamespaces => Asked::log_page(log_page::CHANGED_NAMESPACES, 0, 0),

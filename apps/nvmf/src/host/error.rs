@@ -55,6 +55,21 @@ pub enum RequestError {
     NoBounceBuffer,
 }
 
+/// Why a host does not prove itself once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReauthenticateError {
+    /// There is no session, or it ends. The next one begins with a proof.
+    #[error("the host has no session to prove itself in once more; poll until it is ready")]
+    NoSession,
+    /// Neither side has asked for a proof when the session began.
+    #[error(
+        "the session was not authenticated: neither did the controller ask for a proof of this host, nor has that a key of the \
+         controller's; give one of them its key, and connect again"
+    )]
+    NotAuthenticated,
+}
+
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

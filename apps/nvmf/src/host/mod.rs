@@ -36,6 +36,7 @@ mod questions;
 mod queues;
 mod reconnect;
 mod recourse;
+mod renewal;
 mod request;
 mod requests;
 mod reservations;
@@ -51,7 +52,7 @@ mod transport;
 
 pub use attachment::{Attachment, FollowerOrder, FollowerReport};
 pub use discovery::{Discovered, MAX_DISCOVERED};
-pub use error::{IoError, RequestError};
+pub use error::{IoError, ReauthenticateError, RequestError};
 pub use failure::HostFailure;
 pub use options::{
     ADMIN_DATA_BYTES, HostError, HostOptions, MAX_DATA_BLOCKS, MAX_FOLLOWERS, MAX_QUEUE_DEPTH, MAX_QUEUES, MAX_SEGMENTS,
@@ -171,6 +172,16 @@ impl<P: Port> Host<P> {
     /// [`Host::is_stopped`]. Followers have to be shut down as well: the controller is when the last of them has detached.
     pub fn shut_down(&mut self) {
         self.session.shut_down();
+    }
+
+    /// Proves this host once more on each queue of its session, beside the requests; the controller proves itself too where it has to. Where
+    /// one side does not believe the other any more, the session ends and no other follows ([`HostFailure::Authentication`]). Asked again
+    /// before it has begun, or while it runs, it is done once, or once more. Followers have to be asked as well.
+    ///
+    /// # Errors
+    /// [`ReauthenticateError`].
+    pub fn reauthenticate(&mut self) -> Result<(), ReauthenticateError> {
+        self.session.reauthenticate()
     }
 
     /// Drops all connections without a word to the controller, as a crash of the network would. The host reconnects.

@@ -139,6 +139,9 @@ frwr_mempool::options! {
         /// How long requests wait for a namespace that cannot be reached through this controller (ANA), or that is away for another reason
         /// that may pass (Internal Path Error, Namespace Not Ready), before they fail.
         pub inaccessible_timeout: Duration,
+        /// How often this host proves itself once more on the queues of a session that goes on, where it has proven itself before. Zero for
+        /// never, beside what [`super::Host::reauthenticate`] asks for.
+        pub reauthentication: Duration,
         /// Retries of its connections, and RDMA READs that a controller may have outstanding. `initiator_depth` counts as 0: a host
         /// issues none itself, and SPDK's target complains of one that asks for it.
         pub parameters: ConnectionParameters,
@@ -172,6 +175,7 @@ impl HostOptions {
             max_attempts: 16,
             controller_loss_timeout: CONTROLLER_LOSS_TIMEOUT,
             inaccessible_timeout: INACCESSIBLE_TIMEOUT,
+            reauthentication: Duration::ZERO,
             parameters: ConnectionParameters::default(),
         }
     }

@@ -110,6 +110,11 @@ impl Queues {
         (in_flight < depth).then_some((queue, connection))
     }
 
+    /// An I/O queue takes a command more.
+    pub(super) fn has_room(&self, queue: u16, depth: u16) -> bool {
+        self.io.get(usize::from(queue)).is_some_and(|queue| queue.in_flight < depth)
+    }
+
     /// A command was sent on an I/O queue.
     pub(super) fn enter(&mut self, queue: u16) {
         if let Some(queue) = self.io.get_mut(usize::from(queue)) {

@@ -39,6 +39,10 @@ impl Recourse {
         if let Some(state) = path {
             return Self::Path(state);
         }
+        // Of the queue, whatever is said of the command: until its host has proven itself once more, or the session ends.
+        if status.without_flags() == Status::AUTHENTICATION_REQUIRED {
+            return Self::Away;
+        }
         if status.is_final() {
             return Self::Fail;
         }
@@ -86,8 +90,12 @@ impl Recourse {
 }
 
 /// The way to the namespace failed a command, which by another path may be executed: what is path related (Base 2.0, figure 99), and where
-/// the controller does not say that none would execute it (Do Not Retry). Not states that it has a log page of.
+/// the controller does not say that none would execute it (Do Not Retry). Not states that it has a log page of. Authentication Required says
+/// something of its queue alone, also with Do Not Retry.
 pub(super) fn is_of_path(status: Status, reports_ana: bool) -> bool {
+    if status.without_flags() == Status::AUTHENTICATION_REQUIRED {
+        return true;
+    }
     let failed = match status.without_flags() {
         Status::INTERNAL_PATH_ERROR
         | Status::CONTROLLER_PATHING_ERROR
@@ -238,6 +246,14 @@ mod tests {
                 };
                 assert_eq!(Recourse::of(status.do_not_retry()), last, "{status}");
             }
+        }
+    }
+
+    #[test]
+    fn a_queue_that_asks_for_a_proof_says_nothing_of_the_command() {
+        for status in [Status::AUTHENTICATION_REQUIRED, Status::AUTHENTICATION_REQUIRED.do_not_retry()] {
+            assert_eq!(Recourse::of(status), Recourse::Away);
+            assert!(super::is_of_path(status, true) && super::is_of_path(status, false));
         }
     }
 

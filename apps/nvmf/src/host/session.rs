@@ -7,6 +7,7 @@ use super::authentication::{Authentication, Stage, connect_of, connects};
 use super::bring_up::{Found, Next};
 use super::chores::Chores;
 use super::context::Context;
+use super::error::ReauthenticateError;
 use super::failure::HostFailure;
 use super::keep_alive::KeepAlive;
 use super::limits::check_depth;
@@ -14,6 +15,7 @@ use super::options::{ADMIN_ENTRIES, AdminSlot};
 use super::path::Path;
 use super::queues::{QueueOf, Queues};
 use super::reconnect::Reconnect;
+use super::renewal::{Means, Renewal};
 use super::role::Role;
 use super::statistics::HostStatistics;
 use super::step::Step;
@@ -78,6 +80,7 @@ pub(super) struct Session {
     found: Found,
     data: AdminData,
     authentication: Authentication,
+    renewal: Renewal,
     keep_alive: KeepAlive,
     chores: Chores,
     aborts: Aborts,
@@ -100,6 +103,7 @@ impl Session {
             found,
             data,
             authentication: Authentication::default(),
+            renewal: Renewal::default(),
             keep_alive: KeepAlive::default(),
             chores: Chores::default(),
             aborts: Aborts::default(),
@@ -124,6 +128,7 @@ impl Session {
             keep_alives: self.keep_alive.sent(),
             aborts: self.aborts.sent(),
             ana_reads: self.found.ana().reads(),
+            reauthentications: self.renewal.ended(),
             ..self.chores.statistics()
         }
     }
@@ -252,7 +257,7 @@ impl Session {
                 self.keep_alive.stop();
                 self.bring(Step::ShutDown, context)?;
             }
-            State::Ready => {}
+            State::Ready => self.step_renewal(role, context)?,
             State::Closing { then } => {
                 // K18: the next session begins while the queues of this one are drained.
                 let closed = self.queues.all_closed() || mutant!(K18_host_session);
@@ -268,7 +273,9 @@ impl Session {
     /// Nothing of ours is outstanding but an Asynchronous Event Request, which stays until the end, and nobody follows.
     pub(super) fn is_quiet<P: Port>(&self, idle: bool, role: &Role, context: &Context<P>) -> bool {
         let admin = [AdminSlot::KeepAlive, AdminSlot::Chore, AdminSlot::Abort];
-        idle && role.all_detached() && !admin.into_iter().any(|slot| context.is_in_flight(slot))
+        idle && role.all_detached()
+            && !self.renewal.is_running()
+            && !admin.into_iter().any(|slot| context.is_in_flight(slot))
     }
 
     /// Opens a connection; `first`: of the session.
@@ -354,7 +361,10 @@ impl Session {
         response: &CompletionQueueEntry,
         context: &mut Context<P>,
     ) -> Result<Turn, HostFailure> {
-        let State::Bringing { step, deadline, .. } = self.state else { return Ok(Turn::None) };
+        let State::Bringing { step, deadline, .. } = self.state else {
+            self.renewal_answered(response, context)?;
+            return Ok(Turn::None);
+        };
         let (status, result) = (response.status(), response.result.get());
         if !status.is_success() && !step.is_optional() {
             return Err(HostFailure::Command { step: step.name(), status });
@@ -453,7 +463,42 @@ impl Session {
         self.ends_elsewhere = false;
         self.sessions += 1;
         self.chores.begin(context);
+        self.renewal.begin(self.authentication.is_proven(), context);
         self.state = State::Ready;
+    }
+
+    /// The caller wants this host to prove itself once more.
+    ///
+    /// # Errors
+    /// There is no session to do so in, or it was not authenticated.
+    pub(super) fn reauthenticate(&mut self) -> Result<(), ReauthenticateError> {
+        if !self.is_ready() || self.stopping {
+            return Err(ReauthenticateError::NoSession);
+        }
+        if !self.authentication.is_proven() {
+            return Err(ReauthenticateError::NotAuthenticated);
+        }
+        self.renewal.ask();
+        Ok(())
+    }
+
+    fn step_renewal<P: Port>(&mut self, role: &Role, context: &mut Context<P>) -> Result<(), HostFailure> {
+        if !self.renewal.has_work(context) {
+            return Ok(());
+        }
+        let is_free = !context.is_in_flight(AdminSlot::Chore) && !context.is_in_flight(AdminSlot::Step);
+        let may_begin = is_free && !self.stopping && self.authentication.is_proven();
+        let Self { renewal, authentication, queues, data, .. } = self;
+        renewal.step(may_begin, &mut Means { authentication, queues, data, follows: role.follows() }, context)
+    }
+
+    fn renewal_answered<P: Port>(
+        &mut self,
+        response: &CompletionQueueEntry,
+        context: &mut Context<P>,
+    ) -> Result<(), HostFailure> {
+        let Self { renewal, authentication, queues, data, .. } = self;
+        renewal.answered(response, &mut Means { authentication, queues, data, follows: false }, context)
     }
 
     /// All queues of all cores are up.
@@ -512,7 +557,7 @@ impl Session {
                 return Err(late(what, context));
             }
         }
-        self.chores.step(self.stopping, &self.found, &self.queues, &self.data, context);
+        self.chores.step((self.stopping, self.renewal.is_running()), &self.found, &self.queues, &self.data, context);
         Ok(())
     }
 
@@ -584,6 +629,7 @@ impl Session {
         self.state = State::Closing { then };
         self.reconnect.ended();
         self.keep_alive.stop();
+        self.renewal.stop(&mut self.queues);
         self.authentication.end();
         self.disconnect(context);
     }
@@ -631,7 +677,10 @@ impl Session {
             State::Stopped | State::Detached | State::Failed(_) => (None, None),
         };
         let (keep_alive, answer) = self.keep_alive.due(context);
-        (own.into_iter().chain(keep_alive).min(), judged.into_iter().chain(answer).min())
+        let (renewal, over) = self.renewal.due(context);
+        // None begins before the end.
+        let renewal = renewal.filter(|_| !self.stopping || self.renewal.is_running());
+        (own.into_iter().chain(keep_alive).chain(renewal).min(), judged.into_iter().chain(answer).chain(over).min())
     }
 }
 

@@ -48,6 +48,8 @@ frwr_mempool::statistics! {
         pub failed: u64,
         /// Keep Alives sent.
         pub keep_alives: u64,
+        /// How often this host has proven itself once more on all queues of a session.
+        pub reauthentications: u64,
         /// Requests in hand now.
         pub outstanding: u64 => Gauge,
     }
@@ -57,8 +59,8 @@ impl HostStatistics {
     /// Of the host with the admin queue and one that follows it, together: what is counted per session is this one's.
     #[must_use]
     pub fn with_follower(self, other: &Self) -> Self {
-        let Self { sessions, failures, keep_alives, .. } = self;
-        Self { sessions, failures, keep_alives, ..self + *other }
+        let Self { sessions, failures, keep_alives, reauthentications, .. } = self;
+        Self { sessions, failures, keep_alives, reauthentications, ..self + *other }
     }
 }
 

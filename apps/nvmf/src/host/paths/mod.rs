@@ -21,7 +21,7 @@ pub use one::{PathChange, PathState};
 pub use options::{MAX_PATHS, PathPolicy, PathsError, PathsOptions};
 pub use statistics::PathStatistics;
 
-use super::Host;
+use super::{Host, ReauthenticateError};
 use agreement::Agreement;
 use core::time::Duration;
 use frwr_engine::gather::MemoryId;
@@ -149,6 +149,21 @@ impl<P: Port> Paths<P> {
         let at = of_hosts.into_iter().chain(fences.min()).chain(self.gives_up_at()).min();
         self.clock.announce(at.unwrap_or(Duration::MAX));
         at
+    }
+
+    /// As [`Host::reauthenticate`], of each path that has a session.
+    ///
+    /// # Errors
+    /// No path does so: why the first one does not.
+    pub fn reauthenticate(&mut self) -> Result<(), ReauthenticateError> {
+        let mut first = Err(ReauthenticateError::NoSession);
+        for (at, path) in self.paths.iter_mut().enumerate() {
+            let asked = path.host_mut().reauthenticate();
+            if at == 0 || asked.is_ok() {
+                first = first.or(asked);
+            }
+        }
+        first
     }
 
     /// The host, where there is one path.
