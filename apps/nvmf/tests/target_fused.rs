@@ -8,7 +8,7 @@ use frwr_mempool::DeviceMemory;
 use frwr_nvmf::controller::{Subsystem, TargetOptions};
 use frwr_nvmf::storage::{
     AttachError, Comparing, CompletionBatch, Cookie, Features, Geometry, MemoryStorage, Operation, QueueFull,
-    RangeLocks, Storage,
+    RangeLocks, Storage, StorageError,
 };
 use frwr_nvmf::wire::{
     Abort, BlockRange, Command, Fuse, Identify, IdentifyController, IdentifyNamespace, Status, SubmissionQueueEntry,
@@ -55,6 +55,45 @@ impl Storage for Held {
     }
 }
 
+/// One whose lock is another gateway's when it is asked for a flush.
+struct Loses {
+    inner: Comparing<MemoryStorage>,
+    flushes: Vec<Cookie>,
+}
+
+impl Storage for Loses {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+    fn features(&self) -> Features {
+        self.inner.features()
+    }
+    fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {
+        self.inner.attach(buffers)
+    }
+    fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
+        self.inner.submit(cookie, operation)?;
+        if operation == Operation::Flush {
+            self.flushes.push(cookie);
+        }
+        Ok(())
+    }
+    fn flush(&mut self) {
+        self.inner.flush();
+    }
+    fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
+        let before = out.len();
+        let found = self.inner.poll(now, out);
+        for completion in &mut out[before..] {
+            if let Some(at) = self.flushes.iter().position(|flush| *flush == completion.cookie) {
+                self.flushes.remove(at);
+                completion.result = Err(StorageError::NotOwner);
+            }
+        }
+        found
+    }
+}
+
 /// A target of so many cores over one memory, and what holds its storages back.
 fn cores(options: TargetOptions) -> (Raw<Held>, Rc<Cell<bool>>) {
     let (medium, locks, go) = (memory(BLOCKS * BLOCK as usize), Arc::new(RangeLocks::new()), Rc::new(Cell::new(true)));
@@ -89,12 +128,12 @@ fn second(range: BlockRange) -> SubmissionQueueEntry {
 }
 
 /// Fills what is expected and what is written.
-fn fill(raw: &mut Raw<Held>, expected: u8, written: u8) {
+fn fill<S: Storage>(raw: &mut Raw<S>, expected: u8, written: u8) {
     raw.data.fill(EXPECTED as usize, 128 << 10, expected).unwrap();
     raw.data.fill(WRITTEN as usize, 128 << 10, written).unwrap();
 }
 
-fn send(raw: &mut Raw<Held>, io: ConnectionId, id: u16, mut entry: SubmissionQueueEntry, at: u64) {
+fn send<S: Storage>(raw: &mut Raw<S>, io: ConnectionId, id: u16, mut entry: SubmissionQueueEntry, at: u64) {
     entry.command_id = id.into();
     raw.data_at = at;
     let blocks = (entry.dwords_10_15[2].get() & 0xffff) + 1;
@@ -104,7 +143,7 @@ fn send(raw: &mut Raw<Held>, io: ConnectionId, id: u16, mut entry: SubmissionQue
 }
 
 /// Waits until as many are answered, and says how, in order: identifiers, and codes.
-fn answers(raw: &mut Raw<Held>, count: usize) -> Vec<(u16, u16)> {
+fn answers<S: Storage>(raw: &mut Raw<S>, count: usize) -> Vec<(u16, u16)> {
     raw.until("answered", |raw| raw.responses.len() >= count);
     raw.steps(4);
     assert_eq!(raw.responses.len(), count, "{:?}", raw.responses);
@@ -112,8 +151,8 @@ fn answers(raw: &mut Raw<Held>, count: usize) -> Vec<(u16, u16)> {
 }
 
 /// Sends two entries next to each other, with so many steps between them: how they are answered, in their order.
-fn pair_of(
-    raw: &mut Raw<Held>,
+fn pair_of<S: Storage>(
+    raw: &mut Raw<S>,
     io: ConnectionId,
     [one, other]: [SubmissionQueueEntry; 2],
     between: usize,
@@ -127,11 +166,11 @@ fn pair_of(
     [of(1001).unwrap(), of(1002).unwrap()]
 }
 
-fn pair(raw: &mut Raw<Held>, io: ConnectionId, range: BlockRange, between: usize) -> [Status; 2] {
+fn pair<S: Storage>(raw: &mut Raw<S>, io: ConnectionId, range: BlockRange, between: usize) -> [Status; 2] {
     pair_of(raw, io, [first(range), second(range)], between)
 }
 
-fn read(raw: &mut Raw<Held>, io: ConnectionId, lba: u64) -> u8 {
+fn read<S: Storage>(raw: &mut Raw<S>, io: ConnectionId, lba: u64) -> u8 {
     let response = raw.command(io, Command::Read(range(lba, 1)), Some((Access::RemoteWrite, BLOCK)));
     assert!(response.status().is_success(), "{}", response.status());
     let mut bytes = [0; BLOCK as usize];
@@ -169,6 +208,24 @@ fn a_pair_writes_where_it_finds_what_it_expects_and_is_answered_in_order() {
     }
     let statistics = raw.target.statistics();
     assert_eq!((statistics.writes, statistics.compares), (10, 5));
+    raw.shut_down();
+}
+
+#[test]
+fn a_pair_that_was_written_is_no_other_paths_whatever_its_flush_comes_to() {
+    let mut raw = Raw::spread(target_options(), |_| {
+        let inner = MemoryStorage::new(memory(BLOCKS * BLOCK as usize), BLOCK, 64).unwrap();
+        let inner = Comparing::new(inner, &Arc::new(RangeLocks::new())).unwrap();
+        vec![Subsystem::new(subsystem(), vec![Loses { inner, flushes: Vec::new() }])]
+    });
+    let (_, io) = raw.io_queue();
+    fill(&mut raw, 0, 9);
+    // Bit 30: force unit access.
+    let mut durable = second(range(0, 1));
+    durable.dwords_10_15[2].set(durable.dwords_10_15[2].get() | 1 << 30);
+    let answered = pair_of(&mut raw, io, [first(range(0, 1)), durable], 0);
+    assert_eq!(answered, [Status::SUCCESS, Status::INTERNAL_ERROR]);
+    assert_eq!(read(&mut raw, io, 0), 9);
     raw.shut_down();
 }
 

@@ -7,7 +7,7 @@ use super::super::{
 use super::{
     medium::{bytes, resized},
     sys::Way,
-    task::{Progress, Task},
+    task::{Progress, Task, without_lock},
 };
 use core::{task::Waker, time::Duration};
 use frwr_mempool::DeviceMemory;
@@ -110,7 +110,7 @@ impl RbdStorage {
     /// A step has ended.
     fn went(&mut self, slot: u32, result: i64) {
         if result < 0
-            && let Some(error) = self.unlocked(result)
+            && let Some(error) = self.unlocked(slot, result)
         {
             return self.end(slot, Err(error));
         }
@@ -134,16 +134,15 @@ impl RbdStorage {
 
     /// It failed since the lock of the image is not this process's.
     #[cold]
-    fn unlocked(&self, result: i64) -> Option<StorageError> {
+    fn unlocked(&self, slot: u32, result: i64) -> Option<StorageError> {
         let lock = self.way.shared().lock()?;
-        match i32::try_from(result.unsigned_abs()) {
-            // Another client has had this one blocklisted.
-            Ok(libc::ESHUTDOWN) => lock.is_lost(),
-            // It was given back meanwhile, or librbd has lost its watch.
-            Ok(libc::EROFS) => {}
-            _ => return None,
+        let task = self.tasks.get(slot as usize)?.as_ref()?;
+        let errno = i32::try_from(result.unsigned_abs()).ok()?;
+        let error = without_lock(task.operation, errno)?;
+        if errno == libc::ESHUTDOWN {
+            lock.is_lost();
         }
-        Some(StorageError::NotOwner)
+        Some(error)
     }
 
     fn end(&mut self, slot: u32, result: Result<(), StorageError>) {

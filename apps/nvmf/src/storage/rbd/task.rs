@@ -84,6 +84,19 @@ fn failed(operation: Operation, errno: i32, at: u64) -> Progress {
     }))
 }
 
+/// What an errno comes to where it tells that the lock of the image, by which it is served, is not this process's; `None` where it
+/// tells something else.
+pub(super) fn without_lock(operation: Operation, errno: i32) -> Option<StorageError> {
+    Some(match (errno, operation) {
+        // Another client has had this one blocklisted. The OSD refuses so also what librados asks for once more since the answer was
+        // lost: it may have been carried out. What is carried out by another path again would find its own blocks.
+        (libc::ESHUTDOWN, Operation::CompareAndWrite { .. }) => StorageError::Unreachable,
+        // Or it was given back meanwhile, or librbd has lost its watch: nothing was begun.
+        (libc::ESHUTDOWN | libc::EROFS, _) => StorageError::NotOwner,
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,5 +141,17 @@ mod tests {
         assert_eq!(ended(write, -i64::from(libc::EILSEQ)), Progress::Over(Err(StorageError::Medium)));
         assert_eq!(ended(read, -i64::from(libc::EPERM)), Progress::Over(Err(StorageError::Medium)));
         assert_eq!(ended(read, i64::MIN), Progress::Over(Err(StorageError::Medium)));
+    }
+
+    #[test]
+    fn a_compare_and_write_that_a_fenced_client_may_have_carried_out_is_not_said_to_be_another_paths() {
+        let compare = Operation::CompareAndWrite { lba: 8, blocks: 1, buffer: 0 };
+        let write = Operation::Write { lba: 8, blocks: 1, buffer: 0 };
+        assert_eq!(without_lock(compare, libc::ESHUTDOWN), Some(StorageError::Unreachable));
+        // librbd has not begun with it.
+        assert_eq!(without_lock(compare, libc::EROFS), Some(StorageError::NotOwner));
+        assert_eq!(without_lock(compare, libc::EILSEQ), None);
+        // Carried out twice it comes to the same.
+        assert_eq!(without_lock(write, libc::ESHUTDOWN), Some(StorageError::NotOwner));
     }
 }

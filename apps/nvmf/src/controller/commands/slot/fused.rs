@@ -60,7 +60,11 @@ impl Slot {
             (StorageError::Miscompare, _) => {
                 self.fused_ends(Status::COMPARE_FAILURE.do_not_retry(), Status::ABORTED_FAILED_FUSED.do_not_retry())
             }
-            // It was compared, and is written; whether that is on the medium is not known.
+            // It was compared, and is written; whether that is on the medium is not known. To another path nobody may take it for that: it
+            // would find its own blocks there.
+            (StorageError::NotOwner, Work::FusedHarden { .. }) => {
+                self.fused_ends(Status::SUCCESS, Status::INTERNAL_ERROR)
+            }
             (_, Work::FusedHarden { .. }) => self.fused_ends(Status::SUCCESS, status),
             _ => self.fused_ends(Status::ABORTED_FAILED_FUSED, status),
         }
