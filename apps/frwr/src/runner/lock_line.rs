@@ -28,7 +28,12 @@ pub(super) fn lock_line(name: &str, lock: &RbdLock) -> Option<String> {
             "{name}: {} has the lock, and serves the image; this gateway takes over when that client is gone",
             in_line(owner)
         ),
-        RbdLock::Standby { .. } => return None,
+        RbdLock::Releasing { trouble: Some(trouble) } => format!(
+            "{name}: its lock cannot be given back ({}), which is tried once a second; this gateway serves the image no more; see \
+             ceph -s",
+            in_line(trouble)
+        ),
+        RbdLock::Standby { .. } | RbdLock::Releasing { .. } => return None,
         RbdLock::Released => format!(
             "{name}: has given the lock back; this gateway serves the image no more until another one has had it and is gone, or \
              acquire_lock"
@@ -47,6 +52,7 @@ pub(super) fn lock_name(lock: &RbdLock) -> &'static str {
     match lock {
         RbdLock::Owner { .. } => "owner",
         RbdLock::Standby { .. } => "standby",
+        RbdLock::Releasing { .. } => "releasing",
         RbdLock::Released => "released",
         _ => "lost",
     }

@@ -27,6 +27,11 @@ pub enum RbdLock {
         /// Why the lock could not be taken, or nobody could be asked for it.
         trouble: Option<String>,
     },
+    /// It was told to give the lock back: it serves nothing any more, and waits for what was begun.
+    Releasing {
+        /// Why the lock could not be given back, which is tried once a second.
+        trouble: Option<String>,
+    },
     /// It was told to give the lock back, and takes it no more until another client has had it, or it is told to.
     Released,
     /// The cluster listens to this client no more, since another one took the lock: for good, until the image is opened again.
@@ -82,6 +87,11 @@ impl Lock {
         match self.state.load(Acquire) {
             // Found by a core, of which the keeper may not have heard.
             state::LOST => RbdLock::Lost,
+            // Begun by another thread than the keeper's.
+            state::RELEASING => match &*self.news() {
+                told @ RbdLock::Releasing { .. } => told.clone(),
+                _ => RbdLock::Releasing { trouble: None },
+            },
             _ => self.news().clone(),
         }
     }
@@ -113,7 +123,10 @@ impl Lock {
             state::OWNER => self.look(image),
             state::RELEASING => self.release(image),
             state::RELEASED if !wanted => self.stand_by_again(image),
-            _ => self.take(image, wanted),
+            _ => {
+                self.waits_for_it();
+                self.take(image, wanted)
+            }
         };
         match done {
             Ok(()) => {}
@@ -143,6 +156,13 @@ impl Lock {
         }
         self.becomes(state::RELEASING, state::RELEASED, RbdLock::Released);
         Ok(())
+    }
+
+    /// Somebody wants the lock that was given back: it is waited for from now on, and told why it cannot be had.
+    fn waits_for_it(&self) {
+        if self.state.load(Acquire) == state::RELEASED {
+            self.becomes(state::RELEASED, state::STANDBY, RbdLock::Standby { owner: None, trouble: None });
+        }
     }
 
     /// Once another client has the lock it is waited for as before.
@@ -194,10 +214,13 @@ impl Lock {
         Ok(())
     }
 
-    /// The lock cannot be asked for or taken, which is told.
+    /// The lock cannot be asked for, taken or given back, which is told.
     fn trouble(&self, errno: Errno) {
-        if let RbdLock::Standby { trouble, .. } = &mut *self.news() {
-            *trouble = Some(errno.to_string());
+        let is_releasing = self.state.load(Acquire) == state::RELEASING;
+        match &mut *self.news() {
+            RbdLock::Standby { trouble, .. } => *trouble = Some(errno.to_string()),
+            told if is_releasing => *told = RbdLock::Releasing { trouble: Some(errno.to_string()) },
+            _ => {}
         }
     }
 
@@ -246,7 +269,23 @@ mod tests {
         let lock = Lock::new();
         lock.becomes(state::STANDBY, state::OWNER, RbdLock::Owner { from: RbdLockFrom::Nobody });
         assert!(lock.begin_release() && !lock.serves() && !lock.begin_release());
+        // Whoever goes by what is told sends nobody here any more, however long what was begun takes.
+        assert_eq!(lock.told(), RbdLock::Releasing { trouble: None });
+        lock.trouble(Errno(libc::ETIMEDOUT));
+        assert!(matches!(lock.told(), RbdLock::Releasing { trouble: Some(_) }));
         lock.becomes(state::RELEASING, state::RELEASED, RbdLock::Released);
         assert_eq!((lock.told(), lock.serves(), lock.ask()), (RbdLock::Released, false, true));
+    }
+
+    #[test]
+    fn who_is_told_to_take_back_what_it_gave_back_tells_why_it_cannot() {
+        let lock = Lock::new();
+        lock.becomes(state::STANDBY, state::RELEASED, RbdLock::Released);
+        lock.trouble(Errno(libc::EPERM));
+        assert_eq!(lock.told(), RbdLock::Released, "nobody wants it");
+        lock.waits_for_it();
+        lock.trouble(Errno(libc::EPERM));
+        assert!(matches!(lock.told(), RbdLock::Standby { owner: None, trouble: Some(_) }));
+        assert!(!lock.serves());
     }
 }
