@@ -65,7 +65,9 @@ impl<P: Port> Host<P> {
     /// Write); ends with [`Status::COMPARE_FAILURE`](crate::wire::Status::COMPARE_FAILURE) where they do not, and then nothing was
     /// written. Both have as many bytes, and together as many segments as one request. Both commands are sent once: where their session
     /// ended before they were answered, it ends with [`IoError::Undecided`](super::IoError::Undecided), not before the controller is over; what
-    /// the controller refuses for the time being is not tried again.
+    /// the controller refuses for the time being is not tried again. Where the medium failed under it, as with
+    /// [`Status::WRITE_FAULT`](crate::wire::Status::WRITE_FAULT) or Internal Error, the blocks may have been written: read them before you
+    /// try it again.
     ///
     /// # Errors
     /// [`RequestError`]; nothing is left behind.
