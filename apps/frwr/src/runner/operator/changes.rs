@@ -26,6 +26,9 @@ const LATE_LOOK_PERIOD: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_secs(1);
 /// In place of a change's number: nobody waits for it, as for what takes back what a core has done of one.
 const TAKES_BACK: u64 = 0;
+/// The same of what only follows something else, and is told again where that changes: nobody has to hear that a target did not take it,
+/// since it ends, or has no such subsystem any more.
+const FOLLOWS: u64 = u64::MAX;
 /// Changes that were taken back and are remembered until all cores have said what came of them: one at a time is, of each device.
 const MAX_TAKEN_BACK: usize = 64;
 /// Why an undo that a device took did not come to its end.
@@ -173,8 +176,13 @@ pub(super) fn done(changed: bool) -> Value {
     json!({ "changed": changed, "complete": true })
 }
 
-/// A change whose end nobody waits for, and that a core may be told of at any time.
+/// A change that follows something else, and that a core may be told of at any time: it neither begins anything nor fails.
 pub(super) fn unasked(change: Change) -> Order {
+    Order::Change { number: FOLLOWS, change: Box::new(change), ticket: Ticket::default() }
+}
+
+/// What takes back what a core has done of a change.
+fn takes_back(change: Change) -> Order {
     Order::Change { number: TAKES_BACK, change: Box::new(change), ticket: Ticket::default() }
 }
 
@@ -439,7 +447,7 @@ impl UnderWay {
     fn take_back(&mut self, orders: &mut Orders) {
         for (unit, undo) in core::mem::take(&mut self.done).into_iter().rev() {
             // A core that stands still since does it when it goes on.
-            orders.give(unit, unasked(undo));
+            orders.give(unit, takes_back(undo));
         }
     }
 }

@@ -22,27 +22,51 @@ use frwr_nvmf::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+/// A namespace whose ANA group follows a lock, that group, and whether this process has the lock.
+type Locked = (Identity, u32, bool);
+
 /// What the targets of devices were told of whose locks are.
 #[derive(Debug, Default)]
 pub(super) struct LockedGroups {
     /// A namespace, the unit that was told, and whether this process has the lock.
     told: Vec<(Identity, usize, bool)>,
+    /// Groups that follow locks, with the namespaces that they are of.
+    groups: Vec<(Identity, u32)>,
 }
 
 impl LockedGroups {
     /// Each target is told what has changed. A core that takes no orders now is told later: until then the storage refuses what it may
     /// not do.
     pub(super) fn follow(&mut self, media: &MediaWatch, stock: &Stock, orders: &mut Orders) {
+        let of = |(namespace, is_owner)| Some((namespace, stock.config(namespace)?.ana_group, is_owner));
+        let locks: Vec<Locked> = media.locks().filter_map(of).collect();
+        if locks.is_empty() && self.groups.is_empty() {
+            return;
+        }
         let homes = (0..orders.units()).filter(|unit| orders.reactor_of(*unit) == usize::from(HOME_CORE));
-        let homes: Vec<_> = if media.locks().next().is_some() { homes.collect() } else { Vec::new() };
-        self.told.retain(|(namespace, ..)| media.locks().any(|(other, _)| other == *namespace));
-        for (namespace, is_owner) in media.locks() {
-            let Some(group) = stock.config(namespace).map(|config| config.ana_group) else { continue };
+        let homes: Vec<usize> = homes.collect();
+        self.tell(&locks, &homes, |unit, change| orders.give(unit, changes::unasked(change)));
+    }
+
+    /// The same of these, by what tells a unit, which may fail.
+    fn tell(&mut self, locks: &[Locked], homes: &[usize], mut tell: impl FnMut(usize, Change) -> bool) {
+        let is_locked = |namespace| locks.iter().any(|(other, ..)| *other == namespace);
+        self.told.retain(|(namespace, ..)| is_locked(*namespace));
+        // What has the group of one that is gone is served as anything else. A core that hears nothing of that keeps it inaccessible.
+        for (namespace, group) in self.groups.extract_if(.., |(namespace, _)| !is_locked(*namespace)) {
+            for unit in homes {
+                tell(*unit, Change::Ana { subsystem: namespace.0, group: Some(group), state: AnaState::Optimized });
+            }
+        }
+        for &(namespace, group, is_owner) in locks {
+            if !self.groups.contains(&(namespace, group)) {
+                self.groups.push((namespace, group));
+            }
             let state = if is_owner { AnaState::Optimized } else { AnaState::Inaccessible };
-            for unit in &homes {
+            for unit in homes {
                 let told = (namespace, *unit, is_owner);
                 let change = Change::Ana { subsystem: namespace.0, group: Some(group), state };
-                if !self.told.contains(&told) && orders.give(*unit, changes::unasked(change)) {
+                if !self.told.contains(&told) && tell(*unit, change) {
                     self.told.retain(|(other, of, _)| (*other, of) != (namespace, unit));
                     self.told.push(told);
                 }
@@ -113,4 +137,40 @@ pub(super) fn namespaces(known: &mut Known<'_>, parameters: Map<String, Value>) 
 fn identity(namespace: &Value) -> Option<Identity> {
     let name = nqn("subsystem", namespace["subsystem"].as_str()?).ok()?;
     Some((name, namespace["namespace"].as_u64()?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_follows_the_lock_of_its_namespace_and_nothing_when_that_is_gone() {
+        let subsystem = nqn("subsystem", "nqn.2026-11.invalid.frwr:a").unwrap();
+        let namespace = (subsystem, 1);
+        let mut groups = LockedGroups::default();
+        let mut told = |locks: &[Locked], takes: bool, again: bool| {
+            let mut states = Vec::new();
+            if again {
+                groups.tell_again();
+            }
+            groups.tell(locks, &[0, 3], |unit, change| {
+                let Change::Ana { group: Some(5), state, .. } = change else { panic!("{change:?}") };
+                states.push((unit, state));
+                takes
+            });
+            states
+        };
+        let (away, here) = (AnaState::Inaccessible, AnaState::Optimized);
+        let (lost, owned) = ([(namespace, 5, false)], [(namespace, 5, true)]);
+        // Who takes no orders is told again.
+        assert_eq!(told(&lost, false, false), [(0, away), (3, away)]);
+        assert_eq!(told(&lost, true, false), [(0, away), (3, away)]);
+        assert_eq!(told(&lost, true, false), []);
+        assert_eq!(told(&owned, true, false), [(0, here), (3, here)]);
+        assert_eq!(told(&lost, true, false), [(0, away), (3, away)]);
+        assert_eq!(told(&lost, true, true), [(0, away), (3, away)], "behind a change");
+        // What comes into its group is reached.
+        assert_eq!(told(&[], true, true), [(0, here), (3, here)]);
+        assert_eq!(told(&[], true, true), []);
+    }
 }

@@ -412,3 +412,17 @@ fn a_namespace_that_one_device_did_not_take_and_the_other_gives_back_is_none_tha
     assert_eq!(two.turn(30), None);
     assert_eq!(two.changes.next_gone(1), Some(namespace));
 }
+
+#[test]
+fn what_only_follows_something_else_is_no_change_that_failed() {
+    let mut two = two_devices(false);
+    let number = |order| {
+        let Order::Change { number, .. } = order else { panic!("no change") };
+        number
+    };
+    let [follows, undoes] = [unasked, takes_back].map(|order| number(order(change(AllowedHosts::Any))));
+    let mut refused = |number| two.changes.answered((0, 0), number, Err("no such subsystem".to_owned()));
+    assert!(refused(follows).is_none());
+    assert!(refused(undoes).is_some(), "what stays as it must not is told");
+    assert_eq!(two.turn(0), None, "and the change under way goes on");
+}
