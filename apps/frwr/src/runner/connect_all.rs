@@ -6,13 +6,11 @@ use super::{
 };
 use crate::{Error, signals::Asked};
 use frwr_engine::{control::Control, provider::Device};
-use frwr_nvmf::{host::Discovered, wire::Nqn};
+use frwr_nvmf::{
+    host::Discovered,
+    wire::{DiscoveryEntry, Nqn},
+};
 use std::net::{IpAddr, SocketAddr};
-
-/// TRTYPE of RDMA (Base figure 265).
-const RDMA: u8 = 1;
-/// SUBTYPE of a subsystem with namespaces (Base figure 265).
-const NVM: u8 = 2;
 
 /// Where the service is asked, the load with paths to what it lists; `None` where its addresses were named.
 ///
@@ -40,7 +38,8 @@ pub(super) fn connect_all<D: Device>(
 
 /// Where the subsystem can be reached, each once, in the order of the list.
 fn addresses(listed: &[Discovered], subsystem: &Nqn) -> Vec<SocketAddr> {
-    let is_ours = |one: &&Discovered| one.transport == RDMA && one.subsystem_type == NVM && one.subsystem == *subsystem;
+    let is_ours =
+        |one: &&Discovered| one.transport == DiscoveryEntry::RDMA && has_namespaces(one) && one.subsystem == *subsystem;
     let mut addresses = Vec::new();
     for address in listed.iter().filter(is_ours).filter_map(address) {
         if !addresses.contains(&address) {
@@ -48,6 +47,11 @@ fn addresses(listed: &[Discovered], subsystem: &Nqn) -> Vec<SocketAddr> {
         }
     }
     addresses
+}
+
+/// It is no discovery service.
+fn has_namespaces(one: &Discovered) -> bool {
+    one.subsystem_type == DiscoveryEntry::NVM_SUBSYSTEM
 }
 
 /// `None` where the service lists what is no address.
@@ -58,7 +62,7 @@ fn address(listed: &Discovered) -> Option<SocketAddr> {
 
 fn none(service: SocketAddr, subsystem: &Nqn, listed: &[Discovered]) -> Error {
     let mut others: Vec<_> =
-        listed.iter().filter(|one| one.subsystem_type == NVM).map(|one| one.subsystem.as_str()).collect();
+        listed.iter().filter(|one| has_namespaces(one)).map(|one| one.subsystem.as_str()).collect();
     others.sort_unstable();
     others.dedup();
     let lists = if others.is_empty() {

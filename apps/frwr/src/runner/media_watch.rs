@@ -1,9 +1,10 @@
 //! What the main thread says of the media below namespaces, once for each thing that is wrong with one for good.
 
-use super::{lock_line::lock_line, medium::Medium};
+use super::{lock_line::lock_line, medium::Medium, reservations::FileWatch};
 use crate::output::in_line;
 use core::time::Duration;
 use frwr_nvmf::{
+    controller::Reservations,
     storage::{Geometry, MediumFault, RbdLock, RbdLook, RbdMedium},
     wire::Nqn,
 };
@@ -19,6 +20,8 @@ pub(super) type Identity = (Nqn, u32);
 #[derive(Debug, Default)]
 pub(super) struct MediaWatch {
     media: Vec<Watched>,
+    /// The file of reservations.
+    reservations: Option<FileWatch>,
     next_look: Duration,
 }
 
@@ -40,6 +43,11 @@ impl MediaWatch {
     pub(super) fn add(&mut self, namespace: Identity, name: String, medium: Medium) {
         let told_lock = None;
         self.media.push(Watched { namespace, name, medium, told: None, told_losses: 0, told_away: false, told_lock });
+    }
+
+    /// Watches the file of reservations, too, where there is one.
+    pub(super) fn add_reservations(&mut self, reservations: Reservations) {
+        self.reservations = Some(FileWatch::new(reservations));
     }
 
     /// That namespace is gone: what is to be closed, which may take a while, and what people know it by.
@@ -102,6 +110,7 @@ impl MediaWatch {
         let looks = elapsed >= self.next_look;
         if looks {
             self.next_look = elapsed.saturating_add(LOOK_PERIOD);
+            self.reservations.iter_mut().for_each(|file| file.tell(say));
         }
         for watched in &mut self.media {
             watched.tell_losses(say);

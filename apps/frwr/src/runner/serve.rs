@@ -103,6 +103,7 @@ where
         say(PLAIN_REPLIES);
     }
     let reservations = reservations(config, say)?;
+    reservations.iter().cloned().for_each(|reservations| media.add_reservations(reservations));
     let keyring = HostKeyring::new(&config.host_keys, target.require_authentication, target.permitted())?;
     let progress = Progress::new(devices.len() * cores);
     let mut controls: Vec<_> = devices.into_iter().map(Control::new).collect();
