@@ -15,9 +15,10 @@ use frwr_nvmf::wire::{
     cns,
 };
 use frwr_support::Random;
+use frwr_support::nvmf_harness::gated::{Gate, Gated, Switch};
 use frwr_support::nvmf_harness::raw::{Raw, connect_data, keyed};
 use frwr_support::nvmf_harness::{memory, subsystem, target_options};
-use std::{cell::Cell, collections::BTreeMap, rc::Rc, sync::Arc};
+use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 use zerocopy::FromBytes;
 
 const BLOCK: u32 = 512;
@@ -27,33 +28,6 @@ const EXPECTED: u64 = 0;
 const WRITTEN: u64 = 256 << 10;
 /// Blocks of one pair at most: a third of a data buffer.
 const MOST: u32 = (32 << 10) / 3 / BLOCK;
-
-/// A storage of one core that holds its completions back, if it is told to.
-struct Held {
-    inner: Comparing<MemoryStorage>,
-    go: Rc<Cell<bool>>,
-}
-
-impl Storage for Held {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-    fn features(&self) -> Features {
-        self.inner.features()
-    }
-    fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {
-        self.inner.attach(buffers)
-    }
-    fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
-        self.inner.submit(cookie, operation)
-    }
-    fn flush(&mut self) {
-        self.inner.flush();
-    }
-    fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
-        if self.go.get() { self.inner.poll(now, out) } else { 0 }
-    }
-}
 
 /// One whose lock is another gateway's when it is asked for a flush.
 struct Loses {
@@ -95,23 +69,20 @@ impl Storage for Loses {
 }
 
 /// A target of so many cores over one memory, and what holds its storages back.
-fn cores(options: TargetOptions) -> (Raw<Held>, Rc<Cell<bool>>) {
-    let (medium, locks, go) = (memory(BLOCKS * BLOCK as usize), Arc::new(RangeLocks::new()), Rc::new(Cell::new(true)));
+fn cores(options: TargetOptions) -> (Raw<Comparing<Gated>>, Rc<Switch>) {
+    let (medium, locks) = (memory(BLOCKS * BLOCK as usize), Arc::new(RangeLocks::new()));
+    let switch = Gated::new(BLOCKS as u64, BLOCK, 1).1;
     let raw = Raw::spread(options, |_| {
-        let storage = |medium| Comparing::new(MemoryStorage::new(medium, BLOCK, 64).unwrap(), &locks).unwrap();
+        let storage =
+            |medium, locks: &Arc<RangeLocks>| Comparing::new(Gated::over(medium, BLOCK, 64, &switch), locks).unwrap();
         // The second namespace has a medium of its own on each core, which nobody looks at.
-        let own = Comparing::new(
-            MemoryStorage::new(memory(BLOCKS * BLOCK as usize), BLOCK, 64).unwrap(),
-            &Arc::new(RangeLocks::new()),
-        );
-        let namespaces = [storage(medium.clone()), own.unwrap()];
-        let namespaces = namespaces.map(|inner| Held { inner, go: Rc::clone(&go) }).into();
-        vec![Subsystem::new(subsystem(), namespaces)]
+        let own = storage(memory(BLOCKS * BLOCK as usize), &Arc::new(RangeLocks::new()));
+        vec![Subsystem::new(subsystem(), vec![storage(medium.clone(), &locks), own])]
     });
-    (raw, go)
+    (raw, switch)
 }
 
-fn one_core() -> Raw<Held> {
+fn one_core() -> Raw<Comparing<Gated>> {
     cores(target_options()).0
 }
 
@@ -367,11 +338,11 @@ fn a_first_one_that_waits_can_be_aborted_and_goes_with_its_queue() {
 
 #[test]
 fn a_pair_in_a_queue_that_is_full_goes_on_when_others_have_ended() {
-    let (mut raw, go) = cores(target_options());
+    let (mut raw, switch) = cores(target_options());
     let (_, io) = raw.io_queue();
     fill(&mut raw, 0, 9);
     raw.responses.clear();
-    go.set(false);
+    switch.gate.set(Gate::Running);
     let normal = Command::Read(range(9, 1)).encode(0).unwrap();
     // With the first one as many as the queue has entries.
     for id in 0..32 {
@@ -380,7 +351,7 @@ fn a_pair_in_a_queue_that_is_full_goes_on_when_others_have_ended() {
     send(&mut raw, io, 50, first(range(0, 1)), EXPECTED);
     raw.steps(20);
     assert!(raw.responses.is_empty());
-    go.set(true);
+    switch.gate.set(Gate::Open);
     assert_eq!(answers(&mut raw, 32).len(), 32);
     send(&mut raw, io, 51, second(range(0, 1)), WRITTEN);
     assert_eq!(answers(&mut raw, 2), [(50, 0), (51, 0)]);
@@ -390,17 +361,17 @@ fn a_pair_in_a_queue_that_is_full_goes_on_when_others_have_ended() {
 #[test]
 fn a_queue_that_ends_under_a_pair_leaves_nothing() {
     for steps in 0..12 {
-        let (mut raw, go) = cores(target_options());
+        let (mut raw, switch) = cores(target_options());
         let (_, controller) = raw.controller();
         let io = raw.another_queue(controller, 1);
         fill(&mut raw, 0, 9);
-        go.set(steps % 2 == 0);
+        switch.gate.set(if steps % 2 == 0 { Gate::Open } else { Gate::Running });
         send(&mut raw, io, 1, first(range(0, 1)), EXPECTED);
         send(&mut raw, io, 2, second(range(0, 1)), WRITTEN);
         raw.steps(steps);
         raw.engine.disconnect(io);
         raw.steps(30);
-        go.set(true);
+        switch.gate.set(Gate::Open);
         raw.until("ended", |raw| raw.disconnected.contains(&io));
         let io = raw.another_queue(controller, 1);
         // As a whole, or not at all.

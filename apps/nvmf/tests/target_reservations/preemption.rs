@@ -1,14 +1,10 @@
 //! Preemption: whose commands end before the command that preempts them does.
 
 use super::hosts::Hosts;
-use core::{cell::Cell, time::Duration};
 use frwr_engine::provider::Access;
-use frwr_mempool::DeviceMemory;
 use frwr_nvmf::controller::Reservations;
-use frwr_nvmf::storage::{
-    AttachError, CompletionBatch, Cookie, Features, Geometry, MemoryStorage, Operation, QueueFull, Storage,
-};
 use frwr_nvmf::wire::{AcquireAction, BlockRange, Command, RegisterAction, ReservationType, Status};
+use frwr_support::nvmf_harness::gated::{Gate, Gated, Switch};
 use frwr_support::nvmf_harness::memory;
 use frwr_support::nvmf_harness::raw::keyed;
 use std::rc::Rc;
@@ -16,53 +12,18 @@ use std::rc::Rc;
 /// Steps in which whatever goes on by itself has ended.
 const ENOUGH: usize = 2000;
 
-/// A storage that completes nothing as long as it is held, and takes back what it is asked to, or not.
-struct Held {
-    inner: MemoryStorage,
-    holds: Rc<Cell<bool>>,
-}
-
-impl Storage for Held {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-
-    fn features(&self) -> Features {
-        self.inner.features()
-    }
-
-    fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {
-        self.inner.attach(buffers)
-    }
-
-    fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
-        self.inner.submit(cookie, operation)
-    }
-
-    fn flush(&mut self) {
-        self.inner.flush();
-    }
-
-    fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
-        if self.holds.get() { 0 } else { self.inner.poll(now, out) }
-    }
-}
-
 /// Each core's storage holds so many operations.
-fn held(hosts: &[u8], depth: usize) -> (Hosts<Held>, Rc<Cell<bool>>) {
-    let (medium, holds) = (memory(64 << 10), Rc::new(Cell::new(false)));
-    let storage = |_| {
-        let inner = MemoryStorage::new(medium.clone(), 512, depth).unwrap();
-        Held { inner, holds: Rc::clone(&holds) }
-    };
-    (Hosts::over(&Reservations::new(), hosts, storage), Rc::clone(&holds))
+fn held(hosts: &[u8], depth: usize) -> (Hosts<Gated>, Rc<Switch>) {
+    let (medium, switch) = (memory(64 << 10), Gated::new(128, 512, 1).1);
+    let storage = |_| Gated::over(medium.clone(), 512, depth, &switch);
+    (Hosts::over(&Reservations::new(), hosts, storage), Rc::clone(&switch))
 }
 
 /// Hosts 1, 2 and so on have these keys, and the second one the reservation. Nothing that it has is completed from now on: a write on the
 /// second core, number 900.
-fn begin(keys: &[u64], depth: usize) -> (Hosts<Held>, Rc<Cell<bool>>) {
+fn begin(keys: &[u64], depth: usize) -> (Hosts<Gated>, Rc<Switch>) {
     let hosts: Vec<u8> = (1..).take(keys.len()).collect();
-    let (mut all, holds) = held(&hosts, depth);
+    let (mut all, switch) = held(&hosts, depth);
     for (session, key) in keys.iter().enumerate() {
         let io = all.io(session, 0);
         assert_eq!(all.register(io, RegisterAction::Register, (0, *key)), Status::SUCCESS);
@@ -70,15 +31,15 @@ fn begin(keys: &[u64], depth: usize) -> (Hosts<Held>, Rc<Cell<bool>>) {
     let io = all.io(1, 1);
     let taken = all.acquire(io, AcquireAction::Acquire, ReservationType::WriteExclusive, (keys[1], 0));
     assert_eq!(taken, Status::SUCCESS);
-    holds.set(true);
+    switch.gate.set(Gate::Running);
     all.raw.responses.clear();
     let range = BlockRange { namespace: 1, lba: 1, blocks: 1, data: keyed(512) };
     all.raw.send(io, Command::Write(range).encode(900).unwrap(), Some((Access::RemoteRead, 512)));
     all.raw.steps(ENOUGH);
-    (all, holds)
+    (all, switch)
 }
 
-fn answer(all: &Hosts<Held>, command_id: u16) -> Option<Status> {
+fn answer(all: &Hosts<Gated>, command_id: u16) -> Option<Status> {
     let found = all.raw.responses.iter().find(|response| response.command_id.get() == command_id);
     found.map(|response| response.status().without_flags())
 }
@@ -86,14 +47,14 @@ fn answer(all: &Hosts<Held>, command_id: u16) -> Option<Status> {
 #[test]
 fn commands_of_a_preempted_host_end_on_every_core_before_it_is_said() {
     for preempts_from in [0, 1] {
-        let (mut all, holds) = held(&[1, 2], 64);
+        let (mut all, switch) = held(&[1, 2], 64);
         let (first, second) = (all.io(0, preempts_from), all.io(1, 0));
         assert_eq!(all.register(first, RegisterAction::Register, (0, 10)), Status::SUCCESS);
         assert_eq!(all.register(second, RegisterAction::Register, (0, 20)), Status::SUCCESS);
         let kind = ReservationType::WriteExclusive;
         assert_eq!(all.acquire(second, AcquireAction::Acquire, kind, (20, 0)), Status::SUCCESS);
         // A write of the victim's on each core, which the storage has and does not finish.
-        holds.set(true);
+        switch.gate.set(Gate::Running);
         all.raw.responses.clear();
         for (core, id) in [(0, 900), (1, 901)] {
             let range = BlockRange { namespace: 1, lba: core as u64, blocks: 1, data: keyed(512) };
@@ -112,7 +73,7 @@ fn commands_of_a_preempted_host_end_on_every_core_before_it_is_said() {
         all.raw.until("refused", |raw| raw.responses.iter().any(|response| response.command_id.get() == 903));
         assert_eq!(answer(&all, 903), Some(Status::RESERVATION_CONFLICT));
         assert_eq!((answer(&all, 900), answer(&all, 901)), (None, None));
-        holds.set(false);
+        switch.gate.set(Gate::Open);
         all.raw.until("preempted", |raw| raw.responses.iter().any(|response| response.command_id.get() == 902));
         let position =
             |id| all.raw.responses.iter().position(|response| response.command_id.get() == id).expect("answered");
@@ -125,11 +86,11 @@ fn commands_of_a_preempted_host_end_on_every_core_before_it_is_said() {
 
 #[test]
 fn a_preemption_without_an_abort_waits_for_nobody() {
-    let (mut all, holds) = held(&[1, 2], 64);
+    let (mut all, switch) = held(&[1, 2], 64);
     let (first, second) = (all.io(0, 0), all.io(1, 1));
     assert_eq!(all.register(first, RegisterAction::Register, (0, 10)), Status::SUCCESS);
     assert_eq!(all.register(second, RegisterAction::Register, (0, 20)), Status::SUCCESS);
-    holds.set(true);
+    switch.gate.set(Gate::Running);
     let range = BlockRange { namespace: 1, lba: 0, blocks: 1, data: keyed(512) };
     all.raw.send(second, Command::Write(range).encode(900).unwrap(), Some((Access::RemoteRead, 512)));
     all.raw.steps(ENOUGH);
@@ -137,14 +98,14 @@ fn a_preemption_without_an_abort_waits_for_nobody() {
     assert_eq!(all.acquire(first, AcquireAction::Preempt, kind, (10, 20)), Status::SUCCESS);
     assert_eq!(all.acquire(first, AcquireAction::Acquire, kind, (10, 0)), Status::SUCCESS);
     assert_eq!(all.read(second), Status::RESERVATION_CONFLICT);
-    holds.set(false);
+    switch.gate.set(Gate::Open);
     all.raw.until("written", |raw| raw.responses.iter().any(|response| response.command_id.get() == 900));
     all.raw.shut_down();
 }
 
 #[test]
 fn what_a_preempted_host_sends_later_is_executed_where_the_reservation_lets_it() {
-    let (mut all, holds) = begin(&[10, 20], 1);
+    let (mut all, switch) = begin(&[10, 20], 1);
     let (first, second) = (all.io(0, 0), all.io(1, 1));
     let kind = ReservationType::WriteExclusive;
     all.begin_to_acquire(first, AcquireAction::PreemptAndAbort, kind, (10, 20), 901);
@@ -154,7 +115,7 @@ fn what_a_preempted_host_sends_later_is_executed_where_the_reservation_lets_it()
     all.raw.send(second, Command::Read(range).encode(902).unwrap(), Some((Access::RemoteWrite, 512)));
     all.raw.steps(ENOUGH);
     assert_eq!([900, 901, 902].map(|id| answer(&all, id)), [None; 3]);
-    holds.set(false);
+    switch.gate.set(Gate::Open);
     all.raw.until("all are answered", |raw| raw.responses.len() == 3);
     assert_eq!((answer(&all, 901), answer(&all, 902)), (Some(Status::SUCCESS), Some(Status::SUCCESS)));
     all.raw.shut_down();
@@ -162,7 +123,7 @@ fn what_a_preempted_host_sends_later_is_executed_where_the_reservation_lets_it()
 
 #[test]
 fn a_preemption_does_not_wait_for_what_another_one_waits_for() {
-    let (mut all, holds) = begin(&[10, 20, 30], 64);
+    let (mut all, switch) = begin(&[10, 20, 30], 64);
     let first = all.io(0, 0);
     let kind = ReservationType::WriteExclusive;
     all.begin_to_acquire(first, AcquireAction::PreemptAndAbort, kind, (10, 20), 901);
@@ -170,7 +131,7 @@ fn a_preemption_does_not_wait_for_what_another_one_waits_for() {
     all.begin_to_acquire(first, AcquireAction::PreemptAndAbort, kind, (10, 30), 902);
     all.raw.until("the other one", |raw| raw.responses.iter().any(|response| response.command_id.get() == 902));
     assert_eq!((answer(&all, 901), answer(&all, 902)), (None, Some(Status::SUCCESS)));
-    holds.set(false);
+    switch.gate.set(Gate::Open);
     all.raw.until("this one", |raw| raw.responses.iter().any(|response| response.command_id.get() == 901));
     assert_eq!(answer(&all, 901), Some(Status::SUCCESS));
     all.raw.shut_down();
