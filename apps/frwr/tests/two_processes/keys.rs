@@ -1,7 +1,7 @@
 //! Hosts that have to prove who they are, with keys in files; keys that are replaced while they use the target.
 
 use super::Machine;
-use super::program::{passed, verified};
+use super::program::{Program, passed, verified};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -36,6 +36,15 @@ impl Machine {
         config.display().to_string()
     }
 
+    /// Files with the key of the host, of the controller, and of the host's next one, and a target that has the first two.
+    fn asks_for_keys(&self) -> ([String; 3], Program) {
+        let keys = [("host", 0), ("controller", 1), ("next", 2)]
+            .map(|(name, key)| self.key(&format!("{name}.key"), key, 0o600));
+        let target = self.start_exactly(&["serve", "--config", &self.keyed(&keys[0], &keys[1]), "--json"]);
+        target.says("listening on 127.0.0.1:4420");
+        (keys, target)
+    }
+
     fn ctl(&self, words: &[&str]) -> (Option<i32>, serde_json::Value) {
         let socket = self.path("socket").display().to_string();
         self.start_exactly(&[&["ctl", "--json", "--control", &socket], words].concat()).ended()
@@ -45,10 +54,7 @@ impl Machine {
 #[test]
 fn a_host_with_the_key_is_served_and_goes_on_when_that_is_replaced() {
     let machine = Machine::new();
-    let [host_key, controller, next] = [("host", 0), ("controller", 1), ("next", 2)]
-        .map(|(name, key)| machine.key(&format!("{name}.key"), key, 0o600));
-    let target = machine.start_exactly(&["serve", "--config", &machine.keyed(&host_key, &controller), "--json"]);
-    target.says("listening on 127.0.0.1:4420");
+    let ([host_key, controller, next], target) = machine.asks_for_keys();
     let file = machine.file("file");
     let of_key = |key: &str| ["--file", &file, "--dhchap-key", key].map(str::to_owned);
     let load = |key: &str, more: &[&str]| {
@@ -105,10 +111,7 @@ fn a_host_with_the_key_is_served_and_goes_on_when_that_is_replaced() {
 #[test]
 fn a_load_proves_itself_again_and_ends_with_a_line_where_the_target_has_another_key() {
     let machine = Machine::new();
-    let [host_key, controller, next] = [("host", 0), ("controller", 1), ("next", 2)]
-        .map(|(name, key)| machine.key(&format!("{name}.key"), key, 0o600));
-    let target = machine.start_exactly(&["serve", "--config", &machine.keyed(&host_key, &controller), "--json"]);
-    target.says("listening on 127.0.0.1:4420");
+    let ([host_key, controller, next], target) = machine.asks_for_keys();
     let file = machine.file("file");
     let load = |runtime: &str| {
         let keys = ["--file", &file, "--dhchap-key", &host_key, "--dhchap-ctrl-key", &controller, "--queues", "2"];
