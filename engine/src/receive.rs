@@ -218,15 +218,37 @@ impl Receives {
 
     /// Copies a message out, from its byte `from` on. Returns how many bytes were copied.
     pub(crate) fn read(&self, buffer: u32, generation: u32, from: u32, into: &mut [u8]) -> usize {
-        let Some(entry) = self.buffers.get(buffer as usize) else { return 0 };
-        if !entry.is(Place::Held, generation) || from > entry.length {
-            return 0;
-        }
-        let bytes = into.len().min((entry.length - from) as usize);
-        match self.memory.read(self.offset_of(buffer) + from as usize, &mut into[..bytes]) {
+        let Some((offset, behind)) = self.within(buffer, generation, from) else { return 0 };
+        let bytes = into.len().min(behind);
+        match self.memory.read(offset, &mut into[..bytes]) {
             Ok(()) => bytes,
             Err(_) => 0,
         }
+    }
+
+    /// The same into memory, `bytes` at most, from its byte `at` on.
+    pub(crate) fn copy(
+        &self,
+        buffer: u32,
+        generation: u32,
+        from: u32,
+        bytes: u32,
+        to: &DeviceMemory,
+        at: usize,
+    ) -> usize {
+        let Some((offset, behind)) = self.within(buffer, generation, from) else { return 0 };
+        let bytes = behind.min(bytes as usize);
+        match self.memory.copy_within_to(offset, to, at, bytes) {
+            Ok(()) => bytes,
+            Err(_) => 0,
+        }
+    }
+
+    /// Where the byte `from` of a message that the caller holds lies in the engine's memory, and how many bytes there are from it on.
+    fn within(&self, buffer: u32, generation: u32, from: u32) -> Option<(usize, usize)> {
+        let entry = self.buffers.get(buffer as usize).filter(|entry| entry.is(Place::Held, generation))?;
+        let behind = entry.length.checked_sub(from)?;
+        Some((self.offset_of(buffer) + from as usize, behind as usize))
     }
 
     /// The queue pair is gone with everything posted to it. What the caller holds stays readable until it is released.

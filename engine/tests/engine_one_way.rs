@@ -47,6 +47,45 @@ fn s51_a_message_without_a_reply_ends_when_its_completion_says_that_its_memory_i
 }
 
 #[test]
+fn a_message_is_copied_to_memory_as_far_as_it_goes_and_not_beyond_the_memory() {
+    for profile in PROFILES {
+        let mut test = test(profile, 8);
+        test.host.data.fill(0, 64, 0x5A).unwrap();
+        let inline = [test.host.segment(0, 64)];
+        test.host.send(1, &inline).unwrap();
+        test.until("the target has it", |pair| !pair.target.commands.is_empty());
+        let received = test.target.commands.pop().unwrap();
+        let (length, data) = (received.length(), test.target.data.clone());
+        let end = data.len();
+        // From, how many, to where, and how many came.
+        for (from, bytes, at, copied) in [
+            (12, 64, 0, 64),
+            (12, 64, 3, 64),
+            (length - 9, 64, 128, 9),
+            (length - 9, 64, end - 9, 9),
+            (length - 9, 9, end - 8, 0),
+            (length, 1, 0, 0),
+            (length + 1, 1, 0, 0),
+            (12, 64, usize::MAX, 0),
+        ] {
+            data.fill(0, end, 0).unwrap();
+            assert_eq!(
+                test.target.engine.copy_message(&received, from, bytes, &data, at),
+                copied,
+                "{profile} {from} {at}"
+            );
+            let mut found = vec![0; end];
+            data.read(0, &mut found).unwrap();
+            let expected: Vec<u8> =
+                (0..end).map(|byte| if byte >= at && byte - at < copied { 0x5A } else { 0 }).collect();
+            assert!(found == expected, "{profile}: {bytes} from {from} to {at}");
+        }
+        test.target.engine.release(received);
+        test.round_trip(2);
+    }
+}
+
+#[test]
 fn messages_without_a_reply_behind_one_doorbell_have_one_completion() {
     let mut test = test("reg_mr", 16);
     for cookie in 0..16 {

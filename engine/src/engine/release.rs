@@ -6,13 +6,20 @@ use crate::{
     event::Received,
     provider::Port,
 };
-use frwr_mempool::mutant;
+use frwr_mempool::{DeviceMemory, mutant};
 
 impl<P: Port> Engine<P> {
     /// Copies a received message, from its byte `from` on. Returns how many bytes were copied: also when its connection has ended
     /// meanwhile, until it is released.
     pub fn message(&self, received: &Received, from: u32, into: &mut [u8]) -> usize {
         self.receives.read(received.buffer, received.generation, from, into)
+    }
+
+    /// Copies `bytes` of a received message, from its byte `from` on, to memory of the caller's from byte `at` on, such as data that came
+    /// in a capsule to the buffer that a disk writes. Returns how many bytes were copied: fewer where the message ends before, none where
+    /// they are not all inside the memory; as [`Engine::message`] until the message is released.
+    pub fn copy_message(&self, received: &Received, from: u32, bytes: u32, to: &DeviceMemory, at: usize) -> usize {
+        self.receives.copy(received.buffer, received.generation, from, bytes, to, at)
     }
 
     /// Gives a receive buffer back; the next flush posts it again.

@@ -5,9 +5,6 @@ use frwr_engine::gather::{MemoryId, Segment};
 use frwr_mempool::DeviceMemory;
 use zerocopy::IntoBytes;
 
-/// Bytes copied at a time, on the stack.
-const COPY_BYTES: usize = 512;
-
 /// Buffers of one size behind the admin data.
 #[derive(Debug)]
 pub(super) struct Bounce {
@@ -84,22 +81,13 @@ impl Bounce {
         length: usize,
         to_buffer: bool,
     ) {
-        let (mut bytes, mut done) = ([0; COPY_BYTES], 0);
         let Ok(offset) = usize::try_from(offset) else { return };
-        while done < length {
-            let part = bytes.len().min(length - done);
-            let Some(bytes) = bytes.get_mut(..part) else { return };
-            let (ours, theirs) = (self.offset(buffer) + at + done, offset + done);
-            // Both ranges were checked when the request was cut.
-            let copied = if to_buffer {
-                memory.read(theirs, bytes).and_then(|()| self.memory.write(ours, bytes))
-            } else {
-                self.memory.read(ours, bytes).and_then(|()| memory.write(theirs, bytes))
-            };
-            if copied.is_err() {
-                return;
-            }
-            done += part;
-        }
+        let ours = self.offset(buffer) + at;
+        // Both ranges were checked when the request was cut.
+        let _ = if to_buffer {
+            memory.copy_within_to(offset, &self.memory, ours, length)
+        } else {
+            self.memory.copy_within_to(ours, memory, offset, length)
+        };
     }
 }

@@ -19,28 +19,31 @@ const DATA_POINTER: Range<usize> = SubmissionQueueEntry::DATA_OFFSET..Submission
 /// Bytes of the largest capsule without in-capsule data: a command, and the descriptors of its data blocks.
 pub(super) const MAX_CAPSULE_BYTES: usize = COMMAND_CAPSULE_BYTES + MAX_DATA_BLOCKS as usize * SGL_DESCRIPTOR_BYTES;
 
-/// A command's capsule before its keys are known. With several it lists them behind the command (RDMA 3.2).
+/// The capsule of the command that is being made, before its keys are known. With several it lists them behind the command (RDMA
+/// 3.2). One for all: nothing is carried from where a command is made to where the engine copies it.
 pub(super) struct Capsule {
     bytes: [u8; MAX_CAPSULE_BYTES],
     length: usize,
 }
 
 impl Capsule {
-    /// None of several keys is one that the controller may invalidate. `None` for more keys than [`MAX_DATA_BLOCKS`].
-    pub(super) fn new(mut entry: SubmissionQueueEntry, keys: u8) -> Option<Self> {
+    pub(super) const EMPTY: Self = Self { bytes: [0; MAX_CAPSULE_BYTES], length: 0 };
+
+    /// Becomes that of a command. None of several keys is one that the controller may invalidate. `None` for more keys than
+    /// [`MAX_DATA_BLOCKS`].
+    pub(super) fn fill(&mut self, mut entry: SubmissionQueueEntry, keys: u8) -> Option<()> {
         let listed = if keys > 1 { keys } else { 0 };
         if listed > 0 {
             entry.data = listed_blocks(listed);
         }
-        let mut bytes = [0; MAX_CAPSULE_BYTES];
-        let length = COMMAND_CAPSULE_BYTES + usize::from(listed) * SGL_DESCRIPTOR_BYTES;
-        let (command, list) = bytes.get_mut(..length)?.split_at_mut(COMMAND_CAPSULE_BYTES);
+        self.length = COMMAND_CAPSULE_BYTES + usize::from(listed) * SGL_DESCRIPTOR_BYTES;
+        let (command, list) = self.bytes.get_mut(..self.length)?.split_at_mut(COMMAND_CAPSULE_BYTES);
         command.copy_from_slice(entry.as_bytes());
         for descriptor in list.as_chunks_mut::<SGL_DESCRIPTOR_BYTES>().0 {
             let block = KeyedDataBlock { address: 0, length: 0, key: 0, invalidate: false };
             *descriptor = DataPointer::Keyed(block).encode().ok()?;
         }
-        Some(Self { bytes, length })
+        Some(())
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -287,8 +290,9 @@ mod tests {
     #[test]
     fn several_keys_are_listed_behind_the_command_and_none_of_them_is_to_be_invalidated() {
         let grant = |key: u32| Grant { key, address: u64::from(key) << 20, length: 512 * key };
-        let capsule = Capsule::new(capsule(512), 3).unwrap();
-        let mut message = capsule.bytes().to_vec();
+        let mut filled = Capsule::EMPTY;
+        filled.fill(capsule(512), 3).unwrap();
+        let mut message = filled.bytes().to_vec();
         assert_eq!(message.len(), 64 + 3 * 16);
         assert_eq!(last_segment(message[24..40].try_into().unwrap()), Some((0, 48)));
         announce(&mut message, &[grant(1), grant(2), grant(3)]).unwrap();
@@ -298,10 +302,11 @@ mod tests {
             assert_eq!(DataPointer::decode(*descriptor), Ok(DataPointer::Keyed(block)));
         }
         for grants in [&[grant(1)][..], &[grant(1), grant(2)], &[grant(1 << 20); 3]] {
-            assert!(announce(&mut capsule.bytes().to_vec(), grants).is_err());
+            assert!(announce(&mut filled.bytes().to_vec(), grants).is_err());
         }
         let entry = Command::KeepAlive.encode(1).unwrap();
-        assert!(Capsule::new(entry, 9).is_none());
-        assert_eq!(Capsule::new(entry, 0).unwrap().bytes().len(), 64);
+        assert!(filled.fill(entry, 9).is_none());
+        filled.fill(entry, 0).unwrap();
+        assert_eq!(filled.bytes(), entry.as_bytes());
     }
 }

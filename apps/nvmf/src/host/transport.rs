@@ -48,12 +48,13 @@ pub(super) enum Answer {
 pub(super) struct Transport<P: Port> {
     engine: Engine<P>,
     commands: Commands,
+    capsule: Capsule,
 }
 
 impl<P: Port> Transport<P> {
     /// `commands`: slots, of which each has one command at a time.
     pub(super) fn new(engine: Engine<P>, commands: u16) -> Self {
-        Self { engine, commands: Commands::new(commands) }
+        Self { engine, commands: Commands::new(commands), capsule: Capsule::EMPTY }
     }
 
     /// Returns the work done.
@@ -102,9 +103,9 @@ impl<P: Port> Transport<P> {
         let identifier = self.commands.next_identifier(slot);
         let entry = outgoing.command.encode(identifier).map_err(|_| SubmitError::MessageLength)?;
         let entry = entry.with_force_unit_access(outgoing.force_unit_access).with_fuse(outgoing.fuse);
-        let capsule = Capsule::new(entry, outgoing.keys).ok_or(SubmitError::MessageLength)?;
+        self.capsule.fill(entry, outgoing.keys).ok_or(SubmitError::MessageLength)?;
         let submission = Submission {
-            message: capsule.bytes(),
+            message: self.capsule.bytes(),
             inline: outgoing.inline,
             chunks: outgoing.chunks,
             invite_invalidation: outgoing.invite,

@@ -4,7 +4,9 @@
 //! queues, and a part for each namespace that there is; the rest is for whoever comes first.
 
 use crate::storage::are_equal;
+use core::ops::Range;
 use frwr_engine::gather::{MemoryId, Segment};
+use frwr_engine::{Engine, Received, provider::Port};
 use frwr_mempool::DeviceMemory;
 use frwr_mempool::device_memory::OutOfBounds;
 
@@ -189,6 +191,18 @@ impl Buffers {
 
     pub(in super::super) fn write(&self, buffer: &Buffer, to: usize, bytes: &[u8]) -> Result<(), OutOfBounds> {
         self.memory.write(self.offset(buffer) + to, bytes)
+    }
+
+    /// Copies data that came in a capsule to a buffer. Returns how many of its bytes were there.
+    pub(in super::super) fn take_from_capsule<P: Port>(
+        &self,
+        engine: &Engine<P>,
+        received: &Received,
+        range: Range<u32>,
+        buffer: &Buffer,
+        to: usize,
+    ) -> usize {
+        engine.copy_message(received, range.start, range.end - range.start, &self.memory, self.offset(buffer) + to)
     }
 }
 

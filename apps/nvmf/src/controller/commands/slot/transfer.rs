@@ -16,9 +16,6 @@ use zerocopy::IntoBytes;
 /// The data blocks of one command.
 type RemoteList = ArrayVec<RemoteSegment, MAX_TRANSFER_OPERATIONS>;
 
-/// Bytes copied at a time from a capsule to its buffer.
-const COPY_BYTES: usize = 1024;
-
 /// A data block of a list in a capsule; `None` where it is something else, or the connection has ended.
 pub(in super::super::super) fn listed<P: Port>(
     engine: &Engine<P>,
@@ -110,18 +107,13 @@ impl Slot {
         let to = self.data_offset();
         let data = core::mem::replace(&mut self.data, Data::None);
         let Data::InCapsule { received, offset, length } = data else { return Step::Drop };
-        let (mut done, mut chunk) = (0, [0; COPY_BYTES]);
-        while done < length {
-            let bytes = &mut chunk[..COPY_BYTES.min((length - done) as usize)];
-            let copied = engine.message(&received, offset + done, bytes);
-            if copied != bytes.len() || pool.buffers().write(buffer, (to + done) as usize, bytes).is_err() {
-                // The connection has ended meanwhile.
-                engine.release(received);
-                return Step::Drop;
-            }
-            done += bytes.len() as u32;
-        }
+        let range = offset..offset + length;
+        let copied = pool.buffers().take_from_capsule(engine, &received, range, buffer, to as usize);
         engine.release(received);
+        if copied != length as usize {
+            // The connection has ended meanwhile.
+            return Step::Drop;
+        }
         self.phase = self.work.arrived();
         Step::Go
     }
