@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A quarter of what no optimisation takes to run, and hardly longer to build.
-const OPTIMISATION: &str = "1";
+/// How it is built, which `tests/run` tells cargo too.
+const SETTINGS: &str = "tests/mutants/build.toml";
 
 /// A test binary, and where it runs.
 #[derive(Debug)]
@@ -49,13 +49,7 @@ impl Binaries {
         cargo.args((!libraries.is_empty()).then_some("--lib"));
         cargo.args(tests.iter().flat_map(|test| ["--test", test]));
         let work = std::path::absolute(&wish.work).map_err(|error| error.to_string())?;
-        cargo
-            .env("RUSTFLAGS", "--cfg frwr_mutants")
-            .env("CARGO_TARGET_DIR", work)
-            .env("CARGO_INCREMENTAL", "0")
-            .env("CARGO_PROFILE_DEV_DEBUG", "0")
-            .env("CARGO_PROFILE_DEV_OPT_LEVEL", OPTIMISATION)
-            .stderr(Stdio::inherit());
+        cargo.args(["--config", SETTINGS]).env("CARGO_TARGET_DIR", work).stderr(Stdio::inherit());
         let output = cargo.output().map_err(|error| format!("cargo: {error}"))?;
         if !output.status.success() {
             return Err(format!("cargo test --no-run: {}", output.status));
