@@ -75,7 +75,7 @@ apt_get() { # arguments
 
 # Makes the packages present, or says in $why what is missing and returns 1.
 need_packages() { # entry...
-    local missing output
+    local missing
     why=""
     if ! command -v apt-get > /dev/null || ! command -v dpkg-query > /dev/null; then
         why="the virtual machine needs Debian or Ubuntu: apt-get is missing"
@@ -87,21 +87,32 @@ need_packages() { # entry...
         why="missing: ${missing[*]}; as root: apt-get update && apt-get install --no-install-recommends ${missing[*]}"
         return 1
     fi
-    echo "vm: installing ${missing[*]}" >&2
-    why="apt-get could not install: ${missing[*]}"
+    install_packages "${missing[@]}" || return
+    mapfile -t missing < <(missing_packages "$@")
+    # What was installed may have put out what was there before, of another version.
+    if [ ${#missing[@]} -gt 0 ]; then
+        install_packages "${missing[@]}" || return
+        mapfile -t missing < <(missing_packages "$@")
+    fi
+    [ ${#missing[@]} -gt 0 ] || return 0
+    why="apt-get installed them, and still not found (is PATH complete?): ${missing[*]}"
+    return 1
+}
+
+# Or says in $why that it could not.
+install_packages() { # package...
+    local output
+    echo "vm: installing $*" >&2
+    why="apt-get could not install: $*"
     output=$(mktemp) || return
     # Not in a shell of its own, which would forget what it asked for.
-    if ! apt_install "${missing[@]}" > "$output" 2>&1; then
+    if ! apt_install "$@" > "$output" 2>&1; then
         tail -n 20 "$output" >&2
         rm -f "$output"
         return 1
     fi
     rm -f "$output"
     why=""
-    mapfile -t missing < <(missing_packages "$@")
-    [ ${#missing[@]} -gt 0 ] || return 0
-    why="apt-get installed them, and still not found (is PATH complete?): ${missing[*]}"
-    return 1
 }
 
 # Of Debian's package of Prometheus its promtool alone, in this folder, to which PATH leads from now on: the package has 94 MiB and needs a
