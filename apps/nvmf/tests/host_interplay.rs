@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 use frwr_nvmf::host::{HostCompletion, HostOptions};
-use frwr_nvmf::wire::{AnaState, Command, IdentifyController, Status, log_page};
+use frwr_nvmf::wire::{AnaState, Command, IdentifyController, ReservationNotificationKind, Status, log_page};
 use frwr_support::nvmf_harness::scripted::{Answer, Asked, Controller, Scripted};
 use frwr_support::nvmf_harness::spread::Spread;
 use frwr_support::nvmf_harness::{host_options, target_options};
@@ -191,6 +191,71 @@ fn news_of_states_from_a_controller_that_reports_none_hold_nothing_up() {
     scripted.lone.host.read(0, &[scripted.segment(0, 1)], 7).unwrap();
     scripted.until("answered", |scripted| !scripted.completions.is_empty());
     assert_eq!(scripted.lone.host.ana_state(), AnaState::Optimized);
+    scripted.finish();
+}
+
+/// What the page of reservation notifications says: the kind, and how many there are beside it.
+fn notification(kind: u8, available: u8) -> Answer {
+    let mut page = vec![0; 64];
+    (page[0], page[8], page[9], page[12]) = (1, kind, available, 1);
+    Answer::Data(page)
+}
+
+#[test]
+fn reservation_notifications_are_read_until_there_is_none_and_an_end_is_one_whatever_a_controller_says() {
+    let kind = ReservationNotificationKind::ReservationReleased as u8;
+    // What is left before each reading, how many readings that makes, and how many of them said something.
+    for (left, reads, known) in [(3, 3, 3), (0, 1, 0), (u32::MAX, 256, 256)] {
+        let mut left = left;
+        let mut scripted = Scripted::ready("reg_mr", host_options(), |controller| {
+            controller.identify.events = IdentifyController::NAMESPACE_EVENTS.into();
+            controller.rule = Box::new(move |asked| {
+                let Command::GetLogPage(get) = asked.command else { return None };
+                assert_eq!((get.page, get.length), (log_page::RESERVATION_NOTIFICATION, 64));
+                let (before, now) = (left, left.saturating_sub(1));
+                left = now;
+                Some(notification(if before > 0 { kind } else { 0 }, now.min(255) as u8))
+            });
+        });
+        let is_event = |asked: &Asked| asked.command == Command::AsynchronousEventRequest;
+        let is_page = |asked: &Asked| matches!(asked.command, Command::GetLogPage(_));
+        scripted.until("events are waited for", |scripted| scripted.controller.count(is_event) == 1);
+        let event = scripted.controller.last(is_event).unwrap();
+        scripted.controller.answer(&event, Answer::Status(Status::SUCCESS, 0x80_0006));
+        scripted.until("read", |scripted| scripted.controller.count(is_page) == reads);
+        scripted.steps(100);
+        assert_eq!((scripted.controller.count(is_page), scripted.controller.count(is_event)), (reads, 2));
+        let statistics = scripted.lone.host.statistics();
+        assert_eq!((statistics.reservation_events, statistics.reservation_notifications), (1, known));
+        assert_eq!((statistics.other_events, statistics.failures), (0, 0));
+        scripted.finish();
+    }
+}
+
+/// The controller may send the event before the answer to a reading that it is behind.
+#[test]
+fn an_event_that_overtakes_the_page_that_was_the_last_one_has_its_own_read() {
+    let mut scripted = Scripted::ready("reg_mr", host_options(), |controller| {
+        controller.identify.events = IdentifyController::NAMESPACE_EVENTS.into();
+        let is_page = |asked: &Asked| matches!(asked.command, Command::GetLogPage(_));
+        controller.rule = Box::new(move |asked| is_page(asked).then_some(Answer::Silence));
+    });
+    let is_event = |asked: &Asked| asked.command == Command::AsynchronousEventRequest;
+    let is_page = |asked: &Asked| matches!(asked.command, Command::GetLogPage(_));
+    for events in [1, 2] {
+        scripted.until("events are waited for", |scripted| scripted.controller.count(is_event) == events);
+        let event = scripted.controller.last(is_event).unwrap();
+        scripted.controller.answer(&event, Answer::Status(Status::SUCCESS, 0x80_0006));
+        scripted.until("asked", |scripted| scripted.controller.count(is_page) == 1);
+    }
+    scripted.until("heard", |scripted| scripted.controller.count(is_event) == 3);
+    for reads in [1, 2] {
+        let page = scripted.controller.last(is_page).unwrap();
+        scripted.controller.answer(&page, notification(1, 0));
+        scripted.steps(100);
+        assert_eq!(scripted.controller.count(is_page), 2, "behind {reads}");
+    }
+    assert_eq!(scripted.lone.host.statistics().reservation_notifications, 2);
     scripted.finish();
 }
 

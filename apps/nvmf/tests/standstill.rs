@@ -198,7 +198,7 @@ fn a_connect_that_came_while_the_target_stood_still_makes_its_queue() {
 
 fn with_keep_alive(raw: &mut Raw<MemoryStorage>, value: u32) -> frwr_engine::ConnectionId {
     let (admin, _) = raw.controller();
-    let set = wire::SetFeatures { feature: feature::KEEP_ALIVE_TIMER, save: false, value };
+    let set = wire::SetFeatures { feature: feature::KEEP_ALIVE_TIMER, save: false, namespace: 0, value };
     assert!(raw.command(admin, Command::SetFeatures(set), None).status().is_success());
     admin
 }

@@ -41,11 +41,11 @@ fn log(raw: &mut Memory, admin: ConnectionId, get: GetLogPage) -> Result<Vec<u8>
 }
 
 fn get(feature: u8, select: Select, value: u32) -> Command {
-    Command::GetFeatures(GetFeatures { feature, select, value, data: DataPointer::NONE })
+    Command::GetFeatures(GetFeatures { feature, select, namespace: 0, value, data: DataPointer::NONE })
 }
 
 fn set(feature: u8, value: u32) -> Command {
-    Command::SetFeatures(SetFeatures { feature, save: false, value })
+    Command::SetFeatures(SetFeatures { feature, save: false, namespace: 0, value })
 }
 
 fn blocks(lba: u64, blocks: u32) -> BlockRange {
@@ -87,6 +87,8 @@ fn log_pages_that_do_not_exist_or_do_not_fit_are_refused() {
     for (get, status) in [
         (page(log_page::DISCOVERY, 0, 1024), Status::INVALID_LOG_PAGE),
         (page(0xc0, 0, 512), Status::INVALID_LOG_PAGE),
+        // Nobody keeps reservations.
+        (page(log_page::RESERVATION_NOTIFICATION, 0, 64), Status::INVALID_LOG_PAGE),
         (page(log_page::HEALTH, 516, 4), Status::INVALID_FIELD),
         (page(log_page::HEALTH, u64::MAX - 3, 4), Status::INVALID_FIELD),
         (page(log_page::HEALTH, 2, 4), Status::INVALID_FIELD),
@@ -156,7 +158,7 @@ fn features_keep_what_was_set_until_the_controller_is_reset() {
         assert_eq!(code(&raw.command(admin, command, None)), status.code(), "{command:?}");
     }
     let (feature, select) = (feature::HOST_IDENTIFIER, Select::Current);
-    let command = Command::GetFeatures(GetFeatures { feature, select, value: 1, data: keyed(16) });
+    let command = Command::GetFeatures(GetFeatures { feature, select, namespace: 0, value: 1, data: keyed(16) });
     assert!(raw.command(admin, command, Some((Access::RemoteWrite, 16))).status().is_success());
     let mut host_id = [0; 16];
     raw.data.read(0, &mut host_id).unwrap();

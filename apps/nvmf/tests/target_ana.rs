@@ -43,7 +43,7 @@ impl Groups {
         });
         let (admin, controller) = raw.controller();
         let queues = (1..=2).map(|queue| raw.another_queue(controller, queue)).collect();
-        let set = SetFeatures { feature: feature::ASYNCHRONOUS_EVENTS, save: false, value: EVENTS };
+        let set = SetFeatures { feature: feature::ASYNCHRONOUS_EVENTS, save: false, namespace: 0, value: EVENTS };
         assert!(raw.command(admin, Command::SetFeatures(set), None).status().is_success());
         Self { raw, admin, queues, media }
     }

@@ -64,7 +64,7 @@ impl Changed {
         let mut raw = Raw::spread(options, |core| vec![Subsystem::new(subsystem(), vec![way(&first, core)])]);
         let (admin, controller) = raw.controller();
         let queues = (1..=2).map(|queue| raw.another_queue(controller, queue)).collect();
-        let set = SetFeatures { feature: feature::ASYNCHRONOUS_EVENTS, save: false, value: EVENTS };
+        let set = SetFeatures { feature: feature::ASYNCHRONOUS_EVENTS, save: false, namespace: 0, value: EVENTS };
         assert!(raw.command(admin, Command::SetFeatures(set), None).status().is_success());
         Self { raw, admin, queues, first, events: Vec::new(), said: Vec::new() }
     }

@@ -112,7 +112,7 @@ fn a_keep_alive_timeout_is_rounded_up_and_traffic_of_any_queue_is_a_sign_of_life
     raw.enable(admin);
     let io = raw.another_queue(controller, 1);
     let (feature, select, data) = (feature::KEEP_ALIVE_TIMER, Select::Current, wire::DataPointer::NONE);
-    let get = Command::GetFeatures(GetFeatures { feature, select, value: 0, data });
+    let get = Command::GetFeatures(GetFeatures { feature, select, namespace: 0, value: 0, data });
     assert_eq!(raw.command(admin, get, None).result.get(), 3000);
     for round in 0..8 {
         raw.pass(HALF);

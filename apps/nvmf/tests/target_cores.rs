@@ -249,7 +249,7 @@ fn the_end_of_a_controller_ends_its_queues_on_all_cores() {
 }
 
 fn keep_alive(value: u32) -> SetFeatures {
-    SetFeatures { feature: feature::KEEP_ALIVE_TIMER, save: false, value }
+    SetFeatures { feature: feature::KEEP_ALIVE_TIMER, save: false, namespace: 0, value }
 }
 
 #[test]
@@ -438,7 +438,7 @@ fn without_a_write_cache_members_flush_behind_writes_before_the_host_relies_on_i
     write(&mut raw, io, 0, 1);
     assert_eq!(shared.flushes.get(), 0);
     raw.carried = false;
-    let off = SetFeatures { feature: feature::VOLATILE_WRITE_CACHE, save: false, value: 0 };
+    let off = SetFeatures { feature: feature::VOLATILE_WRITE_CACHE, save: false, namespace: 0, value: 0 };
     raw.responses.clear();
     raw.send(admin, Command::SetFeatures(off).encode(700).unwrap(), None);
     raw.steps(200);
@@ -464,7 +464,7 @@ fn a_host_relies_on_its_write_cache_only_when_all_queues_do_whichever_comes_mean
     assert_eq!(queues(&raw), [2, 1]);
     raw.carried = false;
     raw.responses.clear();
-    let on = SetFeatures { feature: feature::VOLATILE_WRITE_CACHE, save: false, value: 1 };
+    let on = SetFeatures { feature: feature::VOLATILE_WRITE_CACHE, save: false, namespace: 0, value: 1 };
     let off = SetFeatures { value: 0, ..on };
     raw.send(admin, Command::SetFeatures(on).encode(700).unwrap(), None);
     raw.until("set already", |raw| raw.responses.len() == 1);
@@ -522,7 +522,7 @@ fn a_host_that_is_barred_while_its_connect_is_judged_is_told() {
 fn a_queue_that_comes_later_begins_without_write_cache() {
     let (mut raw, shared) = spread(options(2, 2));
     let (admin, controller) = raw.controller();
-    let off = SetFeatures { feature: feature::VOLATILE_WRITE_CACHE, save: false, value: 0 };
+    let off = SetFeatures { feature: feature::VOLATILE_WRITE_CACHE, save: false, namespace: 0, value: 0 };
     assert!(raw.command(admin, Command::SetFeatures(off), None).status().is_success());
     for queue_id in 1..=2 {
         let io = raw.another_queue(controller, queue_id);
@@ -537,7 +537,7 @@ fn a_host_that_leaves_while_members_are_told_leaves_nothing() {
     let (mut raw, _) = spread(options(2, 2));
     let (admin, _) = raw.io_queue();
     raw.carried = false;
-    let off = SetFeatures { feature: feature::VOLATILE_WRITE_CACHE, save: false, value: 0 };
+    let off = SetFeatures { feature: feature::VOLATILE_WRITE_CACHE, save: false, namespace: 0, value: 0 };
     raw.send(admin, Command::SetFeatures(off).encode(700).unwrap(), None);
     raw.send(admin, Command::Abort(Abort { queue_id: 1, command_id: 9 }).encode(701).unwrap(), None);
     raw.steps(100);

@@ -233,7 +233,7 @@ impl Discovery {
     fn new(hosts: &mut Hosts) -> Self {
         let data = of_host("nqn.asks", 9, name(DISCOVERY_SUBSYSTEM), DYNAMIC_CONTROLLER);
         let (admin, _) = hosts.raw.controller_of(&data);
-        let set = SetFeatures { feature: feature::ASYNCHRONOUS_EVENTS, save: false, value: 1 << 31 };
+        let set = SetFeatures { feature: feature::ASYNCHRONOUS_EVENTS, save: false, namespace: 0, value: 1 << 31 };
         assert!(hosts.raw.command(admin, Command::SetFeatures(set), None).status().is_success());
         Self(admin)
     }
@@ -308,7 +308,7 @@ fn a_subsystem_comes_with_its_namespaces_and_goes_with_its_hosts() {
         }
 
         // It goes: what the host has in flight is answered first.
-        let events = SetFeatures { feature: feature::ASYNCHRONOUS_EVENTS, save: false, value: 0x8000 };
+        let events = SetFeatures { feature: feature::ASYNCHRONOUS_EVENTS, save: false, namespace: 0, value: 0x8000 };
         assert!(hosts.raw.command(admin, Command::SetFeatures(events), None).status().is_success());
         discovery.wait(&mut hosts, 901);
         hosts.raw.send(admin, SubmissionQueueEntry::new(opcode::ASYNCHRONOUS_EVENT_REQUEST, 950), None);

@@ -271,7 +271,7 @@ fn nothing_is_said_to_be_durable_once_a_file_could_not_be_flushed() {
             }
         }
         // Without a volatile cache every write has to be there.
-        let off = SetFeatures { feature: feature::VOLATILE_WRITE_CACHE, save: false, value: 0 };
+        let off = SetFeatures { feature: feature::VOLATILE_WRITE_CACHE, save: false, namespace: 0, value: 0 };
         assert!(raw.command(admin, Command::SetFeatures(off), None).status().is_success());
         assert!(!raw.command(io, Command::Write(range), written).status().is_success());
         configure(&mut raw, admin, NORMAL);
@@ -457,7 +457,7 @@ fn media_without_a_volatile_cache_are_read_with_fua_as_ever() {
     // A host that switched its cache off asks for nothing more with a read.
     let (mut raw, [cache, _]) = two_caches();
     let (admin, io) = raw.io_queue();
-    let off = SetFeatures { feature: feature::VOLATILE_WRITE_CACHE, save: false, value: 0 };
+    let off = SetFeatures { feature: feature::VOLATILE_WRITE_CACHE, save: false, namespace: 0, value: 0 };
     assert!(raw.command(admin, Command::SetFeatures(off), None).status().is_success());
     assert_eq!(read_with(&mut raw, io, Command::Read(range(1)), Access::RemoteWrite, false), 0);
     assert_eq!(cache.flushes(), 0);

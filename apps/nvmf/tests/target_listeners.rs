@@ -79,7 +79,8 @@ impl Listening {
         let data = ConnectData { subsystem, ..connect_data(DYNAMIC_CONTROLLER) };
         assert!(self.raw.connect(admin, connect(0, 31), &data).status().is_success());
         self.raw.enable(admin);
-        let set = SetFeatures { feature: feature::ASYNCHRONOUS_EVENTS, save: false, value: DISCOVERY_EVENTS };
+        let set =
+            SetFeatures { feature: feature::ASYNCHRONOUS_EVENTS, save: false, namespace: 0, value: DISCOVERY_EVENTS };
         assert!(self.raw.command(admin, Command::SetFeatures(set), None).status().is_success());
         admin
     }

@@ -220,7 +220,7 @@ fn identify_says_what_the_host_needs() {
 fn features_opcodes_and_flags_that_are_not_offered_are_refused() {
     let mut raw = Raw::default();
     let (admin, controller) = raw.controller();
-    let feature = |feature, save, value| Command::SetFeatures(SetFeatures { feature, save, value });
+    let feature = |feature, save, value| Command::SetFeatures(SetFeatures { feature, save, namespace: 0, value });
     let queues = raw.command(admin, feature(feature::NUMBER_OF_QUEUES, false, 0x0007_0007), None);
     assert_eq!((queues.status(), queues.result.get()), (Status::SUCCESS, 0));
     let none = raw.command(admin, feature(feature::NUMBER_OF_QUEUES, false, 0xffff_0000), None);
@@ -233,6 +233,10 @@ fn features_opcodes_and_flags_that_are_not_offered_are_refused() {
     let events = |value| feature(feature::ASYNCHRONOUS_EVENTS, false, value);
     assert!(raw.command(admin, events(0x91f), None).status().is_success());
     assert_eq!(code(&raw.command(admin, events(0x200), None)), Status::INVALID_FIELD.code(), "OAES does not offer it");
+    for of_reservations in [feature::RESERVATION_NOTIFICATION_MASK, feature::RESERVATION_PERSISTENCE] {
+        let refused = raw.command(admin, feature(of_reservations, false, 0), None);
+        assert_eq!(code(&refused), Status::INVALID_FIELD.code(), "nobody keeps any");
+    }
     let coalescing = feature(feature::INTERRUPT_COALESCING, false, 0);
     assert_eq!(code(&raw.command(admin, coalescing, None)), Status::INVALID_FIELD.code());
     for (connection, known) in [
@@ -592,8 +596,12 @@ fn shared_receives_are_granted_by_the_size_of_the_queue() {
     let mut raw = Raw::with(options, namespaces);
     let free = |raw: &Raw<MemoryStorage>| raw.target.engine().statistics().shared_receives_free;
     let (admin, controller) = raw.controller();
-    let queues =
-        Command::SetFeatures(SetFeatures { feature: feature::NUMBER_OF_QUEUES, save: false, value: 0x0007_0007 });
+    let queues = Command::SetFeatures(SetFeatures {
+        feature: feature::NUMBER_OF_QUEUES,
+        save: false,
+        namespace: 0,
+        value: 0x0007_0007,
+    });
     let granted = raw.command(admin, queues, None).result.get();
     assert_eq!((granted, free(&raw)), (0x0001_0001, 80), "two of 40 entries fit");
     let io = raw.another_queue(controller, 1);

@@ -2,10 +2,10 @@
 
 use frwr_nvmf::wire::{
     self, AcceptPrivateData, AcquireAction, BlockRange, Command, CompletionQueueEntry, Connect, ConnectData,
-    ConnectDataError, DataPointer, Identify, IdentifyController, IdentifyDescriptors, IdentifyNamespace,
+    ConnectDataError, DataPointer, GetFeatures, Identify, IdentifyController, IdentifyDescriptors, IdentifyNamespace,
     KeyedDataBlock, LbaFormat, Nqn, NqnError, PersistChange, Property, PropertyGet, PropertySet, PropertySize,
     QueueKind, RegisterAction, RejectPrivateData, RejectStatus, ReleaseAction, RequestPrivateData, ReservationAcquire,
-    ReservationRegister, ReservationRelease, ReservationReport, ReservationType, SetFeatures, Status,
+    ReservationRegister, ReservationRelease, ReservationReport, ReservationType, Select, SetFeatures, Status,
     UnsupportedFormat,
 };
 use proptest::prelude::*;
@@ -87,7 +87,9 @@ fn commands_survive_a_round_trip() {
         Command::PropertyGet(PropertyGet { property: Property::Capabilities, size: PropertySize::Eight }),
         Command::PropertySet(PropertySet { property: Property::Configuration, size: PropertySize::Four, value: 1 }),
         Command::Identify(Identify { structure: 1, namespace: 0, data }),
-        Command::SetFeatures(SetFeatures { feature: 7, save: true, value: 0x0003_0003 }),
+        Command::SetFeatures(SetFeatures { feature: 7, save: true, namespace: 0, value: 0x0003_0003 }),
+        Command::SetFeatures(SetFeatures { feature: 0x82, save: false, namespace: 9, value: 0xe }),
+        Command::GetFeatures(GetFeatures { feature: 0x82, select: Select::Default, namespace: 9, value: 0, data }),
         Command::KeepAlive,
         Command::AsynchronousEventRequest,
     ];

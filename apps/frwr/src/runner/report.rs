@@ -216,7 +216,7 @@ impl Report for RunReport {
         );
         let of_session = counts!(session =>
             split_requests, multi_key_commands, bounced_commands, in_capsule_writes, aborts, keep_alives,
-            namespace_events, ana_events, ana_reads, reauthentications,
+            namespace_events, ana_events, ana_reads, reservation_notifications, reauthentications,
         );
         let computed = json!({
             "seconds": self.elapsed.as_secs_f64(),

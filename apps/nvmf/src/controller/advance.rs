@@ -115,6 +115,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             }
             Work::SettingsEverywhere { .. } => Reply::result(0),
             Work::Reserve { namespace, request } => return self.step_reserve(index, namespace, request),
+            Work::Persistence { namespace, persists } => return self.step_persistence(index, namespace, persists),
             Work::ReservationSettles { settling, .. } => return self.step_settle(index, settling),
             Work::ReservationReport { namespace, length } => return self.step_report(index, namespace, length),
             Work::PropertyGet { controller, property } => self.property_get(controller, property),
@@ -165,14 +166,13 @@ impl<P: Port, S: Storage> Target<P, S> {
             admin_effects: &admin_effects::<P, S>(),
             io_effects: &io_effects::<P, S>(controller, &self.subsystems, &self.media),
             counted: self.spread.counted(self.media.counters()),
+            reserves: self.media.reserves(),
             listeners: self.sessions.listeners(),
             local: self.sessions.local_of(controller),
             now: self.clock.now(),
         };
         let fits = pages.write(&get, self.pool.buffers(), buffer);
-        if !get.retain_event {
-            self.controllers.page_read(place, get.page, &mut self.commands);
-        }
+        self.controllers.page_read(place, &get, &mut self.commands);
         written(fits)
     }
 

@@ -83,8 +83,12 @@ pub(super) enum Work {
     SettingsEverywhere { controller: usize, version: u32 },
     /// Data in: keys.
     Reserve { namespace: usize, request: Request },
-    /// No data any more: it was done, and all cores and the file have to have it before the host is answered.
-    ReservationSettles { namespace: usize, settling: Settling },
+    /// No data any more: it was done, and all cores and the file have to have it before the host is answered. `None`:
+    /// several namespaces'.
+    ReservationSettles { namespace: Option<usize>, settling: Settling },
+    /// No data: whether the reservations of a namespace survive a loss of power, by its identifier, or of all; `None`:
+    /// it is asked.
+    Persistence { namespace: u32, persists: Option<bool> },
     /// Data out: a report of this many bytes.
     ReservationReport { namespace: usize, length: u32 },
 }
@@ -111,6 +115,7 @@ impl Work {
             | Self::PropertyGet { .. }
             | Self::Configure { .. }
             | Self::FusedEnd { .. }
+            | Self::Persistence { .. }
             | Self::SettingsEverywhere { .. } => Phase::Execute,
             Self::Read { .. }
             | Self::Flush { .. }
@@ -177,6 +182,7 @@ impl Work {
                 | Self::Abort { .. }
                 | Self::PropertyGet { .. }
                 | Self::Configure { .. }
+                | Self::Persistence { .. }
                 | Self::SettingsEverywhere { .. }
         )
     }
@@ -200,9 +206,9 @@ impl Work {
             | Self::Deallocate { namespace, .. }
             | Self::Flush { namespace }
             | Self::Reserve { namespace, .. }
-            | Self::ReservationSettles { namespace, .. }
             | Self::ReservationReport { namespace, .. }
             | Self::Harden { namespace, .. } => Some(*namespace),
+            Self::ReservationSettles { namespace, .. } => *namespace,
             Self::Nothing
             | Self::Connect(_)
             | Self::AuthenticationSend { .. }
@@ -213,6 +219,7 @@ impl Work {
             | Self::Abort { .. }
             | Self::PropertyGet { .. }
             | Self::Configure { .. }
+            | Self::Persistence { .. }
             | Self::SettingsEverywhere { .. } => None,
         }
     }

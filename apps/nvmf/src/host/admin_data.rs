@@ -6,7 +6,7 @@ use super::transport::Outgoing;
 use crate::authentication::MAX_MESSAGE_BYTES;
 use crate::wire::{
     self, ADMIN_QUEUE, AuthenticationMessage, BROADCAST_NAMESPACE, Command, Connect, ConnectData, DYNAMIC_CONTROLLER,
-    DataPointer, GetLogPage, IDENTIFY_BYTES, Identify, KeyedDataBlock,
+    DataPointer, GetLogPage, IDENTIFY_BYTES, Identify, KeyedDataBlock, ReservationNotification, log_page,
 };
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_engine::provider::{Access, Port};
@@ -37,17 +37,28 @@ impl Asked {
 
     /// 4 KiB of a log page, whose event is cleared by that.
     pub(super) fn log_page(page: u8, specific: u8, offset: u64) -> Self {
+        Self::part_of_log_page(page, specific, offset, STRUCTURE_BYTES)
+    }
+
+    /// One reservation notification.
+    pub(super) fn notification() -> Self {
+        // 64 bytes.
+        let length = size_of::<ReservationNotification>() as u32;
+        Self::part_of_log_page(log_page::RESERVATION_NOTIFICATION, 0, 0, length)
+    }
+
+    fn part_of_log_page(page: u8, specific: u8, offset: u64, length: u32) -> Self {
         let command = Command::GetLogPage(GetLogPage {
             page,
             specific,
             retain_event: false,
-            length: STRUCTURE_BYTES.into(),
+            length: length.into(),
             offset,
             offset_is_index: false,
             namespace: BROADCAST_NAMESPACE,
-            data: keyed(STRUCTURE_BYTES),
+            data: keyed(length),
         });
-        Self { command, opens: Some((Access::RemoteWrite, STRUCTURE_BYTES)) }
+        Self { command, opens: Some((Access::RemoteWrite, length)) }
     }
 }
 

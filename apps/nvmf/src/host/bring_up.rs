@@ -245,5 +245,5 @@ fn configure(configuration: ControllerConfiguration) -> Asked {
 }
 
 fn set_feature(feature: u8, value: u32) -> Asked {
-    Asked::plain(Command::SetFeatures(SetFeatures { feature, save: false, value }))
+    Asked::plain(Command::SetFeatures(SetFeatures { feature, save: false, namespace: 0, value }))
 }

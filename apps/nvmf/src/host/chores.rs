@@ -7,18 +7,28 @@ use super::failure::HostFailure;
 use super::options::AdminSlot;
 use super::queues::{QueueOf, Queues};
 use super::statistics::HostStatistics;
-use crate::wire::{Command, CompletionQueueEntry, cns, log_page};
+use crate::wire::{
+    Command, CompletionQueueEntry, IDENTIFY_BYTES, ReservationNotification, ReservationNotificationKind, cns, log_page,
+};
 use core::time::Duration;
 use frwr_engine::provider::Port;
+use zerocopy::FromBytes;
 
-/// Asynchronous event types 2h, Notice, and 3h, Immediate (Base figure 145).
+/// Asynchronous event types 2h, Notice, 3h, Immediate, and 6h, I/O Command Specific Status (Base figure 145).
 const NOTICE: u32 = 2;
 const IMMEDIATE: u32 = 3;
+const COMMAND_SET: u32 = 6;
 /// Asynchronous event information of notices (Base figure 149).
 const NAMESPACE_ATTRIBUTE_CHANGED: u32 = 0;
 const ANA_CHANGE: u32 = 3;
 /// Asynchronous event information of immediate events (Base figure 151).
 const SUBSYSTEM_SHUTDOWN: u32 = 0;
+/// Asynchronous event information of the I/O command set.
+const RESERVATION_LOG_AVAILABLE: u32 = 0;
+
+/// Reservation notifications that are read behind one event: one, and as many as its page can say that there are beside
+/// it. There has to be an end whatever a controller says.
+const MAX_NOTIFICATIONS_READ: u16 = 1 + u8::MAX as u16;
 
 /// How often the ANA log page is read while the namespace cannot be reached: a notice may be lost with a session.
 const ANA_PERIOD: Duration = Duration::from_secs(1);
@@ -34,6 +44,8 @@ enum Chore {
     ChangedNamespaces,
     /// Identify Namespace.
     Namespace,
+    /// The next reservation notification, so that the controller tells of further ones.
+    Notification,
 }
 
 /// What is to be read, and what is being read.
@@ -43,6 +55,8 @@ pub(super) struct Chores {
     ana: bool,
     changed: bool,
     namespace: bool,
+    /// Reservation notifications to be read at most.
+    notifications: u16,
     running: Option<Chore>,
     /// When the ANA log page is read again while the namespace cannot be reached.
     ana_at: Duration,
@@ -60,6 +74,7 @@ impl Chores {
             (self.ana, Chore::Ana),
             (self.changed, Chore::ChangedNamespaces),
             (self.namespace, Chore::Namespace),
+            (self.notifications > 0, Chore::Notification),
         ];
         wanted.into_iter().find_map(|(wanted, chore)| wanted.then_some(chore))
     }
@@ -70,6 +85,8 @@ impl Chores {
             Chore::Ana => self.ana = wanted,
             Chore::ChangedNamespaces => self.changed = wanted,
             Chore::Namespace => self.namespace = wanted,
+            Chore::Notification if wanted => self.notifications += 1,
+            Chore::Notification => self.notifications = self.notifications.saturating_sub(1),
         }
     }
 
@@ -108,6 +125,7 @@ impl Chores {
         let asked = match chore {
             Chore::Ana => found.ana().asked(),
             Chore::ChangedNamespaces => Asked::log_page(log_page::CHANGED_NAMESPACES, 0, 0),
+            Chore::Notification => Asked::notification(),
             Chore::Group | Chore::Namespace => Asked::identify(cns::NAMESPACE, context.options.namespace),
         };
         if data.send(admin, AdminSlot::Chore, asked, context).is_ok() {
@@ -137,10 +155,22 @@ impl Chores {
             }
             Some(Chore::Namespace) if success => found.take_changed(data)?,
             Some(Chore::Group) if success => found.take_group(data),
+            Some(Chore::Notification) => self.notified(success.then(|| data.read())),
             Some(Chore::Group | Chore::Ana | Chore::ChangedNamespaces | Chore::Namespace) | None => {}
         }
         self.by = None;
         Ok(true)
+    }
+
+    /// A reservation notification was read, or refused. There are others only where it says so.
+    fn notified(&mut self, page: Option<[u8; IDENTIFY_BYTES]>) {
+        let page = page.and_then(|page| Some(ReservationNotification::read_from_prefix(&page).ok()?.0));
+        let notification = page.filter(|page| ReservationNotificationKind::from_wire(page.kind).is_some());
+        self.statistics.reservation_notifications += u64::from(notification.is_some());
+        // An event that came meanwhile is about others, and made it the most again.
+        if notification.is_none_or(|page| page.available == 0) && self.notifications < MAX_NOTIFICATIONS_READ {
+            self.notifications = 0;
+        }
     }
 
     /// What was to be read was not sent. It is once more, until its time is over; where the session ended, the next one
@@ -171,6 +201,10 @@ impl Chores {
             }
             // What is to come is the end of the connections, after which the host reconnects.
             (IMMEDIATE, SUBSYSTEM_SHUTDOWN) => self.statistics.shutdown_events += 1,
+            (COMMAND_SET, RESERVATION_LOG_AVAILABLE) => {
+                self.statistics.reservation_events += 1;
+                self.notifications = MAX_NOTIFICATIONS_READ;
+            }
             _ => self.statistics.other_events += 1,
         }
     }

@@ -38,6 +38,10 @@ frwr_mempool::statistics! {
         pub ana_events: u64,
         /// Notices that the subsystem shuts down.
         pub shutdown_events: u64,
+        /// Events that there are reservation notifications.
+        pub reservation_events: u64,
+        /// Reservation notifications read: what other hosts did to what this one had registered or reserved.
+        pub reservation_notifications: u64,
         /// Other asynchronous events.
         pub other_events: u64,
         /// ANA log pages read.

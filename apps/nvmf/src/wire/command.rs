@@ -100,6 +100,11 @@ pub mod feature {
     pub const KEEP_ALIVE_TIMER: u8 = 0x0f;
     /// Host Identifier.
     pub const HOST_IDENTIFIER: u8 = 0x81;
+    /// Reservation Notification Mask: of [`super::ReservationNotificationKind`], the bits of those that the host does
+    /// not want.
+    pub const RESERVATION_NOTIFICATION_MASK: u8 = 0x82;
+    /// Reservation Persistence; bit 0, PTPL: reservations and registrations survive a loss of power.
+    pub const RESERVATION_PERSISTENCE: u8 = 0x83;
 }
 
 /// Which table of opcodes applies.
@@ -191,6 +196,8 @@ pub struct SetFeatures {
     pub feature: u8,
     /// SV: to be kept across resets.
     pub save: bool,
+    /// NSID; of no meaning where the feature is not one of namespaces.
+    pub namespace: u32,
     /// Command dword 11.
     pub value: u32,
 }
@@ -202,6 +209,8 @@ pub struct GetFeatures {
     pub feature: u8,
     /// SEL, which value is wanted.
     pub select: Select,
+    /// NSID, as for [`SetFeatures`].
+    pub namespace: u32,
     /// Command dword 11.
     pub value: u32,
     /// Where the value goes if it is a data structure.
@@ -479,7 +488,8 @@ decodes! {
     SetFeatures(entry) {
         let [selection, value, ..] = entry.dwords_10_15;
         let [feature, _, _, flags] = selection.to_bytes();
-        Ok(Self { feature, save: flags & 0x80 != 0, value: value.get() })
+        let namespace = entry.namespace.get();
+        Ok(Self { feature, save: flags & 0x80 != 0, namespace, value: value.get() })
     }
     GetFeatures(entry) {
         let [selection, value, ..] = entry.dwords_10_15;
@@ -491,7 +501,8 @@ decodes! {
             3 => Select::Capabilities,
             _ => return Err(invalid_field()),
         };
-        Ok(Self { feature, select, value: value.get(), data: DataPointer::decode(entry.data)? })
+        let (namespace, data) = (entry.namespace.get(), DataPointer::decode(entry.data)?);
+        Ok(Self { feature, select, namespace, value: value.get(), data })
     }
     GetLogPage(entry) {
         let [selection, upper, offset_low, offset_high, index, _] = entry.dwords_10_15;

@@ -39,8 +39,9 @@ impl Command {
                 entry.dwords_10_15[0] = u32::from(*structure).into();
                 entry.with_data(*data)
             }
-            Self::SetFeatures(SetFeatures { feature, save, value }) => {
+            Self::SetFeatures(SetFeatures { feature, save, namespace, value }) => {
                 let mut entry = SubmissionQueueEntry::new(opcode::SET_FEATURES, command_id);
+                entry.namespace = (*namespace).into();
                 entry.dwords_10_15[0] = (u32::from(*feature) | u32::from(*save) << 31).into();
                 entry.dwords_10_15[1] = (*value).into();
                 Ok(entry)
@@ -133,6 +134,7 @@ fn encode_get_features(get: &GetFeatures, command_id: u16) -> Result<SubmissionQ
         Select::Saved => 2,
         Select::Capabilities => 3,
     };
+    entry.namespace = get.namespace.into();
     entry.dwords_10_15[0] = (u32::from(get.feature) | select << 8).into();
     entry.dwords_10_15[1] = get.value.into();
     entry.with_data(get.data)

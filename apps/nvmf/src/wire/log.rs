@@ -22,6 +22,8 @@ pub mod log_page {
     pub const ANA: u8 = 0x0c;
     /// Discovery; of discovery controllers only.
     pub const DISCOVERY: u8 = 0x70;
+    /// Reservation Notification: [`super::ReservationNotification`].
+    pub const RESERVATION_NOTIFICATION: u8 = 0x80;
 }
 
 /// Error Information log entry (Base figure 205).

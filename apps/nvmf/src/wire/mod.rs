@@ -49,8 +49,9 @@ pub use property::{
 };
 pub use reservation::{
     AcquireAction, PersistChange, RELEASE_KEY_BYTES, RESERVATION_KEYS_BYTES, RegisterAction, RegisteredController,
-    RegisteredControllerExtended, ReleaseAction, ReservationAcquire, ReservationKeys, ReservationRegister,
-    ReservationRelease, ReservationReport, ReservationStatus, ReservationType,
+    RegisteredControllerExtended, ReleaseAction, ReservationAcquire, ReservationKeys, ReservationNotification,
+    ReservationNotificationKind, ReservationRegister, ReservationRelease, ReservationReport, ReservationStatus,
+    ReservationType,
 };
 pub use serial::{SERIAL_BYTES, SerialNumber, SerialNumberError};
 pub use sgl::{

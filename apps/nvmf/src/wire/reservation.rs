@@ -243,6 +243,56 @@ const _: () = assert!(offset_of!(ReservationStatus, registered) == 5 && offset_o
 const _: () = assert!(offset_of!(RegisteredControllerExtended, key) == 8);
 const _: () = assert!(offset_of!(RegisteredControllerExtended, host_id) == 16);
 
+/// What a host is told of that another one did (Base 8.19.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ReservationNotificationKind {
+    /// It is registered no more, since a key was preempted.
+    RegistrationPreempted = 1,
+    /// It is registered, and the reservation was given up, or is of another type.
+    ReservationReleased = 2,
+    /// It is registered no more, since everything was cleared.
+    ReservationPreempted = 3,
+}
+
+impl ReservationNotificationKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::RegistrationPreempted, Self::ReservationReleased, Self::ReservationPreempted];
+
+    /// From the type of a page; `None` for an empty page, and where it is reserved.
+    #[must_use]
+    pub fn from_wire(value: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == value)
+    }
+
+    /// Its bit in the Reservation Notification Mask.
+    #[must_use]
+    pub const fn mask(self) -> u32 {
+        1 << self as u8
+    }
+}
+
+/// Reservation Notification (Base 5.16.1.24): the oldest notification that was not read, which is gone with that; zeros
+/// where there is none.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct ReservationNotification {
+    /// Log Page Count: of all notifications of the controller, from 1. What is missing in front of it, or behind the
+    /// last one, was lost.
+    pub count: U64,
+    /// [`ReservationNotificationKind`]; 0 for an empty page.
+    pub kind: u8,
+    /// Notifications that are there beside this one.
+    pub available: u8,
+    reserved: [u8; 2],
+    /// NSID.
+    pub namespace: U32,
+    reserved_end: [u8; 48],
+}
+
+const _: () = assert!(size_of::<ReservationNotification>() == 64);
+const _: () = assert!(offset_of!(ReservationNotification, namespace) == 12);
+
 fn invalid_field() -> Status {
     Status::INVALID_FIELD.do_not_retry()
 }

@@ -3,5 +3,6 @@
 mod commands;
 mod hosts;
 mod model;
+mod notifications;
 mod persistence;
 mod preemption;

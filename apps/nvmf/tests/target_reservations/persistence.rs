@@ -2,7 +2,10 @@
 
 use super::hosts::{Hosts, host_id};
 use frwr_nvmf::controller::{ReservationFileError, Reservations};
-use frwr_nvmf::wire::{AcquireAction, PersistChange, RegisterAction, ReleaseAction, ReservationType, Status};
+use frwr_nvmf::wire::{
+    AcquireAction, BROADCAST_NAMESPACE, PersistChange, RegisterAction, ReleaseAction, ReservationType, Select, Status,
+    feature,
+};
 use std::path::{Path, PathBuf};
 
 /// A folder of its own that goes with this.
@@ -140,4 +143,26 @@ fn a_file_that_says_something_else_is_refused_by_its_name() {
     assert_eq!(reported(&path).1.len(), 1);
     let error = Reservations::open(&folder.0.join("nowhere/file")).unwrap_err();
     assert!(matches!(error, ReservationFileError::Io { .. }), "{error}");
+}
+
+#[test]
+fn persistence_is_the_namespaces_whoever_sets_it() {
+    let folder = Folder::new("feature");
+    let reservations = Reservations::open(&folder.file()).unwrap();
+    let mut all = Hosts::new(&reservations, &[1, 2]);
+    all.register_all(&[10, 20]);
+    let feature = feature::RESERVATION_PERSISTENCE;
+    for (namespace, persists) in [(1, 1), (1, 0), (BROADCAST_NAMESPACE, 1), (BROADCAST_NAMESPACE, 0)] {
+        assert_eq!(all.set(1, feature, namespace, persists), Status::SUCCESS);
+        assert_eq!(all.get(0, feature, 1, Select::Current), Ok(persists.into()));
+        let io = all.io(0, 1);
+        assert_eq!(u32::from(all.report(io).0.persists), persists);
+        // On the medium when it is answered.
+        let survives = reported(&folder.lost_power("of_a_feature").file());
+        assert_eq!(survives.1.len(), 2 * persists as usize);
+    }
+    let io = all.io(0, 0);
+    assert_eq!(all.register_as(io, RegisterAction::Register, PersistChange::Set, (0, 10)), Status::SUCCESS);
+    assert_eq!(all.get(1, feature, 1, Select::Current), Ok(1));
+    all.raw.shut_down();
 }

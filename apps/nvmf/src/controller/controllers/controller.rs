@@ -2,10 +2,11 @@
 
 use super::super::change::ChangeId;
 use super::super::pending::Deadline;
-use super::super::subsystem::MAX_NAMESPACES;
-use super::super::work::FailedCommand;
+use super::super::work::{FailedCommand, Part};
 use super::event::Events;
 use super::features::Features;
+use super::namespace_set::NamespaceSet;
+use super::notifications::Notifications;
 use super::probe::Probe;
 use crate::wire::{
     ConnectData, ControllerConfiguration, ControllerStatus, DiscoveryEntry, ErrorLogEntry, Nqn, SetFeatures,
@@ -36,31 +37,6 @@ pub(in super::super) enum Purpose {
     Io(usize),
 }
 
-/// Namespaces that became active or inactive since the host last read the list, a bit each.
-#[derive(Debug, Default)]
-pub(in super::super) struct ChangedNamespaces([u64; MAX_NAMESPACES.div_ceil(64)]);
-
-impl ChangedNamespaces {
-    pub(in super::super) fn add(&mut self, identifier: u32) {
-        let bit = identifier.saturating_sub(1);
-        if let Some(word) = self.0.get_mut(bit as usize / 64) {
-            *word |= 1 << (bit % 64);
-        }
-    }
-
-    pub(in super::super) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
-    /// Identifiers in ascending order.
-    pub(in super::super) fn iter(&self) -> impl Iterator<Item = u32> {
-        // MAX_NAMESPACES bits.
-        let all = 0..MAX_NAMESPACES as u32;
-        all.filter(|bit| self.0.get(*bit as usize / 64).is_some_and(|word| word >> (bit % 64) & 1 != 0))
-            .map(|bit| bit + 1)
-    }
-}
-
 /// What a host set up by Connect on its admin queue.
 #[derive(Debug)]
 pub(in super::super) struct Controller {
@@ -74,7 +50,9 @@ pub(in super::super) struct Controller {
     features: Features,
     /// Counts changes of features that commands of I/O queues are executed by.
     settings_version: u32,
-    changed: ChangedNamespaces,
+    /// Namespaces that became active or inactive, or have another size, since the host last read the list.
+    changed: NamespaceSet,
+    notifications: Notifications,
     /// The newest is the last.
     errors: ArrayVec<ErrorLogEntry, ERROR_LOG_ENTRIES>,
     error_count: u64,
@@ -143,7 +121,8 @@ impl Controller {
             events: Events::default(),
             features: Features::default(),
             settings_version: 0,
-            changed: ChangedNamespaces::default(),
+            changed: NamespaceSet::default(),
+            notifications: Notifications::default(),
             errors: ArrayVec::new(),
             error_count: 0,
             configuration: ControllerConfiguration::default(),
@@ -224,16 +203,34 @@ impl Controller {
         self.settings_version
     }
 
-    pub(super) fn changed(&mut self) -> &mut ChangedNamespaces {
+    pub(super) fn changed(&mut self) -> &mut NamespaceSet {
         &mut self.changed
     }
 
-    /// A log page was read, and its event not retained.
-    pub(super) fn page_read(&mut self, page: u8) {
-        if page == log_page::CHANGED_NAMESPACES {
+    /// Reservation notifications.
+    pub(in super::super) fn notifications(&self) -> &Notifications {
+        &self.notifications
+    }
+
+    /// The same, to be changed.
+    pub(in super::super) fn notifications_mut(&mut self) -> &mut Notifications {
+        &mut self.notifications
+    }
+
+    /// A log page was read.
+    pub(super) fn page_read(&mut self, part: &Part) {
+        // It is gone whether the event is retained or not (Base 5.16.1.24). What lies behind its begin is no page of
+        // its own.
+        if part.page == log_page::RESERVATION_NOTIFICATION && part.offset == 0 {
+            self.notifications.take();
+        }
+        if part.retain_event {
+            return;
+        }
+        if part.page == log_page::CHANGED_NAMESPACES {
             self.changed.clear();
         }
-        self.events.read(page);
+        self.events.read(part.page);
     }
 
     /// Namespaces that changed since the host last read the list, in ascending order.
@@ -334,6 +331,7 @@ impl Controller {
             (true, false) => {
                 (self.readiness, self.fatal, self.shutdown) = (Readiness::Resetting, false, ShutdownStatus::Normal);
                 self.features = Features::default();
+                self.notifications = Notifications::default();
                 effect = ConfigurationEffect::Reset;
             }
             _ => {}

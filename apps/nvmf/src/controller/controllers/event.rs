@@ -9,6 +9,12 @@ pub(in super::super) const MAX_EVENT_REQUESTS: usize = 4;
 /// Types of events (Base figure 145).
 const NOTICE: u64 = 2;
 const IMMEDIATE: u64 = 3;
+const COMMAND_SET: u64 = 6;
+
+/// Events that no bit of the Asynchronous Event Configuration switches, in the sets here; the mask of notifications
+/// does.
+const UNCONFIGURED: u32 = 1;
+const _: () = assert!(UNCONFIGURED & (Notice::SUPPORTED | Notice::OF_DISCOVERY) == 0);
 
 /// What a controller may tell its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +27,18 @@ pub(in super::super) enum Notice {
     DiscoveryChanged,
     /// The subsystem shuts down.
     Shutdown,
+    /// There is one more reservation notification to read.
+    ReservationNotification,
 }
 
 impl Notice {
-    const ALL: [Self; 4] = [Self::NamespaceChanged, Self::AnaChanged, Self::DiscoveryChanged, Self::Shutdown];
+    const ALL: [Self; 5] = [
+        Self::NamespaceChanged,
+        Self::AnaChanged,
+        Self::DiscoveryChanged,
+        Self::Shutdown,
+        Self::ReservationNotification,
+    ];
     /// The bits of OAES, and of the Asynchronous Event Configuration, for all that an I/O controller tells.
     pub(in super::super) const SUPPORTED: u32 =
         IdentifyController::NAMESPACE_EVENTS | IdentifyController::ANA_EVENTS | IdentifyController::SHUTDOWN_EVENTS;
@@ -38,6 +52,7 @@ impl Notice {
             Self::AnaChanged => IdentifyController::ANA_EVENTS,
             Self::DiscoveryChanged => IdentifyController::DISCOVERY_EVENTS,
             Self::Shutdown => IdentifyController::SHUTDOWN_EVENTS,
+            Self::ReservationNotification => UNCONFIGURED,
         }
     }
 
@@ -48,6 +63,7 @@ impl Notice {
             Self::AnaChanged => Some(log_page::ANA),
             Self::DiscoveryChanged => Some(log_page::DISCOVERY),
             Self::Shutdown => None,
+            Self::ReservationNotification => Some(log_page::RESERVATION_NOTIFICATION),
         }
     }
 
@@ -56,13 +72,14 @@ impl Notice {
         self == Self::Shutdown
     }
 
-    /// Dword 0 of the completion (Base figures 145, 149 and 151): type, information, log page.
+    /// Dword 0 of the completion (Base 5.2): type, information, log page.
     pub(super) fn result(self) -> u64 {
         let (event, information) = match self {
             Self::NamespaceChanged => (NOTICE, 0),
             Self::AnaChanged => (NOTICE, 3),
             Self::DiscoveryChanged => (NOTICE, 0xf0),
             Self::Shutdown => (IMMEDIATE, 0),
+            Self::ReservationNotification => (COMMAND_SET, 0),
         };
         event | information << 8 | u64::from(self.page().unwrap_or(0)) << 16
     }
@@ -117,7 +134,7 @@ impl Events {
         if notice.is_immediate() && self.waiting.is_empty() {
             return;
         }
-        self.pending |= notice.bit() & self.configuration;
+        self.pending |= notice.bit() & (self.configuration | UNCONFIGURED);
     }
 
     /// The page was read, and its event not retained.

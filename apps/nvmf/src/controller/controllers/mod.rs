@@ -4,6 +4,8 @@ mod controller;
 mod event;
 mod features;
 mod former;
+mod namespace_set;
+mod notifications;
 mod probe;
 mod silence;
 
@@ -12,9 +14,9 @@ use super::media::{Committed, Media};
 use super::options::TargetOptions;
 use super::statistics::TargetStatistics;
 use super::subsystem::Subsystems;
-use super::work::{FailedCommand, Reply, Seating, refused};
+use super::work::{FailedCommand, Part, Reply, Seating, refused};
 use crate::storage::Storage;
-use crate::wire::{ADMIN_QUEUE, ConnectData, Nqn, Status};
+use crate::wire::{ADMIN_QUEUE, ConnectData, Nqn, ReservationNotificationKind, Status};
 use controller::Identifiers;
 pub(super) use controller::{ConfigurationEffect, Controller, ERROR_LOG_ENTRIES, KEEP_ALIVE_UNITS, Purpose};
 use core::time::Duration;
@@ -194,8 +196,42 @@ impl Controllers {
     pub(super) fn namespace_changed(&mut self, subsystem: usize, identifier: u32) {
         let all = self.controllers.iter_mut().flatten();
         for controller in all.filter(|controller| controller.subsystem() == Some(subsystem)) {
-            controller.changed().add(identifier);
+            controller.changed().put(identifier, true);
         }
+    }
+
+    /// A host did something to a namespace's reservation that `concerns` names other hosts of.
+    pub(super) fn notify(
+        &mut self,
+        (subsystem, namespace): (usize, u32),
+        kind: ReservationNotificationKind,
+        concerns: impl Fn(&[u8; 16]) -> bool,
+        commands: &mut Commands,
+    ) {
+        for place in 0..self.controllers.len() {
+            let Some(controller) = self.homed(place) else { continue };
+            if controller.subsystem() == Some(subsystem)
+                && concerns(&controller.host_id())
+                && controller.notifications_mut().add(kind, namespace)
+            {
+                controller.events().raise(Notice::ReservationNotification);
+                self.tell(place, commands);
+            }
+        }
+    }
+
+    /// So many notifications came too fast for this core: each of its hosts may have lost them.
+    pub(super) fn lose_notifications(&mut self, lost: u64) {
+        for place in 0..self.controllers.len() {
+            if let Some(controller) = self.homed(place) {
+                controller.notifications_mut().lose(lost);
+            }
+        }
+    }
+
+    /// The one in this place where it is enabled and this core its home.
+    fn homed(&mut self, place: usize) -> Option<&mut Controller> {
+        self.get_mut(place).filter(|controller| controller.admin().is_some() && controller.is_ready())
     }
 
     /// Answers event requests that something is known for.
@@ -213,10 +249,10 @@ impl Controllers {
         }
     }
 
-    /// The page of events was read, and they were not retained.
-    pub(super) fn page_read(&mut self, place: usize, page: u8, commands: &mut Commands) {
+    /// A log page was read.
+    pub(super) fn page_read(&mut self, place: usize, part: &Part, commands: &mut Commands) {
         if let Some(controller) = self.get_mut(place) {
-            controller.page_read(page);
+            controller.page_read(part);
             self.tell(place, commands);
         }
     }

@@ -1,10 +1,13 @@
 //! Get Features and Set Features (Base 5.15 and 5.27).
 
 use super::super::controllers::{Features, Notice};
+use super::super::reservation::reservations;
 use super::super::work::{Reply, Work, refused};
 use super::checks::{Accepted, Arrival, Checks};
 use crate::storage::Storage;
-use crate::wire::{DataPointer, GetFeatures, KeyedDataBlock, Select, SetFeatures, Status, feature};
+use crate::wire::{
+    BROADCAST_NAMESPACE, DataPointer, GetFeatures, KeyedDataBlock, Select, SetFeatures, Status, feature,
+};
 use frwr_engine::ReceiveQueues;
 use frwr_engine::provider::Port;
 
@@ -14,6 +17,10 @@ const HOST_IDENTIFIER_BYTES: u32 = 16;
 const HEALTH_EVENTS: u32 = 0xff;
 /// What Get Features says of a feature with SEL 011b: it can be changed.
 const CHANGEABLE: u64 = 1 << 2;
+/// The same: each namespace has its own.
+const OF_NAMESPACES: u64 = 1 << 1;
+/// PTPL of Reservation Persistence.
+const PERSISTS: u32 = 1;
 
 /// Set Features (Base 5.27).
 pub(super) fn set_features<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Arrival<'_>) -> Accepted {
@@ -36,6 +43,9 @@ pub(super) fn set_features<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, a
         feature::NUMBER_OF_QUEUES => return Err(number_of_queues(checks, place, set.value)),
         // Connect said it; over fabrics it cannot be set (Base 5.27.1.25).
         feature::HOST_IDENTIFIER => return Err(refused(Status::COMMAND_SEQUENCE_ERROR)),
+        feature::RESERVATION_NOTIFICATION_MASK | feature::RESERVATION_PERSISTENCE => {
+            return set_of_reservations(checks, place, &set);
+        }
         wanted => {
             if controller.set_feature(&set).map_err(refused)? {
                 checks.spread.tell_members();
@@ -46,6 +56,39 @@ pub(super) fn set_features<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, a
         }
     }
     Err(Reply::result(0))
+}
+
+/// A feature of namespaces that have reservations: of one, or of all of them.
+fn set_of_reservations<P: Port, S: Storage>(
+    checks: &mut Checks<'_, P, S>,
+    place: usize,
+    set: &SetFeatures,
+) -> Accepted {
+    check_reserved(checks, place, set.namespace)?;
+    if set.feature == feature::RESERVATION_PERSISTENCE {
+        let persists = Some(set.value & PERSISTS != 0);
+        return Ok((Work::Persistence { namespace: set.namespace, persists }, DataPointer::NONE));
+    }
+    let (subsystems, media) = (checks.subsystems, checks.media);
+    let controller = checks.controllers.get_mut(place).ok_or(refused(Status::INTERNAL_ERROR))?;
+    let served = controller.subsystem().and_then(|subsystem| subsystems.get(subsystem));
+    for (identifier, _) in served.into_iter().flat_map(|served| reservations(media, served.namespaces(), set.namespace))
+    {
+        controller.notifications_mut().set_mask(identifier, set.value);
+    }
+    Err(Reply::result(0))
+}
+
+/// The namespace has reservations, or one of all has (Base 5.27.1.26 and 5.27.1.27).
+fn check_reserved<P: Port, S: Storage>(checks: &Checks<'_, P, S>, place: usize, identifier: u32) -> Result<(), Reply> {
+    let subsystem = checks.controllers.get(place).and_then(|controller| controller.subsystem());
+    let served = subsystem.and_then(|subsystem| checks.subsystems.get(subsystem));
+    let namespaces = served.ok_or(refused(Status::INVALID_FIELD))?.namespaces();
+    if reservations(checks.media, namespaces, identifier).next().is_some() {
+        return Ok(());
+    }
+    let is_known = !checks.media.reserves() || identifier == BROADCAST_NAMESPACE || namespaces.is_valid(identifier);
+    Err(refused(if is_known { Status::INVALID_FIELD } else { Status::INVALID_NAMESPACE }))
 }
 
 fn number_of_queues<P: Port, S>(checks: &Checks<'_, P, S>, place: usize, value: u32) -> Reply {
@@ -95,6 +138,9 @@ pub(super) fn get_features<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, a
     if is_discovery && !matches!(get.feature, feature::KEEP_ALIVE_TIMER | feature::ASYNCHRONOUS_EVENTS) {
         return Err(refused(Status::INVALID_FIELD));
     }
+    if matches!(get.feature, feature::RESERVATION_NOTIFICATION_MASK | feature::RESERVATION_PERSISTENCE) {
+        return get_of_reservations(checks, place, &get);
+    }
     let is_current = get.select == Select::Current;
     let defaults = Features::default();
     // Nothing is saved, so the saved value is the default (Base 5.15).
@@ -113,6 +159,25 @@ pub(super) fn get_features<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, a
         }
     };
     Err(Reply::result(if get.select == Select::Capabilities { CHANGEABLE } else { value }))
+}
+
+/// A feature of a namespace that has reservations; there is no value for all of them.
+fn get_of_reservations<P: Port, S: Storage>(checks: &Checks<'_, P, S>, place: usize, get: &GetFeatures) -> Accepted {
+    check_reserved(checks, place, get.namespace)?;
+    if get.namespace == BROADCAST_NAMESPACE {
+        return Err(refused(Status::INVALID_FIELD));
+    }
+    match get.select {
+        Select::Capabilities => Err(Reply::result(CHANGEABLE | OF_NAMESPACES)),
+        Select::Current if get.feature == feature::RESERVATION_PERSISTENCE => {
+            Ok((Work::Persistence { namespace: get.namespace, persists: None }, DataPointer::NONE))
+        }
+        Select::Current => {
+            let controller = checks.controllers.get(place).ok_or(refused(Status::INTERNAL_ERROR))?;
+            Err(Reply::result(controller.notifications().mask(get.namespace).into()))
+        }
+        Select::Default | Select::Saved => Err(Reply::result(0)),
+    }
 }
 
 /// Over fabrics the extended identifier, which EXHID has to ask for (Base 5.27.1.25).

@@ -11,7 +11,8 @@ use super::identify::{FIRMWARE, pad};
 use crate::storage::Storage;
 use crate::wire::{
     AnaGroup, AnaLogHeader, BROADCAST_NAMESPACE, DISCOVERY_ENTRY_BYTES, DataPointer, DiscoveryEntry, DiscoveryHeader,
-    EffectsLog, ErrorLogEntry, FirmwareLog, GetLogPage, HealthLog, KeyedDataBlock, Status, log_page,
+    EffectsLog, ErrorLogEntry, FirmwareLog, GetLogPage, HealthLog, KeyedDataBlock, ReservationNotification, Status,
+    log_page,
 };
 use core::mem::size_of;
 use core::time::Duration;
@@ -26,7 +27,7 @@ const DATA_UNIT: u64 = 512_000;
 /// Log specific field of the ANA page, bit 0: without namespace identifiers.
 const GROUPS_ONLY: u8 = 1;
 /// Identifiers of pages that exist, with a bit each in the page that lists them.
-const PAGES: [u8; 8] = [
+const PAGES: [u8; 9] = [
     log_page::SUPPORTED,
     log_page::ERRORS,
     log_page::HEALTH,
@@ -35,6 +36,7 @@ const PAGES: [u8; 8] = [
     log_page::EFFECTS,
     log_page::ANA,
     log_page::DISCOVERY,
+    log_page::RESERVATION_NOTIFICATION,
 ];
 const SUPPORTED_BYTES: usize = 1024;
 const CHANGED_BYTES: usize = 4096;
@@ -75,7 +77,8 @@ pub(super) fn get_log_page<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, a
     let (place, _, get) = checks.ready(arrival, GetLogPage::decode(arrival.entry))?;
     let controller = checks.controllers.get(place).ok_or(refused(Status::INTERNAL_ERROR))?;
     let listeners = checks.sessions.listeners().seen_from(checks.sessions.local_of(controller)).count();
-    let bytes = page_bytes(controller, checks.subsystems, listeners, get.page, get.specific);
+    let beside = (listeners, checks.media.reserves());
+    let bytes = page_bytes(controller, checks.subsystems, beside, get.page, get.specific);
     let bytes = bytes.ok_or(refused(Status::INVALID_LOG_PAGE))?;
     // Offsets are dwords and lie in the page; no page here is indexed (Base figure 199).
     if get.offset_is_index || !get.offset.is_multiple_of(4) || get.offset > bytes {
@@ -100,11 +103,12 @@ pub(super) fn get_log_page<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, a
     }
 }
 
-/// Bytes of a page; `None` where there is no such page. `listeners`: those that the host is told of.
+/// Bytes of a page; `None` where there is no such page. `listeners`: those that the host is told of; `reserves`:
+/// somebody keeps reservations.
 fn page_bytes(
     controller: &Controller,
     subsystems: &Subsystems,
-    listeners: usize,
+    (listeners, reserves): (usize, bool),
     page: u8,
     specific: u8,
 ) -> Option<u64> {
@@ -125,6 +129,7 @@ fn page_bytes(
             let listed = if specific & GROUPS_ONLY != 0 { 0 } else { subsystem.namespaces().highest() as usize };
             size_of::<AnaLogHeader>() + MAX_ANA_GROUPS as usize * size_of::<AnaGroup>() + listed * size_of::<U32>()
         }
+        (log_page::RESERVATION_NOTIFICATION, Some(_)) if reserves => size_of::<ReservationNotification>(),
         _ => return None,
     };
     Some(bytes as u64)
@@ -144,6 +149,8 @@ pub(in super::super) struct Pages<'a> {
     pub(in super::super) io_effects: &'a [Dword],
     /// What all cores have done.
     pub(in super::super) counted: Counters,
+    /// Somebody keeps reservations.
+    pub(in super::super) reserves: bool,
     /// Where this target listens.
     pub(in super::super) listeners: &'a Listeners,
     /// How the host has called it.
@@ -166,7 +173,7 @@ impl Pages<'_> {
         match get.page {
             log_page::SUPPORTED => {
                 for page in PAGES {
-                    if page_bytes(self.controller, self.subsystems, 0, page, get.specific).is_some() {
+                    if page_bytes(self.controller, self.subsystems, (0, self.reserves), page, get.specific).is_some() {
                         window.put(usize::from(page) * size_of::<U32>(), U32::new(1).as_bytes());
                     }
                 }
@@ -190,6 +197,7 @@ impl Pages<'_> {
             }
             log_page::EFFECTS => self.write_effects(window),
             log_page::ANA => self.write_ana(get, window),
+            log_page::RESERVATION_NOTIFICATION => window.put(0, self.controller.notifications().page().as_bytes()),
             _ => self.write_discovery(window),
         }
     }

@@ -1,11 +1,13 @@
 //! The reservations of a process: what all of its cores and devices share, behind one lock that nobody waits for on a core.
 
+use super::news::{MAX_NEWS, News, Told, told};
 use super::published::Published;
 use super::state::{HostId, Hosts, Request, State};
 use super::store::{ReservationFileError, Store};
 use crate::wire::{Nqn, RegisteredControllerExtended, ReservationStatus, Status};
 use arrayvec::ArrayVec;
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -41,7 +43,7 @@ impl Entry {
 #[derive(Clone, Debug)]
 pub(in super::super) struct Order {
     number: u64,
-    entry: usize,
+    pub(in super::super) entry: usize,
     pub(in super::super) hosts: Hosts,
 }
 
@@ -65,9 +67,24 @@ pub(super) struct Book {
     orders: Vec<Open>,
     /// The last one.
     last: u64,
+    /// What hosts are to be told, in the order of their numbers; the oldest go where there are too many.
+    news: VecDeque<News>,
+    /// The last of all of them.
+    last_news: u64,
 }
 
 impl Book {
+    /// Each core has a look at these. The oldest are lost to who is so far behind.
+    fn publish(&mut self, entry: usize, told: impl IntoIterator<Item = Told>) {
+        for told in told {
+            self.last_news += 1;
+            if self.news.len() >= MAX_NEWS {
+                self.news.pop_front();
+            }
+            self.news.push_back(News { number: self.last_news, entry, told });
+        }
+    }
+
     /// A core has nothing to do any more for orders of which `which` says so. Those that all cores have done are over.
     fn leave(&mut self, seat: usize, which: impl Fn(&Order) -> bool) {
         self.orders
@@ -80,8 +97,8 @@ impl Book {
 
 #[derive(Debug, Default)]
 pub(super) struct Registry {
-    /// The number of the last order: what each poll of each core looks at.
-    orders: AtomicU64,
+    /// How many orders and news there were: what each poll of each core looks at.
+    happened: AtomicU64,
     book: Mutex<Book>,
     store: Option<Store>,
 }
@@ -124,7 +141,7 @@ impl Reservations {
     pub fn open(path: &Path) -> Result<Self, ReservationFileError> {
         let (store, entries) = Store::open(path)?;
         let book = Mutex::new(Book { entries, ..Book::default() });
-        let registry = Arc::new(Registry { orders: AtomicU64::new(0), book, store: Some(store) });
+        let registry = Arc::new(Registry { happened: AtomicU64::new(0), book, store: Some(store) });
         Store::start(&registry)?;
         Ok(Self(registry))
     }
@@ -159,6 +176,11 @@ impl Reservation {
     pub(in super::super) fn exists(&self) -> bool {
         self.entry.is_some()
     }
+
+    /// An order or news of this entry are about it.
+    pub(in super::super) fn is(&self, entry: usize) -> bool {
+        self.entry == Some(entry)
+    }
 }
 
 /// What a command has to wait for before it is answered.
@@ -181,6 +203,8 @@ pub(in super::super) struct Seat {
     number: usize,
     /// The last order that this core has begun.
     begun: u64,
+    /// The last of the news that it has had.
+    heard: u64,
     /// Those that it has not done, and the cookies of the commands that each of them waits for here.
     open: Vec<(u64, Vec<u64>)>,
 }
@@ -189,11 +213,11 @@ impl Seat {
     pub(in super::super) fn new(reservations: &Reservations) -> Self {
         let registry = Arc::clone(&reservations.0);
         let mut book = registry.lock();
-        let (number, begun) = (book.next_seat, book.last);
+        let (number, begun, heard) = (book.next_seat, book.last, book.last_news);
         book.next_seat += 1;
         book.seats.push(number);
         drop(book);
-        Self { registry, number, begun, open: Vec::new() }
+        Self { registry, number, begun, heard, open: Vec::new() }
     }
 
     /// Reservations may survive a loss of power.
@@ -223,21 +247,26 @@ impl Seat {
         Reservation { entry: Some(entry), published: Arc::clone(&book.entries[entry].published) }
     }
 
-    /// Some order was not done here: what each poll asks.
+    /// Some order was not done here, or some news not heard: what each poll asks.
     #[inline]
     pub(in super::super) fn is_due(&self) -> bool {
-        self.registry.orders.load(Ordering::Acquire) != self.begun || !self.open.is_empty()
+        // Neither ever exceeds its share of the sum.
+        self.registry.happened.load(Ordering::Acquire) != self.begun + self.heard || !self.open.is_empty()
+    }
+
+    /// What hosts are to be told next, and how many news before it were lost to this core.
+    pub(in super::super) fn next_news(&mut self) -> Option<(News, u64)> {
+        let book = self.registry.try_lock()?;
+        let next = book.news.iter().find(|news| news.number > self.heard)?.clone();
+        let lost = next.number - self.heard - 1;
+        self.heard = next.number;
+        Some((next, lost))
     }
 
     /// The next one that was not begun here.
     pub(in super::super) fn next_order(&self) -> Option<Order> {
         let book = self.registry.try_lock()?;
         book.orders.iter().map(|open| &open.order).find(|order| order.number > self.begun).cloned()
-    }
-
-    /// It is about that namespace.
-    pub(in super::super) fn concerns(order: &Order, reservation: &Reservation) -> bool {
-        reservation.entry == Some(order.entry)
     }
 
     /// It is begun here, and done when the commands of these cookies have ended: what hosts send later is none of its business, and
@@ -281,7 +310,7 @@ impl Seat {
         let can_persist = self.can_persist();
         let at = reservation.entry?;
         let entry = book.entries.get_mut(at)?;
-        let persisted = entry.state.persists;
+        let (persisted, held) = (entry.state.persists, entry.state.held);
         let effect = match entry.state.apply(host, request, keys, can_persist) {
             Ok(effect) => effect,
             Err(status) => return Some(Err(status)),
@@ -291,21 +320,50 @@ impl Seat {
             entry.published.publish(&entry.state);
         }
         let keeps = persisted || entry.state.persists;
+        let told = told(host, request, held, &effect.unregistered, &entry.state);
+        book.publish(at, told);
         if aborts && !effect.unregistered.is_empty() {
             book.last += 1;
             let order = Order { number: book.last, entry: at, hosts: effect.unregistered };
             settling.order = Some(order.number);
             let seats = book.seats.clone();
             book.orders.push(Open { order, seats });
-            // Behind what is in force now: who finds the number finds that, too.
-            self.registry.orders.store(book.last, Ordering::Release);
         }
+        // Behind what is in force now: who finds the number finds that, too.
+        self.registry.happened.store(book.last + book.last_news, Ordering::Release);
         // Who asks again for what could not be written, or is not yet, is told no more than the first time. Before the lock is given back:
         // the next one has to find that something is to be written.
         if let Some(store) = self.registry.store().filter(|store| keeps && (effect.changed || store.is_behind())) {
             settling.written = Some(store.request());
         }
         Some(Ok(settling))
+    }
+
+    /// From now on the reservations of these namespaces survive a loss of power, or do not. `None` and what it answers:
+    /// as [`Seat::apply`].
+    pub(in super::super) fn persist<'a>(
+        &self,
+        reservations: impl Iterator<Item = &'a Reservation>,
+        persists: bool,
+    ) -> Option<Result<Settling, Status>> {
+        if persists && !self.can_persist() {
+            return Some(Err(Status::INVALID_FIELD.do_not_retry()));
+        }
+        let mut book = self.registry.try_lock()?;
+        let mut changed = false;
+        for reservation in reservations {
+            let Some(entry) = reservation.entry.and_then(|at| book.entries.get_mut(at)) else { continue };
+            changed |= entry.state.persists != persists;
+            entry.state.persists = persists;
+        }
+        let store = self.registry.store().filter(|store| changed || store.is_behind());
+        Some(Ok(Settling { order: None, written: store.map(Store::request) }))
+    }
+
+    /// Whether they do. `None`: to be asked again.
+    pub(in super::super) fn persists(&self, reservation: &Reservation) -> Option<bool> {
+        let book = self.registry.try_lock()?;
+        Some(book.entries.get(reservation.entry?)?.state.persists)
     }
 
     /// What a command waits for has come, or cannot come any more; `None` where it has not.

@@ -3,10 +3,11 @@
 //! Who may do what is a table ([`rules`]); what commands do to the registrations of one namespace are functions of a plain value
 //! ([`state`]). All cores of all targets of a process share one book of these ([`book`]), since a host that is shut out has to be so
 //! everywhere at once: its lock is taken for moments by commands that change something, and a core that does not get it tries again.
-//! What every other command looks at is one word of its namespace ([`published`]). What survives a loss of power is in a file ([`store`],
-//! [`text`]).
+//! What every other command looks at is one word of its namespace ([`published`]). Hosts are told of what others do
+//! ([`news`]). What survives a loss of power is in a file ([`store`], [`text`]).
 
 mod book;
+mod news;
 mod published;
 mod rules;
 mod state;
@@ -15,16 +16,19 @@ mod text;
 
 use super::Target;
 use super::commands::Step;
+use super::media::Media;
 use super::subsystem::{Namespaces, Served};
 use super::work::{Phase, Reply, Work, refused};
 use crate::storage::Storage;
 use crate::wire::{
-    AcquireAction, RELEASE_KEY_BYTES, RESERVATION_KEYS_BYTES, RegisteredControllerExtended, ReservationKeys, Status,
+    AcquireAction, BROADCAST_NAMESPACE, RELEASE_KEY_BYTES, RESERVATION_KEYS_BYTES, RegisteredControllerExtended,
+    ReservationKeys, Status,
 };
 pub use book::Reservations;
 use book::{Key, Report};
 pub(super) use book::{Order, Reservation, Seat, Settling};
 use frwr_engine::provider::Port;
+use news::News;
 pub(super) use rules::Access;
 pub use state::MAX_REGISTRANTS;
 pub(super) use state::Request;
@@ -87,7 +91,34 @@ impl<P: Port, S: Storage> Target<P, S> {
             None => Step::Stall,
             Some(Err(status)) => self.commands.go(index, Phase::Reply(Reply::of(status))),
             Some(Ok(settling)) => {
-                self.commands.becomes(index, Work::ReservationSettles { namespace, settling });
+                self.commands.becomes(index, Work::ReservationSettles { namespace: Some(namespace), settling });
+                self.step_settle(index, settling)
+            }
+        }
+    }
+
+    /// Reservation Persistence (Base 5.27.1.27) of a namespace, or of all, is set, or asked of one.
+    pub(super) fn step_persistence(&mut self, index: u32, identifier: u32, persists: Option<bool>) -> Step {
+        let Some(slot) = self.commands.get(index) else { return Step::Drop };
+        let Some((_, controller)) = self.controller_of(slot) else { return Step::Drop };
+        let served = controller.subsystem().and_then(|subsystem| self.subsystems.get(subsystem));
+        let (Some(seat), Some(served)) = (&self.reservations, served) else {
+            return self.commands.go(index, Phase::Reply(refused(Status::INVALID_FIELD)));
+        };
+        let mut all = reservations(&self.media, served.namespaces(), identifier).map(|(_, reservation)| reservation);
+        let Some(persists) = persists else {
+            // It may have gone meanwhile.
+            let Some(reservation) = all.next() else {
+                return self.commands.go(index, Phase::Reply(refused(Status::INVALID_FIELD)));
+            };
+            let Some(persists) = seat.persists(reservation) else { return Step::Stall };
+            return self.commands.go(index, Phase::Reply(Reply::result(persists.into())));
+        };
+        match seat.persist(all, persists) {
+            None => Step::Stall,
+            Some(Err(status)) => self.commands.go(index, Phase::Reply(Reply::of(status))),
+            Some(Ok(settling)) => {
+                self.commands.becomes(index, Work::ReservationSettles { namespace: None, settling });
                 self.step_settle(index, settling)
             }
         }
@@ -126,11 +157,16 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.commands.go(index, Phase::Reply(reply))
     }
 
-    /// Commands of hosts that were preempted end on this core, which says so when none is left of those that it had.
+    /// Hosts are told what is new. Commands of hosts that were preempted end on this core, which says so when none is
+    /// left of those that it had.
     #[cold]
     pub(super) fn serve_reservations(&mut self) {
+        // At most MAX_NEWS.
+        while let Some((news, lost)) = self.reservations.as_mut().and_then(Seat::next_news) {
+            self.tell_of(&news, lost);
+        }
         if let Some(order) = self.reservations.as_ref().and_then(Seat::next_order) {
-            let place = self.media.place_of(|reservation| Seat::concerns(&order, reservation));
+            let place = self.media.place_of(|reservation| reservation.is(order.entry));
             let left = place.map_or_else(Vec::new, |place| self.end_commands_of(place, &order));
             if let Some(seat) = &mut self.reservations {
                 seat.begin(&order, left);
@@ -141,6 +177,21 @@ impl<P: Port, S: Storage> Target<P, S> {
             seat.go_on(|cookie| commands.has_ended(cookie));
         }
         self.go_on();
+    }
+
+    fn tell_of(&mut self, news: &News, lost: u64) {
+        let Self { media, subsystems, controllers, commands, .. } = self;
+        if lost > 0 {
+            controllers.lose_notifications(lost);
+        }
+        let place = media.place_of(|reservation| reservation.is(news.entry));
+        let named = place.and_then(|place| {
+            let mut all = subsystems.all();
+            all.find_map(|(subsystem, served)| Some((subsystem, served.namespaces().identifier_at(place)?)))
+        });
+        if let Some(named) = named {
+            controllers.notify(named, news.told.kind, |host| news.told.hosts.contains(host), commands);
+        }
     }
 
     /// What names those that have not ended.
@@ -154,6 +205,17 @@ impl<P: Port, S: Storage> Target<P, S> {
         let concerns = |connection| host(connection).map(|host| order.hosts.contains(&host));
         commands.end_all_of(place, concerns, pool, media)
     }
+}
+
+/// The reservations that a feature names by a namespace's identifier, or [`BROADCAST_NAMESPACE`], with the identifiers
+/// of namespaces.
+pub(super) fn reservations<'a, S: Storage>(
+    media: &'a Media<S>,
+    namespaces: &'a Namespaces,
+    identifier: u32,
+) -> impl Iterator<Item = (u32, &'a Reservation)> {
+    let named = namespaces.identifiers().filter(move |of| [*of, BROADCAST_NAMESPACE].contains(&identifier));
+    named.filter_map(|of| Some((of, media.reservation(namespaces.listed(of).ok()?)?)))
 }
 
 fn key(served: &Served, namespaces: &Namespaces, identifier: u32) -> Key {

@@ -54,6 +54,7 @@ impl Slot {
             | Work::Abort { .. }
             | Work::PropertyGet { .. }
             | Work::Configure { .. }
+            | Work::Persistence { .. }
             | Work::SettingsEverywhere { .. } => return None,
         })
     }
