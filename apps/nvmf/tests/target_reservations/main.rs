@@ -6,3 +6,4 @@ mod model;
 mod notifications;
 mod persistence;
 mod preemption;
+mod races;

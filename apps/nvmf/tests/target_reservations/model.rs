@@ -1,45 +1,146 @@
-//! Random commands of several hosts on several cores, beside a model that knows them by maps alone.
+//! What reservations have to do, by maps and by the standard's tables alone (Base 8.19, NVM 2.1.3).
 
-use super::hosts::{CORES, Hosts, host_id};
-use frwr_nvmf::controller::Reservations;
-use frwr_nvmf::wire::{AcquireAction, RegisterAction, ReleaseAction, ReservationType, Status};
+use frwr_nvmf::wire::{
+    AcquireAction, RegisterAction, ReleaseAction, ReservationNotificationKind, ReservationType, Status,
+};
 use std::collections::BTreeMap;
 
-const HOSTS: usize = 4;
-const STEPS: usize = 400;
+/// Hosts that take part: the first one has the number 0.
+pub(super) const HOSTS: usize = 4;
 
-/// A small generator: the same numbers for the same seed.
-struct Random(u64);
+/// Of a type: whether who is not registered, a registrant and the holder may read, and whether they may write.
+type Rights = (ReservationType, [bool; 3], [bool; 3]);
 
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
+const NOBODY_BUT_IT: [bool; 3] = [false, false, true];
+const REGISTRANTS: [bool; 3] = [false, true, true];
+const EVERYBODY: [bool; 3] = [true, true, true];
+
+const RIGHTS: [Rights; 6] = [
+    (ReservationType::WriteExclusive, EVERYBODY, NOBODY_BUT_IT),
+    (ReservationType::ExclusiveAccess, NOBODY_BUT_IT, NOBODY_BUT_IT),
+    (ReservationType::WriteExclusiveRegistrants, EVERYBODY, REGISTRANTS),
+    (ReservationType::ExclusiveAccessRegistrants, REGISTRANTS, REGISTRANTS),
+    (ReservationType::WriteExclusiveAll, EVERYBODY, REGISTRANTS),
+    (ReservationType::ExclusiveAccessAll, REGISTRANTS, REGISTRANTS),
+];
+
+/// Every registrant holds it.
+fn is_of_all(kind: ReservationType) -> bool {
+    matches!(kind, ReservationType::WriteExclusiveAll | ReservationType::ExclusiveAccessAll)
 }
 
-#[derive(Default)]
-struct Model {
+/// None but its holder has rights by it.
+fn is_of_one(kind: ReservationType) -> bool {
+    matches!(kind, ReservationType::WriteExclusive | ReservationType::ExclusiveAccess)
+}
+
+/// A command. Keys: the host's own, and the other one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Register {
+        action: RegisterAction,
+        keys: (u64, u64),
+    },
+    Acquire {
+        action: AcquireAction,
+        kind: ReservationType,
+        keys: (u64, u64),
+    },
+    Release {
+        action: ReleaseAction,
+        kind: ReservationType,
+        key: u64,
+    },
+    Read,
+    Write,
+    /// A fused Compare and Write.
+    Pair,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Model {
     keys: BTreeMap<usize, u64>,
-    /// Type and holder; all registrants hold the types that say so.
+    /// Type and holder; of no meaning where all registrants hold it.
     held: Option<(ReservationType, usize)>,
+    /// What each host was told and has not read.
+    pub(super) told: [Vec<ReservationNotificationKind>; HOSTS],
+    /// Hosts whose commands were to end.
+    ended: [bool; HOSTS],
 }
 
 impl Model {
+    pub(super) fn key_of(&self, host: usize) -> Option<u64> {
+        self.keys.get(&host).copied()
+    }
+
+    pub(super) fn kind(&self) -> Option<ReservationType> {
+        self.held.map(|(kind, _)| kind)
+    }
+
+    /// As a report lists them: of each registrant its number, its key, and whether it holds the reservation.
+    pub(super) fn registrants(&self) -> impl Iterator<Item = (usize, u64, bool)> {
+        self.keys.iter().map(|(host, key)| (*host, *key, self.holds(*host)))
+    }
+
+    /// No order to end commands is known any more.
+    pub(super) fn forget_orders(&mut self) {
+        self.ended = [false; HOSTS];
+    }
+
+    /// Commands of this host may have been aborted.
+    pub(super) fn has_ended(&self, host: usize) -> bool {
+        self.ended[host]
+    }
+
+    /// What a host is answered. A pair that may be executed is answered as its blocks say, which is not known here.
+    pub(super) fn apply(&mut self, host: usize, asked: Asked) -> Status {
+        match asked {
+            Asked::Register { action, keys } => self.register(host, action, keys),
+            Asked::Acquire { action: AcquireAction::Acquire, kind, keys } => self.acquire(host, kind, keys.0),
+            Asked::Acquire { action, kind, keys } => {
+                self.preempt(host, action == AcquireAction::PreemptAndAbort, kind, keys)
+            }
+            Asked::Release { action, kind, key } => self.release(host, action == ReleaseAction::Clear, kind, key),
+            Asked::Read => self.used(host, false),
+            Asked::Write | Asked::Pair => self.used(host, true),
+        }
+    }
+
     fn holds(&self, host: usize) -> bool {
-        let of = |(kind, holder): (ReservationType, usize)| kind.is_held_by_all() || holder == host;
+        let of = |(kind, holder): (ReservationType, usize)| is_of_all(kind) || holder == host;
         self.keys.contains_key(&host) && self.held.is_some_and(of)
     }
 
-    fn forget(&mut self, goes: impl Fn(usize, u64) -> bool) -> usize {
-        let before = self.keys.len();
-        self.keys.retain(|host, key| !goes(*host, *key));
+    fn used(&self, host: usize, writes: bool) -> Status {
+        let Some((held, _)) = self.held else { return Status::SUCCESS };
+        let (_, reading, writing) = RIGHTS[held as usize - 1];
+        let standing = usize::from(self.keys.contains_key(&host)) + usize::from(self.holds(host));
+        let may = if writes { writing } else { reading };
+        if may[standing] { Status::SUCCESS } else { Status::RESERVATION_CONFLICT }
+    }
+
+    /// Those that `by` has made go are told why, if they were made to.
+    fn forget(&mut self, by: usize, why: ReservationNotificationKind, goes: impl Fn(usize, u64) -> bool) -> Vec<usize> {
+        let gone: Vec<_> = self.keys.iter().filter(|(host, key)| goes(**host, **key)).map(|(host, _)| *host).collect();
+        for host in &gone {
+            self.keys.remove(host);
+            if *host != by {
+                self.told[*host].push(why);
+            }
+        }
         if let Some((kind, holder)) = self.held
-            && (self.keys.is_empty() || !kind.is_held_by_all() && !self.keys.contains_key(&holder))
+            && (self.keys.is_empty() || !is_of_all(kind) && !self.keys.contains_key(&holder))
         {
             self.held = None;
         }
-        before - self.keys.len()
+        gone
+    }
+
+    /// Registrants hear that what they went by is not so any more.
+    fn tell_others(&mut self, by: usize) {
+        for host in self.keys.keys().filter(|host| **host != by) {
+            self.told[*host].push(ReservationNotificationKind::ReservationReleased);
+        }
     }
 
     fn register(&mut self, host: usize, action: RegisterAction, (current, new): (u64, u64)) -> Status {
@@ -50,7 +151,11 @@ impl Model {
             _ if known != Some(current) => return Status::RESERVATION_CONFLICT,
             RegisterAction::Replace => {}
             RegisterAction::Unregister => {
-                self.forget(|other, _| other == host);
+                let before = self.held;
+                self.forget(host, ReservationNotificationKind::RegistrationPreempted, |other, _| other == host);
+                if before.is_some_and(|(kind, _)| !is_of_one(kind)) && self.held.is_none() {
+                    self.tell_others(host);
+                }
                 return Status::SUCCESS;
             }
         }
@@ -58,31 +163,46 @@ impl Model {
         Status::SUCCESS
     }
 
-    fn acquire(&mut self, host: usize, preempts: bool, kind: ReservationType, (current, other): (u64, u64)) -> Status {
+    fn acquire(&mut self, host: usize, kind: ReservationType, current: u64) -> Status {
+        match self.held {
+            _ if self.keys.get(&host) != Some(&current) => Status::RESERVATION_CONFLICT,
+            None => {
+                self.held = Some((kind, host));
+                Status::SUCCESS
+            }
+            Some((held, _)) if held == kind && self.holds(host) => Status::SUCCESS,
+            Some(_) => Status::RESERVATION_CONFLICT,
+        }
+    }
+
+    fn preempt(&mut self, host: usize, aborts: bool, kind: ReservationType, (current, other): (u64, u64)) -> Status {
         if self.keys.get(&host) != Some(&current) {
             return Status::RESERVATION_CONFLICT;
         }
-        let takes = match self.held {
-            None if !preempts => true,
-            Some((held, _)) if !preempts => {
-                return if held == kind && self.holds(host) { Status::SUCCESS } else { Status::RESERVATION_CONFLICT };
-            }
-            Some((held, _)) if held.is_held_by_all() => other == 0,
+        let before = self.held;
+        let takes = match before {
+            None => false,
+            Some((held, _)) if is_of_all(held) => other == 0,
             Some((_, holder)) if self.keys[&holder] == other => true,
             Some(_) if other == 0 => return Status::INVALID_FIELD,
-            _ => false,
+            Some(_) => false,
         };
-        if preempts {
-            let gone = self.forget(|one, key| match takes {
-                true => one != host && (other == 0 || key == other),
-                false => key == other,
-            });
-            if gone == 0 && !takes {
-                return Status::RESERVATION_CONFLICT;
-            }
+        let why = ReservationNotificationKind::RegistrationPreempted;
+        let gone = self.forget(host, why, |one, key| match takes {
+            true => one != host && (other == 0 || key == other),
+            false => key == other,
+        });
+        if gone.is_empty() && !takes {
+            return Status::RESERVATION_CONFLICT;
         }
         if takes {
             self.held = Some((kind, host));
+        }
+        if before.is_some_and(|(held, _)| self.kind() != Some(held)) {
+            self.tell_others(host);
+        }
+        for host in gone.into_iter().filter(|_| aborts) {
+            self.ended[host] = true;
         }
         Status::SUCCESS
     }
@@ -92,77 +212,16 @@ impl Model {
             return Status::RESERVATION_CONFLICT;
         }
         if clears {
-            self.forget(|_, _| true);
+            self.forget(host, ReservationNotificationKind::ReservationPreempted, |_, _| true);
         } else if self.holds(host) {
-            if self.held.is_some_and(|(held, _)| held != kind) {
+            if self.kind() != Some(kind) {
                 return Status::INVALID_FIELD;
             }
             self.held = None;
-        }
-        Status::SUCCESS
-    }
-
-    fn may(&self, host: usize, writes: bool) -> bool {
-        let Some((kind, _)) = self.held else { return true };
-        let registered = self.keys.contains_key(&host);
-        self.holds(host) || registered && kind.is_of_registrants() || !writes && kind.lets_read()
-    }
-}
-
-#[test]
-fn random_commands_of_several_hosts_end_as_the_model_says() {
-    for seed in 1..=6 {
-        let mut random = Random(seed);
-        let mut all = Hosts::new(&Reservations::new(), &[1, 2, 3, 4]);
-        let mut model = Model::default();
-        for step in 0..STEPS {
-            let (host, core) = (random.below(HOSTS as u64) as usize, random.below(CORES as u64) as usize);
-            let io = all.io(host, core);
-            let kind = ReservationType::ALL[random.below(6) as usize];
-            // Most say their own key, and few keys are many hosts'.
-            let own = model.keys.get(&host).copied().unwrap_or(1);
-            let current = if random.below(8) == 0 { 1 + random.below(4) } else { own };
-            let (found, expected) = match random.below(10) {
-                0..=2 => {
-                    let action = [RegisterAction::Register, RegisterAction::Register, RegisterAction::Replace];
-                    let action = match random.below(5) {
-                        0 => RegisterAction::Unregister,
-                        other => action[other as usize % 3],
-                    };
-                    let keys = (current, 1 + random.below(4));
-                    (all.register(io, action, keys), model.register(host, action, keys))
-                }
-                3..=5 => {
-                    let action = match random.below(4) {
-                        0 | 1 => AcquireAction::Acquire,
-                        2 => AcquireAction::Preempt,
-                        _ => AcquireAction::PreemptAndAbort,
-                    };
-                    let (keys, preempts) = ((current, random.below(5)), action != AcquireAction::Acquire);
-                    (all.acquire(io, action, kind, keys), model.acquire(host, preempts, kind, keys))
-                }
-                6 => {
-                    let clears = random.below(6) == 0;
-                    let action = if clears { ReleaseAction::Clear } else { ReleaseAction::Release };
-                    let held = model.held.map_or(kind, |(held, _)| if random.below(3) > 0 { held } else { kind });
-                    (all.release(io, action, held, current), model.release(host, clears, held, current))
-                }
-                operation => {
-                    let writes = operation == 7;
-                    let status = if writes { all.write(io, 1) } else { all.read(io) };
-                    let expected = if model.may(host, writes) { Status::SUCCESS } else { Status::RESERVATION_CONFLICT };
-                    (status, expected)
-                }
-            };
-            assert_eq!(found, expected, "seed {seed}, step {step}, host {host}");
-            if step % 8 == 0 {
-                let (head, mut registrants) = all.report(io);
-                registrants.sort_unstable();
-                let listed = model.keys.iter().map(|(at, key)| (host_id(*at as u8 + 1), *key, model.holds(*at)));
-                assert_eq!(registrants, listed.collect::<Vec<_>>(), "seed {seed}, step {step}");
-                assert_eq!(head.kind, model.held.map_or(0, |(kind, _)| kind as u8));
+            if !is_of_one(kind) {
+                self.tell_others(host);
             }
         }
-        all.raw.shut_down();
+        Status::SUCCESS
     }
 }

@@ -3,6 +3,7 @@
 use super::hosts::Hosts;
 use frwr_engine::provider::Access;
 use frwr_nvmf::controller::Reservations;
+use frwr_nvmf::storage::Storage;
 use frwr_nvmf::wire::{
     AcquireAction, BROADCAST_NAMESPACE, Command, ControllerConfiguration, DataPointer, GetFeatures, GetLogPage,
     Property, PropertySet, PropertySize, RegisterAction, ReleaseAction, ReservationNotification,
@@ -27,7 +28,7 @@ const NEWS: u64 = 64;
 /// A page that says something: its count, its kind, how many are there beside it.
 type Page = (u64, Option<ReservationNotificationKind>, u8);
 
-impl Hosts {
+impl<S: Storage> Hosts<S> {
     fn read_page(&mut self, session: usize, retain_event: bool, offset: u64) -> ReservationNotification {
         let command = GetLogPage {
             page: log_page::RESERVATION_NOTIFICATION,
@@ -101,7 +102,8 @@ impl Hosts {
     }
 }
 
-/// Four hosts, of which the last one is not registered, and the second one has two controllers; what each of them was told.
+/// Four hosts, of which the last one is not registered, and the second one has two controllers; what each of them was
+/// told.
 fn told_of(
     holder: Option<(usize, ReservationType)>,
     act: impl FnOnce(&mut Hosts),
