@@ -50,12 +50,13 @@ end_serve() {
     [ $code -eq 0 ]
 }
 
-# In this order, as the kernel numbers its controllers.
+# In this order, as the kernel numbers its controllers. Asked for as nvme-cli does, which itself takes another host's connection for one
+# that is there already.
 connect() {
     local host
     for host in 0 1; do
-        nvme connect -t rdma -a $IP -s $PORT -n $NQN -q "nqn.2026-11.invalid.frwr:host$host" \
-            -I "0f0e0d0c-0b0a-4908-8706-05040302010$host" -i 1 --reconnect-delay=1 || return 1
+        echo "transport=rdma,traddr=$IP,trsvcid=$PORT,nqn=$NQN,hostnqn=nqn.2026-11.invalid.frwr:host$host,$(
+        )hostid=0f0e0d0c-0b0a-4908-8706-05040302010$host,nr_io_queues=1,reconnect_delay=1" > /dev/nvme-fabrics || return 1
         wait_for 20 test -b "$(disk $host)" && grep -q "host$host\$" "/sys/class/nvme/nvme$host/hostnqn" || return 1
     done
 }
