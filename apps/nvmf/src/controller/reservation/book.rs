@@ -6,6 +6,7 @@ use super::state::{HostId, Hosts, Request, State};
 use super::store::{ReservationFileError, Store};
 use crate::wire::{Nqn, RegisteredControllerExtended, ReservationStatus, Status};
 use arrayvec::ArrayVec;
+use core::num::NonZeroU64;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -183,13 +184,13 @@ impl Reservation {
     }
 }
 
-/// What a command has to wait for before it is answered.
+/// What a command has to wait for before it is answered, by numbers from 1: every command's work has room for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Settling {
     /// This order is over.
-    order: Option<u64>,
+    order: Option<NonZeroU64>,
     /// So much of the file is written.
-    written: Option<u64>,
+    written: Option<NonZeroU64>,
 }
 
 /// A report: its head and its entries.
@@ -325,7 +326,7 @@ impl Seat {
         if aborts && !effect.unregistered.is_empty() {
             book.last += 1;
             let order = Order { number: book.last, entry: at, hosts: effect.unregistered };
-            settling.order = Some(order.number);
+            settling.order = NonZeroU64::new(order.number);
             let seats = book.seats.clone();
             book.orders.push(Open { order, seats });
         }
@@ -334,7 +335,7 @@ impl Seat {
         // Who asks again for what could not be written, or is not yet, is told no more than the first time. Before the lock is given back:
         // the next one has to find that something is to be written.
         if let Some(store) = self.registry.store().filter(|store| keeps && (effect.changed || store.is_behind())) {
-            settling.written = Some(store.request());
+            settling.written = NonZeroU64::new(store.request());
         }
         Some(Ok(settling))
     }
@@ -357,7 +358,7 @@ impl Seat {
             entry.state.persists = persists;
         }
         let store = self.registry.store().filter(|store| changed || store.is_behind());
-        Some(Ok(Settling { order: None, written: store.map(Store::request) }))
+        Some(Ok(Settling { order: None, written: store.and_then(|store| NonZeroU64::new(store.request())) }))
     }
 
     /// Whether they do. `None`: to be asked again.
@@ -370,12 +371,12 @@ impl Seat {
     pub(in super::super) fn has_settled(&self, settling: Settling) -> Option<Result<(), Status>> {
         if let Some(order) = settling.order {
             let book = self.registry.try_lock()?;
-            if book.orders.iter().any(|open| open.order.number == order) {
+            if book.orders.iter().any(|open| open.order.number == order.get()) {
                 return None;
             }
         }
         match (settling.written, &self.registry.store) {
-            (Some(version), Some(store)) => store.is_written(version),
+            (Some(version), Some(store)) => store.is_written(version.get()),
             _ => Some(Ok(())),
         }
     }
