@@ -267,3 +267,31 @@ fn a_discovery_log_that_changes_while_it_is_read_is_read_again() {
     }
     assert!(again > 0, "it never changed in the middle");
 }
+
+#[test]
+fn a_discovery_service_that_is_asked_to_stay_tells_of_changes_and_is_read_again() {
+    let discovery = || host_options().subsystem(Nqn::new(DISCOVERY_SUBSYSTEM).unwrap());
+    for (keep_alive, follows) in [(Duration::from_secs(30), true), (Duration::ZERO, false)] {
+        let options = discovery().keep_alive(keep_alive);
+        let mut pair = Pair::with_subsystems("reg_mr", options, target_options(), subsystems(24), 8);
+        pair.bring_up();
+        let listed = |pair: &Pair| pair.host.discovered().len();
+        let reads = |pair: &Pair| pair.host.statistics().discovery_reads;
+        assert_eq!((pair.host.follows_discovery(), listed(&pair), reads(&pair)), (follows, 12, 1));
+        for change in 1..4 {
+            // One more is seen, of several parts of the page.
+            let name = Nqn::new(&format!("nqn.disk{}", 2 * change - 1)).unwrap();
+            pair.target.set_allowed_hosts(&name, AllowedHosts::Any, Duration::ZERO).unwrap();
+            if !follows {
+                (0..1000).for_each(|_| pair.step());
+                assert_eq!((listed(&pair), reads(&pair)), (12, 1), "it was read once");
+                continue;
+            }
+            pair.until("read again", |pair| reads(pair) == 1 + change as u64);
+            assert_eq!(listed(&pair), 12 + change);
+        }
+        let told = pair.host.statistics().discovery_events;
+        assert_eq!((told, pair.host.statistics().failures), (if follows { 3 } else { 0 }, 0));
+        pair.finish();
+    }
+}

@@ -485,3 +485,77 @@ fn a_deallocation_that_no_buffer_can_hold_is_refused_and_not_kept() {
     written(&mut all, 1, 0x11);
     all.finish();
 }
+
+/// Retired before anything began, it is a place for one that comes later; and behind its session, for another one.
+#[test]
+fn a_path_comes_while_others_serve_and_one_that_is_retired_serves_while_its_session_lasts() {
+    let mut all = Gateways::new("reg_mr", &Wanted { gateways: 3, ..Wanted::default() });
+    all.paths.retire_path(1);
+    all.paths.retire_path(2);
+    assert_eq!(all.paths.state(2), Some(PathState::Vacant));
+    all.paths.start();
+    all.until("one", |all| all.paths.is_ready());
+    all.steps(1000);
+    assert_eq!((all.paths.state(1), all.paths.statistics().sessions), (Some(PathState::Vacant), 1));
+    written(&mut all, 1, 1);
+    let second = all.paths.hosts().nth(1).unwrap().address();
+    assert_eq!(all.paths.connect_path(0, second), Err(PathsError::Taken { path: 0 }), "it leads to another one");
+    all.paths.connect_path(1, second).unwrap();
+    all.until("two", |all| all.paths.state(1).is_some_and(PathState::serves));
+    // The first is not tried again, and serves as before.
+    all.paths.retire_path(0);
+    written(&mut all, 2, 2);
+    assert_eq!((handed(&all), all.paths.state(0)), (vec![2, 0, 0], Some(PathState::Connected(AnaState::Optimized))));
+    all.kill(0);
+    all.until("vacant", |all| all.paths.state(0) == Some(PathState::Vacant));
+    written(&mut all, 3, 3);
+    all.start(0);
+    all.steps(1000);
+    assert_eq!((all.paths.state(0), handed(&all)), (Some(PathState::Vacant), vec![2, 1, 0]), "nobody asks for it");
+    // Another one has its place: what that counted is its own.
+    let third = all.paths.hosts().nth(2).unwrap().address();
+    all.paths.connect_path(0, third).unwrap();
+    all.until("in its place", |all| all.paths.state(0).is_some_and(PathState::serves));
+    assert_eq!((handed(&all), all.paths.path_statistics(0).came), (vec![0, 1, 0], 1));
+    assert_eq!(read(&mut all, 3), 3);
+    all.finish();
+}
+
+/// The name of a session is what a lost change goes by: its place is nobody else's while it waits.
+#[test]
+fn a_retired_path_keeps_its_place_while_a_change_waits_for_its_controller() {
+    let mut all = Gateways::ready("reg_mr", &kept(1));
+    all.gateways[0].switch.gate.set(Gate::Unstarted);
+    write(&mut all, 1, 1);
+    all.held(0, 1);
+    all.paths.retire_path(0);
+    all.kill(0);
+    all.until("lost", |all| all.paths.path_statistics(0).waiting == 1);
+    let second = all.paths.hosts().nth(1).unwrap().address();
+    all.steps(1000);
+    assert_eq!(all.paths.connect_path(0, second), Err(PathsError::Taken { path: 0 }));
+    // When silence has ended its controller.
+    all.tick = Duration::from_millis(1);
+    assert_eq!(all.completed(1)[0].result, Ok(()));
+    all.until("vacant", |all| all.paths.state(0) == Some(PathState::Vacant));
+    assert_eq!(read(&mut all, 1), 1);
+    all.finish();
+}
+
+/// With nowhere to go requests wait for as long as for any path; with nowhere ever, they end at once.
+#[test]
+fn with_all_paths_vacant_requests_wait_for_one_that_comes() {
+    let mut all = Gateways::ready("reg_mr", &Wanted::default());
+    let address = all.paths.hosts().next().unwrap().address();
+    (0..2).for_each(|path| all.paths.retire_path(path));
+    (0..2).for_each(|gateway| all.kill(gateway));
+    all.until("vacant", |all| (0..2).all(|path| all.paths.state(path) == Some(PathState::Vacant)));
+    assert!(!all.paths.serves_no_more());
+    write(&mut all, 1, 7);
+    all.steps(1000);
+    all.start(0);
+    all.paths.connect_path(1, address).unwrap();
+    assert_eq!(all.completed(1)[0].result, Ok(()));
+    assert_eq!(read(&mut all, 1), 7);
+    all.finish();
+}

@@ -1,39 +1,116 @@
-//! `--connect-all`: the paths of a load as a discovery service lists them.
+//! `--connect-all`: the paths of a load as a discovery service lists them, at first and while the load goes on ([decision
+//! 211](../../../../docs/decisions/211-a-discovery-log-is-followed-by-places.md)).
 
 use super::{
-    discover::{ask, discovery_options},
+    discover::discovery_options,
+    inquiry::Inquiry,
     load_command::{LoadArguments, LoadConfig},
+    path_log::PathLog,
 };
 use crate::{Error, signals::Asked};
-use frwr_engine::{control::Control, provider::Device};
+use core::time::Duration;
+use frwr_engine::{
+    control::Control,
+    provider::{Device, Port},
+};
 use frwr_nvmf::{
-    host::Discovered,
+    host::{Discovered, MAX_PATHS},
     wire::{DiscoveryEntry, Nqn},
 };
 use std::net::{IpAddr, SocketAddr};
 
-/// Where the service is asked, the load with paths to what it lists; `None` where its addresses were named.
+/// Where the service is asked, the load with paths to what it lists, and who hears of changes of that; `None` where its addresses were
+/// named.
 ///
 /// # Errors
 /// [`Error`].
+#[expect(clippy::type_complexity, reason = "a load, and who follows")]
 pub(super) fn connect_all<D: Device>(
     control: &mut Control<D>,
     config: &LoadConfig,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<Option<LoadConfig>, Error> {
-    let LoadArguments { device, host_nqn, connect_all, .. } = &config.arguments;
-    let Some(service) = *connect_all else { return Ok(None) };
-    let options = discovery_options(service, host_nqn.as_deref(), device)?;
-    let listed = ask(control, options, config.authenticator()?, asked, say)?;
+) -> Result<Option<(LoadConfig, Option<Following<D::Port>>)>, Error> {
+    let Some(service) = config.arguments.connect_all else { return Ok(None) };
     let subsystem = config.subsystem()?;
+    let (mut inquiry, listed) = ask(control, config, service, asked, say)?;
     let addresses = addresses(&listed, &subsystem);
     if addresses.is_empty() {
+        inquiry.end(control, say);
         return Err(none(service, &subsystem, &listed));
     }
     let names: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
     say(&format!("{service} lists {} path(s) to {}: {}", names.len(), subsystem.as_str(), names.join(", ")));
-    config.clone().with_paths(addresses).map(Some)
+    if !inquiry.host().follows_discovery() {
+        inquiry.end(control, say);
+        return Ok(Some((config.clone().with_paths(addresses, None)?, None)));
+    }
+    let following =
+        Following { reads: inquiry.host().statistics().discovery_reads, inquiry, service, subsystem, lost: false };
+    Ok(Some((config.clone().with_paths(addresses, Some(MAX_PATHS))?, Some(following))))
+}
+
+/// What is listed there. Changes are heard of where Keep Alives keep the session, and nothing follows one path alone.
+fn ask<D: Device>(
+    control: &mut Control<D>,
+    config: &LoadConfig,
+    service: SocketAddr,
+    asked: &dyn Asked,
+    say: &mut dyn FnMut(&str),
+) -> Result<(Inquiry<D::Port>, Vec<Discovered>), Error> {
+    let LoadArguments { device, host_nqn, paths, .. } = &config.arguments;
+    let mut options = discovery_options(service, host_nqn.as_deref(), device)?;
+    options.keep_alive = if config.traces_one_path() { Duration::ZERO } else { paths.keep_alive() };
+    let mut begin = |options| -> Result<_, Error> { Inquiry::begin(control, options, config.authenticator()?) };
+    let mut inquiry = begin(options.clone())?;
+    let mut first = inquiry.first(control, asked, say);
+    if first.is_err() && inquiry.refuses_to_stay() {
+        // It has no persistent connections (Base 3.1.2.3).
+        options.keep_alive = Duration::ZERO;
+        inquiry = Inquiry::begin(control, options, config.authenticator()?)?;
+        first = inquiry.first(control, asked, say);
+    }
+    Ok((inquiry, first?))
+}
+
+/// A discovery service that tells of changes.
+pub(super) struct Following<P: Port> {
+    inquiry: Inquiry<P>,
+    service: SocketAddr,
+    subsystem: Nqn,
+    /// Log pages that were read when it was looked at last.
+    reads: u64,
+    /// That it cannot be asked was told.
+    lost: bool,
+}
+
+impl<P: Port> Following<P> {
+    /// One iteration, on the thread that polls its Control. Returns the work done.
+    pub(super) fn poll(&mut self, paths: &mut PathLog, say: &mut dyn FnMut(&str)) -> u32 {
+        let work = self.inquiry.poll();
+        let host = self.inquiry.host();
+        let lost = host.failure().or(host.last_failure()).filter(|_| !host.is_ready());
+        if self.lost != lost.is_some() {
+            self.lost = lost.is_some();
+            match lost {
+                Some(failure) => {
+                    say(&format!("{} cannot be asked for paths: {failure}; they stay as they are", self.service))
+                }
+                None => say(&format!("{} can be asked for paths again", self.service)),
+            }
+        }
+        let reads = host.statistics().discovery_reads;
+        if self.reads != reads {
+            self.reads = reads;
+            paths.list(self.service, &addresses(host.discovered(), &self.subsystem), say);
+        }
+        work
+    }
+
+    /// Ends it in order.
+    pub(super) fn end<D: Device<Port = P>>(&mut self, control: &mut Control<D>, say: &mut dyn FnMut(&str)) {
+        self.inquiry.end(control, say);
+    }
 }
 
 /// Where the subsystem can be reached, each once, in the order of the list.

@@ -1,35 +1,17 @@
 //! `frwr discover`: what a discovery service lists.
 
-use super::{
-    main_loop::{Refusals, removed},
-    plan,
-    remedy::no_session,
-    start::open,
-    target_side::map,
-};
+use super::{inquiry::Inquiry, plan};
 use crate::{
     Error,
     address::Purpose,
-    options::{DeviceArguments, Pages, address, check_address},
+    options::{DeviceArguments, address, check_address},
     signals::Asked,
 };
 use clap::Args;
-use core::time::Duration;
-use frwr_engine::{Engine, control::Control, provider::Device};
-use frwr_nvmf::{
-    authentication::Authenticator,
-    host::{Discovered, Host, HostOptions},
-};
-use frwr_reactor::Clock;
+use frwr_engine::{control::Control, provider::Device};
+use frwr_nvmf::host::{Discovered, HostOptions};
 use serde_json::{Value, json};
-use std::{net::SocketAddr, sync::Arc};
-
-/// Attempts to connect: a service that is there answers the first or second.
-const ATTEMPTS: u32 = 3;
-/// Pause between two looks at an idle device; nobody waits for microseconds here.
-const PAUSE: Duration = Duration::from_millis(1);
-/// Bytes beside what is computed: the alignment of what is carved.
-const SLACK: usize = 64 << 10;
+use std::net::SocketAddr;
 
 /// Asks a discovery service.
 #[derive(Clone, Debug, Args)]
@@ -84,74 +66,20 @@ pub fn discover<D: Device>(
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<Discovered>, Error> {
     let options = discovery_options(config.connect, config.host_nqn.as_deref(), &config.device)?;
-    ask(&mut Control::new(device), options, None, asked, say)
+    ask(&mut Control::new(device), options, asked, say)
 }
 
 /// Reads the discovery log page that a service shows to a host with these options. Empty as well where it was ended early.
-///
-/// # Errors
-/// [`Error`].
-pub(super) fn ask<D: Device>(
+fn ask<D: Device>(
     control: &mut Control<D>,
-    mut options: HostOptions,
-    authenticator: Option<Arc<dyn Authenticator>>,
+    options: HostOptions,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<Discovered>, Error> {
-    let (capabilities, address) = (*control.device().capabilities(), options.address);
-    let engine_options = options.engine();
-    let (port, link) = open(control, &engine_options, &capabilities)?;
-    let bytes =
-        Engine::<D::Port>::region_bytes(&engine_options, &capabilities).map_err(|error| Error::of_core(0, error))?;
-    options.bounce_buffers = 0;
-    let admin_bytes = options.memory_bytes();
-    let mut region =
-        map(bytes + admin_bytes + SLACK, Pages::Auto.policy(), None).map_err(|error| Error::of_core(0, error))?;
-    let engine = Engine::new(port, link, &mut region, engine_options, &capabilities);
-    let engine = engine.map_err(|error| Error::of_core(0, error))?;
-    let admin = region.carve(admin_bytes, 4096).map_err(|error| Error::of_core(0, error))?.into_device_memory();
-    let mut host = Host::new(engine, admin, options).map_err(|error| Error::of_core(0, error))?;
-    if let Some(authenticator) = authenticator {
-        host.authenticates(authenticator);
-    }
-    host.start();
-    let clock = Clock::system();
-    let began = clock.now();
-    let (mut found, mut refusals) = (Vec::new(), Refusals::default());
-    while !host.is_stopped() {
-        control.poll();
-        let elapsed = clock.now().saturating_sub(began);
-        refusals.tell(&[control], elapsed, say);
-        if asked.to_report() {
-            say(&format!(
-                "{:>4} s  asking {address}, {} attempt(s) failed",
-                elapsed.as_secs(),
-                host.statistics().failures
-            ));
-        }
-        let work = host.poll(elapsed);
-        if host.is_ready() {
-            found = host.discovered().to_vec();
-            host.shut_down();
-        } else if asked.to_stop() {
-            host.shut_down();
-        }
-        host.flush();
-        if work == 0 {
-            pause();
-        }
-    }
-    match host.failure() {
-        None => Ok(found),
-        Some(failure) => {
-            if let Some(gone) = removed(control) {
-                return Err(gone);
-            }
-            let failure = host.last_failure().unwrap_or(failure);
-            let (attempts, tries) = (host.statistics().failures, "try again later");
-            Err(no_session(address, attempts, &failure, tries))
-        }
-    }
+    let mut inquiry = Inquiry::begin(control, options, None)?;
+    let found = inquiry.first(control, asked, say)?;
+    inquiry.end(control, say);
+    Ok(found)
 }
 
 /// Of a host that asks a discovery service.
@@ -163,7 +91,6 @@ pub(super) fn discovery_options(
     let (subsystem, host) = plan::discovery_names(host_nqn)?;
     let mut options = HostOptions::new(service, subsystem, host);
     options.queue_depth = 1;
-    options.max_attempts = ATTEMPTS;
     options.step_timeout = plan::STEP_TIMEOUT;
     options.parameters = device.parameters();
     Ok(options)
@@ -216,12 +143,6 @@ fn kind(number: u8) -> &'static str {
         2 => "nvm",
         _ => "other",
     }
-}
-
-/// Nothing else runs in this process meanwhile.
-#[allow(clippy::disallowed_methods, reason = "a thread that is no reactor")]
-fn pause() {
-    std::thread::sleep(PAUSE);
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use super::{
     intervals::IntervalSource,
     job_plan::JobPlan,
     load_paths::{LoadedPath, state_name},
-    progress::{Doing, IoCounters, Progress},
+    path_log::{PathDesk, PathOrder},
+    progress::{Asks, Doing, IoCounters, Progress},
     report::MemoryReport,
     target_side::map,
 };
@@ -56,11 +57,11 @@ pub(super) struct HostPlan {
     pub(super) tolerated_failures: u64,
     /// Where each interval of the load is told, where that is asked for.
     pub(super) intervals: Option<IntervalSource>,
-    /// Where the paths lead, of which the first is that of `options`.
+    /// Where the paths lead, of which the first is that of `options`. There may be places for others.
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) paths: PathsOptions,
-    /// Where changes of several paths are told.
-    pub(super) changes: Option<lane::Sender<PathChange>>,
+    /// Where changes of several paths are told, and ordered.
+    pub(super) desk: Option<PathDesk>,
     /// Of several paths, attempts that each may make before there was a session.
     pub(super) attempts: u32,
 }
@@ -98,7 +99,7 @@ impl HostPlan {
             intervals: None,
             addresses: addresses.clone(),
             paths: paths.clone(),
-            changes: None,
+            desk: None,
             attempts: *attempts,
         }
     }
@@ -133,8 +134,11 @@ enum Stage {
 /// The host, the job, and what they live in.
 pub(super) struct HostSide<P: Port> {
     host: Paths<P>,
-    addresses: Vec<SocketAddr>,
-    changes: Option<lane::Sender<PathChange>>,
+    /// Where each of them leads, or led last.
+    addresses: Vec<Option<SocketAddr>>,
+    desk: Option<PathDesk>,
+    /// What the main thread asked for when orders were looked for last.
+    heard: Asks,
     /// One that found no room on its way.
     untold: Option<PathChange>,
     /// How each of them was when it was told of last.
@@ -191,8 +195,11 @@ impl<P: Port> HostSide<P> {
         let mut region = map(bytes, plan.pages, node)?;
         // Of several paths each core has controllers of its own: what one of them may still execute is then known on that core alone.
         let make = if team.is_first() || ports.len() > 1 { Host::new } else { Host::follower };
-        let mut hosts = Vec::with_capacity(ports.len());
-        for ((port, link), address) in ports.into_iter().zip(&plan.addresses) {
+        let places = ports.len();
+        let mut hosts = Vec::with_capacity(places);
+        // A place that is vacant has any address.
+        let addresses = plan.addresses.iter().chain(core::iter::repeat(&plan.options.address));
+        for ((port, link), address) in ports.into_iter().zip(addresses) {
             let mut engine = Engine::new(port, link, &mut region, engine_options.clone(), &plan.capabilities)?;
             if let Some(waker) = waker {
                 engine.wakes(waker);
@@ -208,14 +215,17 @@ impl<P: Port> HostSide<P> {
         let mut host = Paths::new(hosts, plan.paths)?;
         let memory = host.add_memory(&data, MemoryAccess::ReadWrite)?;
         let namespace = plan.options.namespace;
+        // At most MAX_PATHS.
+        (plan.addresses.len()..places).for_each(|path| host.retire_path(path as u16));
         host.start();
         let (most_bytes, unit_bytes, runtime) = (plan.job.most(), plan.job.load.sizes.unit(), plan.job.load.runtime);
         let tally = Tally::new().map_err(|error| Error::setup(format!("no latency histogram: {error:?}")))?;
         Ok(Self {
-            states: vec![PathState::Connecting; plan.addresses.len()],
+            states: vec![PathState::Connecting; places],
             host,
-            addresses: plan.addresses,
-            changes: plan.changes,
+            addresses: (0..places).map(|path| plan.addresses.get(path).copied()).collect(),
+            desk: plan.desk,
+            heard: progress.asks(),
             untold: None,
             attempts: plan.attempts,
             namespace,
@@ -314,8 +324,11 @@ impl<P: Port> HostSide<P> {
 
     /// None of several paths has had a session, and each was tried often enough.
     fn is_hopeless(&self) -> bool {
-        let mut hosts = self.host.hosts().map(|host| host.statistics());
-        self.host.count() > 1 && hosts.all(|host| host.sessions == 0 && host.failures > self.attempts.into())
+        let used = |path: &u16| self.host.state(*path).is_some_and(|state| state != PathState::Vacant);
+        let hosts = (0..).zip(self.host.hosts()).filter(|(path, _)| used(path));
+        let mut hosts = hosts.map(|(_, host)| host.statistics()).peekable();
+        let is_lost = |host: HostStatistics| host.sessions == 0 && host.failures > self.attempts.into();
+        self.host.count() > 1 && hosts.peek().is_some() && hosts.all(is_lost)
     }
 
     /// Why its last session ended.
@@ -327,7 +340,7 @@ impl<P: Port> HostSide<P> {
     pub(super) fn paths(&self) -> Vec<LoadedPath> {
         let several = if self.host.count() > 1 { self.host.count() } else { 0 };
         let of = |path: u16| {
-            let address = *self.addresses.get(usize::from(path))?;
+            let address = (*self.addresses.get(usize::from(path))?)?;
             let (state, counted) = (self.states.get(usize::from(path))?, self.host.path_statistics(path));
             Some(LoadedPath::new((self.team.member(), self.namespace), address, *state, counted))
         };
@@ -438,6 +451,9 @@ impl<P: Port> HostSide<P> {
     fn run(&mut self, now: Duration) -> u32 {
         if !self.is_over() {
             let asks = self.progress.asks();
+            if asks != self.heard {
+                self.hear_of_paths(asks);
+            }
             if let Work::Begun(job) = &mut self.work
                 && asks.to_end_load()
             {
@@ -594,9 +610,31 @@ impl<P: Port> HostSide<P> {
         self.host.hosts().map(Host::admin_bytes_open).sum()
     }
 
+    /// Paths come and go as the main thread says.
+    fn hear_of_paths(&mut self, asks: Asks) {
+        let before = core::mem::replace(&mut self.heard, asks);
+        if !asks.has_orders_since(before) {
+            return;
+        }
+        while let Some(PathOrder { path, to }) = self.desk.as_mut().and_then(|desk| desk.orders.pop()) {
+            match to {
+                None => self.host.retire_path(path),
+                Some(address) if self.host.connect_path(path, address).is_ok() => {
+                    if let (Some(known), Some(state)) =
+                        (self.addresses.get_mut(usize::from(path)), self.states.get_mut(usize::from(path)))
+                    {
+                        (*known, *state) = (Some(address), PathState::Connecting);
+                    }
+                }
+                // The main thread has heard before that it is vacant.
+                Some(_) => {}
+            }
+        }
+    }
+
     /// Tells of paths that came and went.
     fn tell_changes(&mut self) {
-        let Some(changes) = &mut self.changes else { return };
+        let Some(PathDesk { changes, .. }) = &mut self.desk else { return };
         while let Some(change) = self.untold.take().or_else(|| self.host.next_change()) {
             if let Some(state) = self.states.get_mut(usize::from(change.path)).filter(|_| self.stage == Stage::Running)
             {

@@ -6,12 +6,12 @@ use super::{
     intervals::intervals,
     load_command::{LoadArguments, LoadConfig},
     load_file::{LoadedFile, load as load_file},
-    load_paths::{PathLog, changes},
     load_report::{LoadReport, SteadyReport},
     load_watch::LoadWatch,
     main_loop::{MainLoop, ended, leave, removed},
     media_watch::MediaWatch,
     outcome::Outcome,
+    path_log::PathLog,
     plan,
     progress::Progress,
     report::{Compared, RunReport, Subject},
@@ -79,8 +79,8 @@ where
     D::Port: Send + 'static,
 {
     let mut control = Control::new(device);
-    let found = connect_all(&mut control, config, asked, say)?;
-    let config = found.as_ref().unwrap_or(config);
+    let (found, mut following) = connect_all(&mut control, config, asked, say)?.unzip();
+    let (config, mut following) = (found.as_ref().unwrap_or(config), following.take().flatten());
     let LoadArguments { job, queues, file, output, observe, shape, nsid, connect, .. } = &config.arguments;
     let file = file.as_deref().map(load_file).transpose()?;
     let output = output.as_deref().map(Output::new).transpose()?;
@@ -95,7 +95,8 @@ where
     }
     let effective = job.queue_depth.min(depth.effective * u32::from(*queues));
     let mut keys = job.output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
-    let (mut hosts, mut sinks, mut paths) = (Vec::with_capacity(cores), Vec::new(), PathLog::new(connect));
+    let (mut hosts, mut sinks, mut paths) =
+        (Vec::with_capacity(cores), Vec::new(), PathLog::new(connect, config.places));
     for member in 0..cores {
         let mut of_core = Vec::with_capacity(nsid.len());
         for (job, namespace) in nsid.iter().enumerate() {
@@ -107,12 +108,10 @@ where
             }
             let mut open = || open(&mut control, &plan.options.engine(), &plan.capabilities);
             let (port, link) = open()?;
-            let further = (1..connect.len()).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
-            if connect.len() > 1 {
-                let (sender, changes) = changes();
-                plan.changes = Some(sender);
+            let further = (1..config.places).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
+            if config.places > 1 {
                 let (core, namespace) = ((cores > 1).then_some(member), (nsid.len() > 1).then_some(*namespace));
-                paths.follow(core, namespace, changes);
+                plan.desk = Some(paths.follow(core, namespace));
             }
             let keys = keys.as_mut().map(|keys| keys.follow("host", member));
             of_core.push(Beginning { port, link, further, plan, keys });
@@ -131,7 +130,7 @@ where
     let mut lookout = Lookout::begin(&topology);
     let threads = match launch(topology, placement, &job.core, sides, &progress, asked, say) {
         Ok(threads) => threads,
-        Err(error) => return Err(leave(error, control)),
+        Err(error) => return Err(leave(error, (following, control))),
     };
     lookout.placed(threads.cpus(), say);
     let mut traces: Vec<_> = of_port.into_iter().chain(keys).collect();
@@ -143,6 +142,7 @@ where
         incidents: Vec::new(),
         load: watch.as_mut(),
         paths,
+        following: following.as_mut(),
         operator: None,
         media: &mut MediaWatch::default(),
         lookout: &mut lookout,
@@ -157,8 +157,11 @@ where
     let driven = main.drive(asked, say);
     let outcome = match ended(threads, driven) {
         Ok(ended) => Outcome::collect(ended)?,
-        Err(error) => return Err(leave(error, control)),
+        Err(error) => return Err(leave(error, (following, control))),
     };
+    if let Some(following) = &mut following {
+        following.end(&mut control, say);
+    }
     traces.iter_mut().try_for_each(|trace| trace.ended(outcome.records_lost()))?;
     trace::finish(traces, say)?;
     if outcome.gave_up()

@@ -52,7 +52,7 @@ pub struct LoadArguments {
     )]
     pub connect: Vec<SocketAddr>,
     /// Asks the discovery service that listens there for all addresses of the subsystem over RDMA, and takes them as paths, as `nvme
-    /// connect-all` does.
+    /// connect-all` does. Those that it lists later are taken as well, and those that it lists no longer are not tried again.
     #[arg(long, value_name = "ADDR:PORT", conflicts_with = "connect", value_parser = address)]
     pub connect_all: Option<SocketAddr>,
     /// What several paths take.
@@ -131,6 +131,8 @@ pub struct LoadConfig {
     pub(super) expected: Option<[u8; 32]>,
     /// Where the reactors go; `None` is one, where the machine says.
     pub(super) placement: Option<Placement>,
+    /// Paths that each core has room for.
+    pub(super) places: usize,
 }
 
 impl LoadConfig {
@@ -157,16 +159,18 @@ impl LoadConfig {
         arguments.check()?;
         device.check()?;
         let expected = arguments.expect_sha256.as_deref().map(digest).transpose()?;
-        let config = Self { arguments, expected, placement };
+        let places = arguments.connect.len();
+        let config = Self { arguments, expected, placement, places };
         config.check_paths()?;
         Ok(config)
     }
 
-    /// With paths to these addresses.
+    /// With paths to these addresses, and places for others where they are `places` at most.
     ///
     /// # Errors
     /// As [`LoadConfig::new`].
-    pub(super) fn with_paths(mut self, addresses: Vec<SocketAddr>) -> Result<Self, Error> {
+    pub(super) fn with_paths(mut self, addresses: Vec<SocketAddr>, places: Option<usize>) -> Result<Self, Error> {
+        self.places = places.unwrap_or(addresses.len());
         self.arguments.connect = addresses;
         self.arguments.check_addresses()?;
         self.check_paths()?;
@@ -176,6 +180,11 @@ impl LoadConfig {
     fn check_paths(&self) -> Result<(), Error> {
         let LoadArguments { job, paths, connect, .. } = &self.arguments;
         paths.check(connect, of_keys_or_port(job))
+    }
+
+    /// Something is traced that one path alone has.
+    pub(super) fn traces_one_path(&self) -> bool {
+        of_keys_or_port(&self.arguments.job).is_some()
     }
 
     /// The subsystem.
@@ -203,14 +212,14 @@ impl LoadConfig {
         options.in_capsule_data = self.arguments.in_capsule;
         options.queues = *queues;
         // Bounded far below 2^16. Of several paths each core has controllers of its own.
-        options.followers = if self.arguments.connect.len() > 1 { 0 } else { cores.saturating_sub(1) as u16 };
+        options.followers = if self.places > 1 { 0 } else { cores.saturating_sub(1) as u16 };
         // Bounded far below 2^16.
         options.queue_depth = job.queue_depth.div_ceil((*queues).into()) as u16;
         options.remote_invalidation = job.invalidation.remote_invalidate;
         options.parameters = device.parameters();
         options.keep_alive = self.arguments.paths.keep_alive();
         // Of several paths one that was lost is to come back, while the others serve.
-        options.max_attempts = if self.arguments.connect.len() > 1 { u32::MAX } else { self.arguments.reconnects };
+        options.max_attempts = if self.places > 1 { u32::MAX } else { self.arguments.reconnects };
         options.step_timeout = STEP_TIMEOUT;
         options.command_timeout = Duration::from_secs(self.arguments.io_timeout);
         options.reauthentication = Duration::from_secs(self.arguments.reauthenticate);

@@ -4,8 +4,7 @@ use super::ana_name::ana_name;
 use crate::{Error, options::Limit};
 use clap::{Args, ValueEnum};
 use core::time::Duration;
-use frwr_mempool::lane;
-use frwr_nvmf::host::{MAX_PATHS, PathChange, PathPolicy, PathState, PathStatistics, PathsOptions};
+use frwr_nvmf::host::{MAX_PATHS, PathPolicy, PathState, PathStatistics, PathsOptions};
 use serde::Serialize;
 use std::net::SocketAddr;
 
@@ -15,8 +14,6 @@ const PATH_TIMEOUT: Limit = Limit::new("--path-timeout", 1, 3600);
 const KEEP_ALIVE: Limit = Limit::new("--keep-alive", 0, 3600);
 /// In seconds. More is what no timer is late by.
 const QUIESCE_MARGIN: Limit = Limit::new("--quiesce-margin", 0, 3600);
-/// Changes on their way to the main thread: paths, and a few for each. One that finds no room is told with the next.
-const LANE: usize = 8 * MAX_PATHS;
 
 /// Which of equal paths a request takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -99,46 +96,6 @@ impl PathArguments {
     }
 }
 
-/// From a core to the main thread.
-pub(super) fn changes() -> (lane::Sender<PathChange>, lane::Receiver<PathChange>) {
-    lane::bounded(LANE)
-}
-
-/// What the main thread says of paths.
-#[derive(Default)]
-pub(super) struct PathLog {
-    /// Of each namespace on each core: what its lines begin with, and what came of its paths.
-    namespaces: Vec<(String, lane::Receiver<PathChange>)>,
-    addresses: Vec<SocketAddr>,
-}
-
-impl PathLog {
-    pub(super) fn new(addresses: &[SocketAddr]) -> Self {
-        Self { namespaces: Vec::new(), addresses: addresses.to_vec() }
-    }
-
-    /// One more namespace of a core, each of which is named where there are several.
-    pub(super) fn follow(&mut self, core: Option<usize>, nsid: Option<u32>, changes: lane::Receiver<PathChange>) {
-        let core = core.map_or_else(String::new, |core| format!("core {core}, "));
-        let namespace = nsid.map_or_else(String::new, |nsid| format!("namespace {nsid}, "));
-        self.namespaces.push((core + &namespace, changes));
-    }
-
-    /// A line for each change.
-    pub(super) fn tell(&mut self, say: &mut dyn FnMut(&str)) {
-        for (begins, changes) in &mut self.namespaces {
-            while let Some(PathChange { path, now, waiting, .. }) = changes.pop() {
-                let address = self.addresses.get(usize::from(path)).map_or_else(String::new, ToString::to_string);
-                let waits = match waiting {
-                    0 => String::new(),
-                    _ => format!("; {waiting} writes wait until its controller is over"),
-                };
-                say(&format!("{begins}path {address}: {}{waits}", state_name(now)));
-            }
-        }
-    }
-}
-
 /// A state in a line.
 pub(super) fn state_name(state: PathState) -> String {
     match state {
@@ -147,6 +104,7 @@ pub(super) fn state_name(state: PathState) -> String {
         PathState::Lost(failure) => format!("lost: {failure}"),
         PathState::Refused(refusal) => format!("not used: {refusal}"),
         PathState::Failed(failure) => format!("given up: {failure}"),
+        PathState::Vacant => "gone, and not tried again while it is not listed".to_owned(),
         _ => "shut down".to_owned(),
     }
 }

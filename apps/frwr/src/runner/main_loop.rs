@@ -1,13 +1,14 @@
 //! The main thread while the cores work: Control, signals, the trace, a line per second.
 
 use super::{
+    connect_all::Following,
     cores::{Core, Message},
     incident_log::IncidentLog,
     live_line::{LiveLine, Reading, name},
-    load_paths::PathLog,
     load_watch::LoadWatch,
     media_watch::MediaWatch,
     operator::{Operator, Surroundings},
+    path_log::PathLog,
     progress::{Doing, IoCounters, Progress},
     stalls::{Seen, StallWatch},
     trace::Trace,
@@ -145,6 +146,8 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
     pub(super) load: Option<&'a mut LoadWatch>,
     /// What is said of a load's paths.
     pub(super) paths: PathLog,
+    /// Who hears of others.
+    pub(super) following: Option<&'a mut Following<H>>,
     /// Who answers and does what somebody asks for; without, a line is told.
     pub(super) operator: Option<&'a mut Operator>,
     /// What to say once the target listens.
@@ -200,7 +203,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         let (mut trouble, mut lost) = (None, vec![false; self.controls.len()]);
         let (mut log, mut watchdog) = (IncidentLog::default(), Watchdog::default());
         while !self.threads.is_finished() {
-            let work = self.serve().unwrap_or_else(|error| {
+            let mut work = self.serve().unwrap_or_else(|error| {
                 // Nobody takes what is recorded from now on.
                 self.traces = &mut [];
                 trouble.get_or_insert(error);
@@ -258,7 +261,10 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                 self.service.iter_mut().for_each(|service| service.ready(&line));
             }
             refusals.tell(&self.controls, elapsed, say);
-            self.paths.tell(say);
+            if let Some(following) = &mut self.following {
+                work += following.poll(&mut self.paths, say);
+            }
+            self.paths.tell(self.progress, say);
             self.lookout.pass(elapsed, || self.threads.astray(), say);
             self.media.tell(elapsed, say);
             if !told && self.progress.has_broken_storage() {
@@ -304,7 +310,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         }
         self.tell_incidents(&mut log, clock.now().saturating_sub(began), say);
         log.finish(say);
-        self.paths.tell(say);
+        self.paths.tell(self.progress, say);
         self.stalls.finish(say);
         self.media.tell(clock.now().saturating_sub(began), say);
         trouble.map_or(Ok(()), Err)

@@ -134,7 +134,7 @@ pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabiliti
         intervals: None,
         addresses: vec![loop_address()],
         paths: PathsOptions::default(),
-        changes: None,
+        desk: None,
         attempts: 0,
     })
 }
@@ -197,7 +197,7 @@ pub(super) fn loaded(
         intervals: None,
         addresses: connect.clone(),
         paths: paths.options(*io_retries),
-        changes: None,
+        desk: None,
         attempts: *reconnects,
     })
 }

@@ -47,6 +47,93 @@ fn the_paths_of_a_load_are_those_that_a_discovery_service_lists() {
     assert_eq!((code, &report["error"]), (Some(1), &"no_session".into()), "{report}");
 }
 
+/// What `frwr ctl` has a target do.
+fn ctl(machine: &Machine, words: &[&str]) {
+    let socket = machine.path("control").display().to_string();
+    passed(machine.start_exactly(&[&["ctl", "--json", "--control", &socket], words].concat()).ended());
+}
+
+#[test]
+fn paths_come_and_go_as_the_discovery_service_lists_them_while_a_load_goes_on() {
+    let machine = Machine::new();
+    let (file, socket) = (machine.file("file"), machine.path("control").display().to_string());
+    let target = machine.serve(&["--namespace", &file, "--control", &socket, "--hosts", "8"]);
+    let load = ["load", "--device", "soft", "--connect-all", FIRST, "--file", &file, "--runtime", "3600"];
+    let more = ["--cores", "unpinned:2", "--path-policy", "round-robin", "--pages", "plain", "--json"];
+    let host = machine.start_exactly(&[&load[..], &more].concat());
+    let of_each_core = |what: &str| {
+        let lines = [0, 1].map(|core| format!("core {core}, path {SECOND}: {what}"));
+        host.says_all(&lines.each_ref().map(String::as_str));
+    };
+    host.says(&format!("{FIRST} lists 1 path(s)"));
+    host.says("mixed load");
+    let second = format!("address={SECOND}");
+    ctl(&machine, &["add_listener", &second]);
+    host.says(&format!("{FIRST} lists {SECOND} now"));
+    of_each_core("connected, optimized");
+    host.says("mixed load");
+    // Connections stay when their listener goes, and are used.
+    ctl(&machine, &["remove_listener", &second]);
+    host.says(&format!("{FIRST} lists {SECOND} no longer; the path is used while its connection lasts"));
+    host.says("mixed load");
+    ctl(&machine, &["add_listener", &second]);
+    host.says(&format!("{FIRST} lists {SECOND} now"));
+    // With its connections the path is gone, and no request fails.
+    ctl(&machine, &["remove_listener", &second, "drain=true"]);
+    host.says(&format!("{FIRST} lists {SECOND} no longer"));
+    of_each_core("gone, and not tried again while it is not listed");
+    host.says("mixed load");
+    ctl(&machine, &["add_listener", &second]);
+    host.says(&format!("{FIRST} lists {SECOND} now"));
+    of_each_core("connected, optimized");
+    host.says("mixed load");
+    let report = verified(host.stop());
+    let paths = report["load"]["paths"].as_array().unwrap();
+    let of_each: Vec<_> = paths.iter().map(|path| (&path["core"], path["address"].as_str().unwrap())).collect();
+    assert_eq!(of_each, [(&0.into(), FIRST), (&0.into(), SECOND), (&1.into(), FIRST), (&1.into(), SECOND)], "{report}");
+    for path in paths {
+        let came = if path["address"] == FIRST { 1 } else { 2 };
+        assert_eq!((&path["came"], &path["state"]), (&came.into(), &"connected, optimized".into()), "{report}");
+        assert!(path["requests"].as_u64().unwrap() > 10, "each was taken: {report}");
+    }
+    passed(target.stop());
+}
+
+#[test]
+fn a_discovery_service_that_is_gone_changes_no_path_and_is_heard_of_when_it_is_back() {
+    let machine = Machine::new();
+    // What was written is there when the target is back.
+    let (file, disk) = (machine.file("file"), machine.zeros("disk", 1 << 20));
+    let medium = ["--namespace", &disk, "--backing", "auto"];
+    let mut target = machine.serve(&medium);
+    let host = machine.start(&["load", "--connect-all", FIRST, "--file", &file, "--runtime", "3600"]);
+    host.says("mixed load");
+    target.kill();
+    host.says_all(&[&format!("{FIRST} cannot be asked for paths: "), &format!("path {FIRST}: lost: ")]);
+    let target = machine.serve(&[&medium[..], &["--listen", SECOND]].concat());
+    let back = [format!("{FIRST} can be asked for paths again"), format!("{FIRST} lists {SECOND} now")];
+    let connected = [FIRST, SECOND].map(|address| format!("path {address}: connected, optimized"));
+    host.says_all(&back.iter().chain(&connected).map(String::as_str).collect::<Vec<_>>());
+    host.says("mixed load");
+    let report = verified(host.stop());
+    assert_eq!(report["load"]["paths"].as_array().unwrap().len(), 2, "{report}");
+    passed(target.stop());
+}
+
+#[test]
+fn a_service_that_is_to_keep_no_session_is_asked_once() {
+    let machine = Machine::new();
+    let (file, socket) = (machine.file("file"), machine.path("control").display().to_string());
+    let target = machine.serve(&["--namespace", &file, "--control", &socket]);
+    let asks = ["load", "--connect-all", FIRST, "--keep-alive", "0", "--file", &file, "--runtime", "1"];
+    let host = machine.start(&asks);
+    host.says("mixed load");
+    ctl(&machine, &["add_listener", &format!("address={SECOND}")]);
+    let report = verified(host.ended());
+    assert_eq!(report["load"]["paths"], serde_json::json!([]), "it is its only path: {report}");
+    passed(target.stop());
+}
+
 #[test]
 fn each_of_several_cores_has_its_own_way_by_each_path() {
     let machine = Machine::new();

@@ -152,7 +152,8 @@ impl Found {
                 self.limits.check_controller(&data.read(), options)?;
                 if options.is_discovery() {
                     self.discovery.begin();
-                    Step::ReadDiscovery
+                    // Before the log page is read: what changes meanwhile is told.
+                    if self.limits.events == 0 { Step::ReadDiscovery } else { Step::SetEvents }
                 } else if self.limits.optional_commands & IdentifyController::WRITE_ZEROES != 0 {
                     Step::IdentifyCommandSet
                 } else {
@@ -177,7 +178,7 @@ impl Found {
                 if !success {
                     self.limits.without_events();
                 }
-                Step::IdentifyActive
+                if options.is_discovery() { Step::ReadDiscovery } else { Step::IdentifyActive }
             }
             Step::IdentifyActive => {
                 self.namespace.take_active(&data.read(), success);
@@ -227,6 +228,14 @@ impl Found {
         let group = self.take_namespace(data, true)?;
         self.ana.group(group);
         Ok(())
+    }
+
+    /// Takes a part of the discovery log page, which is read again since it changed; true where it was the last.
+    ///
+    /// # Errors
+    /// As of [`Discovery::take`].
+    pub(super) fn take_discovery(&mut self, data: &AdminData) -> Result<bool, HostFailure> {
+        self.discovery.take(&data.read())
     }
 
     /// The namespace was identified again for its group. Of the rest a controller without a path to it need not know.

@@ -7,6 +7,7 @@ use super::failure::HostFailure;
 use super::options::AdminSlot;
 use super::queues::{QueueOf, Queues};
 use super::statistics::HostStatistics;
+use super::step::Step;
 use crate::wire::{
     Command, CompletionQueueEntry, IDENTIFY_BYTES, ReservationNotification, ReservationNotificationKind, cns, log_page,
 };
@@ -21,6 +22,7 @@ const COMMAND_SET: u32 = 6;
 /// Asynchronous event information of notices (Base figure 149).
 const NAMESPACE_ATTRIBUTE_CHANGED: u32 = 0;
 const ANA_CHANGE: u32 = 3;
+const DISCOVERY_CHANGE: u32 = 0xf0;
 /// Asynchronous event information of immediate events (Base figure 151).
 const SUBSYSTEM_SHUTDOWN: u32 = 0;
 /// Asynchronous event information of the I/O command set.
@@ -46,6 +48,8 @@ enum Chore {
     Namespace,
     /// The next reservation notification, so that the controller tells of further ones.
     Notification,
+    /// The discovery log page.
+    Discovery,
 }
 
 /// What is to be read, and what is being read.
@@ -57,6 +61,7 @@ pub(super) struct Chores {
     namespace: bool,
     /// Reservation notifications to be read at most.
     notifications: u16,
+    discovery: bool,
     running: Option<Chore>,
     /// When the ANA log page is read again while the namespace cannot be reached.
     ana_at: Duration,
@@ -75,6 +80,7 @@ impl Chores {
             (self.changed, Chore::ChangedNamespaces),
             (self.namespace, Chore::Namespace),
             (self.notifications > 0, Chore::Notification),
+            (self.discovery, Chore::Discovery),
         ];
         wanted.into_iter().find_map(|(wanted, chore)| wanted.then_some(chore))
     }
@@ -87,6 +93,7 @@ impl Chores {
             Chore::Namespace => self.namespace = wanted,
             Chore::Notification if wanted => self.notifications += 1,
             Chore::Notification => self.notifications = self.notifications.saturating_sub(1),
+            Chore::Discovery => self.discovery = wanted,
         }
     }
 
@@ -124,6 +131,7 @@ impl Chores {
         let Some(chore) = wanted.filter(|_| !occupied && !context.is_in_flight(AdminSlot::Chore)) else { return };
         let asked = match chore {
             Chore::Ana => found.ana().asked(),
+            Chore::Discovery => found.discovery().asked(),
             Chore::ChangedNamespaces => Asked::log_page(log_page::CHANGED_NAMESPACES, 0, 0),
             Chore::Notification => Asked::notification(),
             Chore::Group | Chore::Namespace => Asked::identify(cns::NAMESPACE, context.options.namespace),
@@ -153,10 +161,19 @@ impl Chores {
                 self.want(Chore::Ana, true);
                 return Ok(false);
             }
+            // What it lists by now would never be known.
+            Some(Chore::Discovery) if !success => {
+                return Err(HostFailure::Command { step: Step::ReadDiscovery.name(), status: response.status() });
+            }
+            Some(Chore::Discovery) if !found.take_discovery(data)? => {
+                self.want(Chore::Discovery, true);
+                return Ok(false);
+            }
             Some(Chore::Namespace) if success => found.take_changed(data)?,
             Some(Chore::Group) if success => found.take_group(data),
             Some(Chore::Notification) => self.notified(success.then(|| data.read())),
-            Some(Chore::Group | Chore::Ana | Chore::ChangedNamespaces | Chore::Namespace) | None => {}
+            Some(Chore::Group | Chore::Ana | Chore::ChangedNamespaces | Chore::Namespace | Chore::Discovery) | None => {
+            }
         }
         self.by = None;
         Ok(true)
@@ -198,6 +215,10 @@ impl Chores {
                 self.statistics.ana_events += 1;
                 // It may be that the namespace is in another group (Base figure 149).
                 (self.group, self.ana) = (reports_ana, reports_ana);
+            }
+            (NOTICE, DISCOVERY_CHANGE) => {
+                self.statistics.discovery_events += 1;
+                self.discovery = true;
             }
             // What is to come is the end of the connections, after which the host reconnects.
             (IMMEDIATE, SUBSYSTEM_SHUTDOWN) => self.statistics.shutdown_events += 1,

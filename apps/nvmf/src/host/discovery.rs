@@ -74,19 +74,30 @@ struct DiscoveryRead {
 /// What the discovery service lists.
 #[derive(Debug)]
 pub(super) struct Discovery {
+    /// What it said last, from the first entry to the last.
+    listed: Vec<Discovered>,
+    /// What was read of a page that is not read to its end.
     entries: Vec<Discovered>,
     read: DiscoveryRead,
+    /// Pages that were.
+    reads: u64,
 }
 
 impl Discovery {
     /// With room only where the discovery service is asked.
     pub(super) fn new(options: &HostOptions) -> Self {
         let room = if options.is_discovery() { MAX_DISCOVERED } else { 0 };
-        Self { entries: Vec::with_capacity(room), read: DiscoveryRead::default() }
+        let list = || Vec::with_capacity(room);
+        Self { listed: list(), entries: list(), read: DiscoveryRead::default(), reads: 0 }
     }
 
-    pub(super) fn entries(&self) -> &[Discovered] {
-        &self.entries
+    pub(super) fn listed(&self) -> &[Discovered] {
+        &self.listed
+    }
+
+    /// Pages that were read to their end.
+    pub(super) fn reads(&self) -> u64 {
+        self.reads
     }
 
     /// A session begins: a part of the page may have been read in one that ended.
@@ -110,14 +121,13 @@ impl Discovery {
     pub(super) fn take(&mut self, bytes: &[u8; IDENTIFY_BYTES]) -> Result<bool, HostFailure> {
         let first = self.read.generation.is_none() || self.read.confirming;
         if first {
-            let Ok((header, _)) = DiscoveryHeader::read_from_prefix(bytes) else { return Ok(true) };
+            let Ok((header, _)) = DiscoveryHeader::read_from_prefix(bytes) else { return Ok(self.ends()) };
             if header.record_format.get() != 0 {
                 return Err(HostFailure::Unsupported("record format 0 of the discovery log page"));
             }
             let generation = header.generation.get();
             if self.read.confirming && self.read.generation == Some(generation) {
-                self.read = DiscoveryRead::default();
-                return Ok(true);
+                return Ok(self.ends());
             }
             // It changed while it was read, or is read for the first time.
             self.entries.clear();
@@ -137,12 +147,20 @@ impl Discovery {
         if self.read.seen == self.read.records {
             if first {
                 // One read, which is of one generation.
-                self.read = DiscoveryRead::default();
-                return Ok(true);
+                return Ok(self.ends());
             }
             self.read.confirming = true;
         }
         Ok(false)
+    }
+
+    /// All of the page is there.
+    fn ends(&mut self) -> bool {
+        core::mem::swap(&mut self.listed, &mut self.entries);
+        self.entries.clear();
+        self.read = DiscoveryRead::default();
+        self.reads += 1;
+        true
     }
 }
 

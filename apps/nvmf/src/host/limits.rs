@@ -19,6 +19,8 @@ const LEAST_RESPONSE_UNITS: u32 = (wire::RESPONSE_CAPSULE_BYTES / 16) as u32;
 /// Asynchronous events that are switched on where the controller has them.
 const WANTED_EVENTS: u32 =
     IdentifyController::NAMESPACE_EVENTS | IdentifyController::ANA_EVENTS | IdentifyController::SHUTDOWN_EVENTS;
+/// The same of a discovery controller that is asked for a persistent connection.
+const WANTED_OF_DISCOVERY: u32 = IdentifyController::DISCOVERY_EVENTS;
 
 /// What is known of the controller of this session.
 #[derive(Clone, Copy, Debug, Default)]
@@ -115,6 +117,8 @@ impl Limits {
             if identify.controller_id.get() != self.id {
                 return Err(HostFailure::Unsupported("the identifier that Connect gave it (CNTLID)"));
             }
+            let wanted = if options.keep_alive.is_zero() { 0 } else { WANTED_OF_DISCOVERY };
+            self.events = identify.events.get() & wanted;
             return Ok(());
         }
         if !identify.supports_keyed_blocks() {

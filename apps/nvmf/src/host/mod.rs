@@ -81,6 +81,7 @@ use parts::Abortion;
 use queues::Queues;
 use role::Role;
 use session::{After, Session, Turn};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use time::Time;
 use timeouts::Late;
@@ -140,9 +141,15 @@ impl<P: Port> Host<P> {
         self.session.authenticates(authenticator);
     }
 
-    /// Starts to connect, or to wait for a session to follow.
+    /// Starts to connect, or to wait for a session to follow, where it is stopped or has failed.
     pub fn start(&mut self) {
         self.session.start(&self.role, &self.context);
+    }
+
+    /// Starts to connect there, of a host that is stopped; its next sessions are there as well.
+    fn start_at(&mut self, address: SocketAddr) {
+        self.context.options.address = address;
+        self.start();
     }
 
     /// One iteration: completions, the session's next step, waiting requests. Returns the work done; 0 for an empty poll,
@@ -342,7 +349,7 @@ impl<P: Port> Host<P> {
             return;
         }
         self.step_follower_aborts();
-        if !self.role.follows() && !self.context.options.is_discovery() {
+        if !self.role.follows() {
             let done = self.session.step_chores(&mut self.context);
             self.fail_if(done);
         }

@@ -10,6 +10,7 @@ use crate::storage::Geometry;
 use crate::wire::{AnaState, IDENTIFY_BYTES, SerialNumber};
 use frwr_engine::provider::Port;
 use frwr_engine::{ConnectionId, Engine};
+use std::net::SocketAddr;
 
 impl<P: Port> Host<P> {
     /// Reads and writes go to the controller at once.
@@ -78,10 +79,23 @@ impl<P: Port> Host<P> {
         self.session.found().namespace().active()
     }
 
-    /// What the discovery service listed, where it was asked.
+    /// Where its sessions are.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.context.options.address
+    }
+
+    /// What the discovery service listed when it was read last ([`HostStatistics::discovery_reads`]), where it is asked.
     #[must_use]
     pub fn discovered(&self) -> &[Discovered] {
-        self.session.found().discovery().entries()
+        self.session.found().discovery().listed()
+    }
+
+    /// The discovery service tells of changes, and is read again then: it was asked for a persistent connection
+    /// ([`HostOptions::keep_alive`](super::HostOptions::keep_alive)), and has that event.
+    #[must_use]
+    pub fn follows_discovery(&self) -> bool {
+        self.context.options.is_discovery() && self.session.found().limits().events != 0
     }
 
     /// Requests that may be submitted now: completions that nobody took yet occupy their places.

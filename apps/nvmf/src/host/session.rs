@@ -128,6 +128,7 @@ impl Session {
             keep_alives: self.keep_alive.sent(),
             aborts: self.aborts.sent(),
             ana_reads: self.found.ana().reads(),
+            discovery_reads: self.found.discovery().reads(),
             reauthentications: self.renewal.ended(),
             ..self.chores.statistics()
         }
@@ -200,10 +201,10 @@ impl Session {
 
     /// Starts to connect, or to wait for a session to follow.
     pub(super) fn start<P: Port>(&mut self, role: &Role, context: &Context<P>) {
-        if self.state == State::Stopped {
+        if self.is_over() {
             self.stopping = false;
             // What was lost or closed when it was stopped has not been waited for since.
-            self.reconnect = Reconnect::default();
+            (self.reconnect, self.last_failure) = (Reconnect::default(), None);
             self.found.ana_mut().unknown();
             self.state = self.rest(role, Duration::ZERO, context);
         }

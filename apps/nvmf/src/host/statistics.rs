@@ -36,6 +36,8 @@ frwr_mempool::statistics! {
         pub namespace_events: u64,
         /// Notices that an ANA state changed.
         pub ana_events: u64,
+        /// Notices that the discovery log changed.
+        pub discovery_events: u64,
         /// Notices that the subsystem shuts down.
         pub shutdown_events: u64,
         /// Events that there are reservation notifications.
@@ -46,6 +48,8 @@ frwr_mempool::statistics! {
         pub other_events: u64,
         /// ANA log pages read.
         pub ana_reads: u64,
+        /// Discovery log pages read to their end.
+        pub discovery_reads: u64,
         /// Requests that ended with success.
         pub succeeded: u64,
         /// Requests that ended with an error.

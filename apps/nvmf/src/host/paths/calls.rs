@@ -185,7 +185,7 @@ impl<P: Port> Paths<P> {
     }
 
     fn admits(&self) -> Result<(), RequestError> {
-        let is_over = self.stopping || self.paths.iter().all(|path| path.state().is_final());
+        let is_over = self.stopping || self.all_are_final();
         if is_over { Err(RequestError::NotReady) } else { Ok(()) }
     }
 

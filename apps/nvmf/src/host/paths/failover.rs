@@ -146,7 +146,7 @@ impl<P: Port> Paths<P> {
 
     /// No path will serve any more.
     fn is_hopeless(&self) -> bool {
-        self.stopping || self.paths.iter().all(|path| path.state().is_final())
+        self.stopping || self.all_are_final()
     }
 
     /// When [`Paths::end_waiting`] has to look although nothing arrives, by the caller's time.

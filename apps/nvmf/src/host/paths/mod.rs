@@ -12,6 +12,7 @@ mod choice;
 mod failover;
 mod one;
 mod options;
+mod places;
 mod questions;
 mod statistics;
 mod table;
@@ -45,6 +46,8 @@ pub struct Paths<P: Port> {
     none_since: Option<Duration>,
     /// The path that was taken last.
     last: usize,
+    /// Whose turn it is, where vacant paths are polled.
+    turn: usize,
     stopping: bool,
 }
 
@@ -72,6 +75,7 @@ impl<P: Port> Paths<P> {
             now: Duration::ZERO,
             none_since: None,
             last: 0,
+            turn: 0,
             stopping: false,
         })
     }
@@ -91,10 +95,10 @@ impl<P: Port> Paths<P> {
         name.ok_or(PathsError::Count(0))
     }
 
-    /// Starts to connect on all paths.
+    /// Starts to connect on all paths that are not vacant.
     pub fn start(&mut self) {
         (self.stopping, self.none_since) = (false, None);
-        self.paths.iter_mut().for_each(|path| path.host_mut().start());
+        self.paths.iter_mut().for_each(OnePath::start);
     }
 
     /// One iteration of all paths, as [`Host::poll`].
@@ -109,8 +113,11 @@ impl<P: Port> Paths<P> {
         }
         let mut work = 0;
         for path in 0..self.paths.len() {
-            work += self.poll_one(path, now);
+            if self.paths.get(path).is_some_and(|one| !one.is_vacant()) {
+                work += self.poll_one(path, now);
+            }
         }
+        work += self.poll_vacant(now);
         if self.table.fences() {
             work += self.end_fences();
         }
@@ -171,6 +178,14 @@ impl<P: Port> Paths<P> {
         if let [one] = &mut *self.paths { Some(one.host_mut()) } else { None }
     }
 
+    /// A vacant path has nothing to do but what its port may have to do for the others', which share a device with it: one of them with
+    /// each poll is soon enough for that.
+    fn poll_vacant(&mut self, now: Duration) -> u32 {
+        self.turn = if self.turn + 1 < self.paths.len() { self.turn + 1 } else { 0 };
+        let vacant = self.paths.get_mut(self.turn).filter(|one| one.is_vacant());
+        vacant.map_or(0, |one| one.host_mut().poll(now))
+    }
+
     fn poll_one(&mut self, path: usize, now: Duration) -> u32 {
         let others = self.paths.iter().enumerate().filter(|(at, _)| *at != path);
         let alone = !others.into_iter().any(|(_, other)| matches!(other.state(), PathState::Connected(_)));
@@ -180,6 +195,9 @@ impl<P: Port> Paths<P> {
         while let Some(completion) = self.paths.get_mut(path).and_then(|one| one.host_mut().next_completion()) {
             self.came_back(path, completion);
             work += 1;
+        }
+        if let Some(one) = self.paths.get_mut(path) {
+            one.leave();
         }
         work
     }

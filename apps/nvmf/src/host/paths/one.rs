@@ -11,6 +11,7 @@ use crate::wire::AnaState;
 use core::time::Duration;
 use frwr_engine::provider::Port;
 use frwr_mempool::mutant;
+use std::net::SocketAddr;
 
 /// How a path is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub enum PathState {
     Failed(HostFailure),
     /// It was shut down.
     Stopped,
+    /// It leads nowhere ([`super::Paths::retire_path`]).
+    Vacant,
 }
 
 impl PathState {
@@ -43,7 +46,7 @@ impl PathState {
             Self::Connected(state) => state == AnaState::PersistentLoss,
             Self::Refused(refusal) => refusal.is_final(),
             Self::Failed(_) | Self::Stopped => true,
-            Self::Connecting | Self::Lost(_) => false,
+            Self::Connecting | Self::Lost(_) | Self::Vacant => false,
         }
     }
 
@@ -70,9 +73,21 @@ pub struct PathChange {
     pub waiting: u64,
 }
 
+/// Whether a path is to be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    /// It is tried whenever it has no session.
+    Wanted,
+    /// It serves while its session lasts, and is tried again only for what waits until its controller is over.
+    Leaving,
+    /// It leads nowhere.
+    Vacant,
+}
+
 /// A host, and what others have to know of it.
 pub(super) struct OnePath<P: Port> {
     host: Host<P>,
+    used: Use,
     state: PathState,
     told: PathState,
     /// What was judged last, the session and the size, and what it came to.
@@ -86,7 +101,53 @@ pub(super) struct OnePath<P: Port> {
 impl<P: Port> OnePath<P> {
     pub(super) fn new(host: Host<P>) -> Self {
         let (state, statistics) = (PathState::Connecting, PathStatistics::default());
-        Self { host, state, told: state, judged: None, refusal: None, ending: 0, statistics }
+        Self { host, used: Use::Wanted, state, told: state, judged: None, refusal: None, ending: 0, statistics }
+    }
+
+    pub(super) fn is_vacant(&self) -> bool {
+        self.used == Use::Vacant
+    }
+
+    /// It is to be had, and not had.
+    pub(super) fn start(&mut self) {
+        if self.used == Use::Wanted {
+            self.host.start();
+        }
+    }
+
+    /// A vacant one leads there from now on. What it counted for another address is nothing of this one's.
+    pub(super) fn connect(&mut self, address: SocketAddr) {
+        if self.host.address() != address {
+            self.statistics = PathStatistics::default();
+        }
+        (self.used, self.state, self.told) = (Use::Wanted, PathState::Connecting, PathState::Connecting);
+        (self.judged, self.refusal) = (None, None);
+        self.host.start_at(address);
+    }
+
+    /// It is to be had no longer than its session lasts.
+    pub(super) fn retire(&mut self) {
+        if self.used == Use::Wanted {
+            self.used = Use::Leaving;
+        }
+        if self.state == PathState::Connecting && self.host.is_stopped() {
+            // It was not started: nobody has heard of it.
+            self.told = PathState::Vacant;
+        }
+        self.leave();
+    }
+
+    /// It becomes vacant where nothing keeps it: no session, no request, and no change that waits until its controller is over. That its
+    /// session is another one than the change's is what such a change goes by, so that its place is nobody else's before.
+    pub(super) fn leave(&mut self) {
+        let PathStatistics { waiting, outstanding, .. } = self.statistics;
+        if self.used != Use::Leaving || self.host.is_ready() || waiting + outstanding > 0 {
+            return;
+        }
+        self.host.shut_down();
+        if self.host.is_stopped() {
+            (self.used, self.state) = (Use::Vacant, PathState::Vacant);
+        }
     }
 
     pub(super) fn host(&self) -> &Host<P> {

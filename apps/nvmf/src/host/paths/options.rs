@@ -83,6 +83,12 @@ pub enum PathsError {
         /// Which.
         path: u16,
     },
+    /// It is to lead somewhere, and does.
+    #[error("path {path} leads somewhere already, or is none of these; retire it first, and wait until it is vacant")]
+    Taken {
+        /// Which.
+        path: u16,
+    },
     /// An engine did not take the memory.
     #[error(transparent)]
     Memory(#[from] AddMemoryError),

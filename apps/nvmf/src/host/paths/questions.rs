@@ -45,7 +45,7 @@ impl<P: Port> Paths<P> {
     /// None of several paths will serve again: each has given up, was refused, or says that it has lost the namespace for ever.
     #[must_use]
     pub fn serves_no_more(&self) -> bool {
-        self.paths.len() > 1 && !self.stopping && self.paths.iter().all(|path| path.state().is_final())
+        self.paths.len() > 1 && !self.stopping && self.all_are_final()
     }
 
     /// Size of the namespace; `None` before the first session.
