@@ -47,6 +47,9 @@ pub(super) fn lock_line(name: &str, lock: &RbdLock) -> Option<String> {
     })
 }
 
+/// All words of [`lock_name`].
+pub(super) const LOCK_NAMES: [&str; 5] = ["owner", "standby", "releasing", "released", "lost"];
+
 /// In one word, for answers.
 pub(super) fn lock_name(lock: &RbdLock) -> &'static str {
     match lock {

@@ -5,7 +5,7 @@ use crate::output::in_line;
 use core::time::Duration;
 use frwr_nvmf::{
     controller::Reservations,
-    storage::{Geometry, MediumFault, RbdLock, RbdLook, RbdMedium},
+    storage::{Geometry, MediumFault, RbdLock, RbdLockTaken, RbdLook, RbdMedium},
     wire::Nqn,
 };
 
@@ -15,6 +15,14 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// What a namespace is called: its subsystem, and its identifier.
 pub(super) type Identity = (Nqn, u32);
+
+/// What is known of the lock of an image.
+#[derive(Clone, Debug)]
+pub(super) struct LockFigures {
+    pub(super) namespace: Identity,
+    pub(super) lock: RbdLock,
+    pub(super) taken: RbdLockTaken,
+}
 
 /// The media of all namespaces that do not live in memory.
 #[derive(Debug, Default)]
@@ -76,6 +84,15 @@ impl MediaWatch {
             Some((watched.namespace, matches!(lock, RbdLock::Owner { .. })))
         };
         self.media.iter().filter_map(of)
+    }
+
+    /// Each image that is served by who has its lock: whose that is, and how often this process took it.
+    pub(super) fn lock_figures(&self) -> Vec<LockFigures> {
+        let of = |Watched { namespace, medium, .. }: &Watched| {
+            let (lock, taken) = (medium.lock()?, medium.image()?.lock_taken()?);
+            Some(LockFigures { namespace: *namespace, lock, taken })
+        };
+        self.media.iter().filter_map(of).collect()
     }
 
     /// The image of a namespace that is served by who has its lock, and whose that is.

@@ -57,6 +57,14 @@ impl<'a> Gateway<'a> {
         self.ctl(&[method, &of(), "namespace=1"])
     }
 
+    /// A figure of its namespace, by the labels behind those of the namespace.
+    fn figure(&self, name: &str, labels: &str) -> String {
+        let all = self.ctl(&["metrics"]);
+        let begins = format!(r#"frwr_{name}{{subsystem="{NQN}",namespace="1",{labels}}} "#);
+        let found = all.as_str().and_then(|text| text.lines().find_map(|line| line.strip_prefix(&begins)));
+        found.unwrap_or_else(|| panic!("no {begins}: {all}")).to_owned()
+    }
+
     fn lock(&self) -> Value {
         self.ctl(&["namespaces"])["namespaces"][0]["lock"].clone()
     }
@@ -100,6 +108,9 @@ fn a_gateway_over_ceph_that_is_killed_is_followed_by_the_other_one_and_nothing_i
     let line = second.program.says(TAKES_OVER);
     assert!(line.contains("whose watch was gone") && line.contains("blocklist"), "{line}");
     goes_on_by(&host, SECOND);
+    assert_eq!(second.figure("namespace_lock", r#"state="owner""#), "1");
+    assert_eq!(second.figure("namespace_lock_taken_total", r#"from="gone""#), "1");
+    assert_eq!(second.ctl(&["status"])["locks"]["owner"], 1);
     let first = Gateway::start(&machine, &image, FIRST, STANDS_BY);
     host.says(&format!("path {FIRST}: connected, inaccessible"));
     let report = verified(host.stop());

@@ -7,7 +7,7 @@ use super::{
     key_trace::file as key_trace_file,
     listeners::addresses,
     methods::{self as table, MethodDescription},
-    metrics::{Only, authenticated},
+    metrics::authenticated,
     namespace_figures::NamespaceFigures,
     parameters::{Parameter, none, nqn, read},
 };
@@ -400,17 +400,4 @@ pub(super) fn waits(_: &Facts, findings: &Findings, parameters: Parameters) -> A
         "at_seconds": findings.at.as_secs_f64(),
         "silent_reactors": findings.silent(),
     }))
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OfNamespaces {
-    subsystem: Option<String>,
-    namespace: Option<u32>,
-}
-
-pub(super) fn metrics(facts: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
-    let OfNamespaces { subsystem, namespace } = read(parameters)?;
-    let subsystem = subsystem.map(|text| nqn("subsystem", &text)).transpose()?;
-    Ok(super::metrics::text(facts, findings, &Only { subsystem, namespace }).into())
 }

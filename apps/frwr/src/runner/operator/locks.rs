@@ -4,12 +4,13 @@
 use super::{
     super::{
         change::Change,
-        lock_line::lock_name,
+        lock_line::{LOCK_NAMES, lock_name},
         media_watch::{Identity, MediaWatch},
         orders::Orders,
         stock::Stock,
     },
     answers, changes,
+    metrics::Only,
     parameters::{nqn, read},
     planned::{Known, listed, subsystem},
 };
@@ -132,6 +133,33 @@ pub(super) fn namespaces(known: &mut Known<'_>, parameters: Map<String, Value>) 
         one["lock_owner"] = owner.into();
     }
     Ok(all)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfNamespaces {
+    subsystem: Option<String>,
+    namespace: Option<u32>,
+}
+
+/// All figures, with whose the locks are.
+pub(super) fn metrics(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Value, Failure> {
+    let OfNamespaces { subsystem, namespace } = read(parameters)?;
+    let subsystem = subsystem.map(|text| nqn("subsystem", &text)).transpose()?;
+    let (locks, only) = (known.media.lock_figures(), Only { subsystem, namespace });
+    Ok(super::metrics::text(known.facts, known.findings, &locks, &only).into())
+}
+
+/// What the target is and does, with how many images of those that one of several gateways serves are this one's.
+pub(super) fn status(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Value, Failure> {
+    let mut status = answers::status(known.facts, known.findings, parameters)?;
+    let mut counts: Map<String, Value> = LOCK_NAMES.map(|name| (name.to_owned(), 0.into())).into_iter().collect();
+    for one in known.media.lock_figures() {
+        let name = lock_name(&one.lock);
+        counts[name] = counts[name].as_u64().map_or(1, |count| count + 1).into();
+    }
+    status["locks"] = counts.into();
+    Ok(status)
 }
 
 fn identity(namespace: &Value) -> Option<Identity> {

@@ -95,7 +95,7 @@ const METHODS: &[Method] = &[
         name: "status",
         about: "all in one object: is it well, and what does it do",
         parameters: &[],
-        does: Does::Ask(answers::status),
+        does: Does::Look(locks::status),
     },
     Method { name: "cores", about: "its reactors and their pollers", parameters: &[], does: Does::Ask(answers::cores) },
     Method { name: "devices", about: "its RDMA devices", parameters: &[], does: Does::Ask(answers::devices) },
@@ -146,7 +146,7 @@ const METHODS: &[Method] = &[
             OF_SUBSYSTEM,
             Parameter { name: "namespace", kind: "NSID", required: false, about: "of namespaces only this one" },
         ],
-        does: Does::Ask(answers::metrics),
+        does: Does::Look(locks::metrics),
     },
     Method {
         name: "save",

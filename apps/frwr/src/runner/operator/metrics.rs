@@ -1,7 +1,11 @@
 //! What a target did and has as OpenMetrics: names and units by Prometheus' conventions, values by what the cores said.
 
 use super::{
-    super::survey::{Findings, Found},
+    super::{
+        lock_line::{LOCK_NAMES, lock_name},
+        media_watch::LockFigures,
+        survey::{Findings, Found},
+    },
     Facts,
     answers::{engine, engine_of, home, inventories, merged, target, waiting},
     families::{Families, Figure, Labels, Length},
@@ -41,7 +45,7 @@ impl Only {
 }
 
 /// The text of all that the cores said, as a scrape has it.
-pub(super) fn text(facts: &Facts, findings: &Findings, only: &Only) -> String {
+pub(super) fn text(facts: &Facts, findings: &Findings, locks: &[LockFigures], only: &Only) -> String {
     let mut families = Families::default();
     of_process(&mut families, facts, findings);
     of_reactors(&mut families, findings);
@@ -49,6 +53,7 @@ pub(super) fn text(facts: &Facts, findings: &Findings, only: &Only) -> String {
     of_listeners(&mut families, facts, findings);
     of_target(&mut families, findings);
     of_namespaces(&mut families, findings, only);
+    of_locks(&mut families, locks, only);
     of_hosts(&mut families, findings);
     of_keys(&mut families, findings);
     of_waits(&mut families, findings);
@@ -300,6 +305,38 @@ fn of_namespaces(families: &mut Families, findings: &Findings, only: &Only) {
     );
 }
 
+/// Of images that one of several gateways serves.
+fn of_locks(families: &mut Families, locks: &[LockFigures], only: &Only) {
+    let shown = || {
+        let is_shown = |one: &&LockFigures| only.has(one.namespace.0.as_str(), one.namespace.1);
+        locks.iter().filter(is_shown).map(|one| {
+            let (subsystem, namespace) = &one.namespace;
+            (vec![("subsystem", subsystem.as_str().to_owned()), ("namespace", namespace.to_string())], one)
+        })
+    };
+    let states = shown().flat_map(|(labels, one)| {
+        let of = move |state: &str| {
+            let is_it = state == lock_name(&one.lock);
+            ([labels.clone(), vec![("state", state.to_owned())]].concat(), is_it.into())
+        };
+        LOCK_NAMES.map(of)
+    });
+    families.gauge(
+        "namespace_lock",
+        "1 for what this gateway is to the image's lock; it serves the image as its owner.",
+        states.collect(),
+    );
+    let taken = shown().flat_map(|(labels, one)| {
+        let counts = [("nobody", one.taken.free), ("gone", one.taken.taken_over), ("by_force", one.taken.forced)];
+        counts.map(|(from, count)| ([labels.clone(), vec![("from", from.to_owned())]].concat(), count.into()))
+    });
+    families.counter(
+        "namespace_lock_taken",
+        "Times that this gateway took the image's lock: nobody had it, or another client, which was gone or taken from by force.",
+        taken.collect(),
+    );
+}
+
 fn histogram(latencies: &Latencies) -> Figure {
     let counts = latencies.counts().map(|(end, count)| Length { end, count }).collect();
     Figure::Histogram { counts, sum: latencies.sum() }
@@ -376,4 +413,39 @@ fn of_waits(families: &mut Families, findings: &Findings) {
         ("transfer_order", order),
     ];
     families.counter("waits", "Times that something had to wait, by what for.", by("cause", waits));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Families, LockFigures, Nqn, Only, of_locks};
+    use frwr_nvmf::storage::{RbdLock, RbdLockTaken};
+
+    #[test]
+    fn a_lock_is_in_one_state_and_each_way_to_it_is_counted() {
+        let name = |text| Nqn::new(text).unwrap();
+        let one = |namespace, lock| LockFigures { namespace, lock, taken: RbdLockTaken::default() };
+        let locks = [
+            one((name("nqn.a"), 1), RbdLock::Lost),
+            one((name("nqn.a"), 2), RbdLock::Standby { owner: None, trouble: None }),
+        ];
+        let text = |only| {
+            let mut families = Families::default();
+            of_locks(&mut families, &locks, &only);
+            families.text()
+        };
+        let all = text(Only::default());
+        assert_eq!(all.matches("frwr_namespace_lock{").count(), 10, "{all}");
+        for line in [
+            r#"frwr_namespace_lock{subsystem="nqn.a",namespace="1",state="lost"} 1"#,
+            r#"frwr_namespace_lock{subsystem="nqn.a",namespace="1",state="owner"} 0"#,
+            r#"frwr_namespace_lock{subsystem="nqn.a",namespace="2",state="standby"} 1"#,
+            r#"frwr_namespace_lock_taken_total{subsystem="nqn.a",namespace="2",from="gone"} 0"#,
+        ] {
+            assert!(all.contains(line), "{line}: {all}");
+        }
+        assert!(!text(Only { subsystem: None, namespace: Some(2) }).contains(r#"namespace="1""#));
+        let mut none = Families::default();
+        of_locks(&mut none, &[], &Only::default());
+        assert!(!none.text().contains("lock"), "a target without such an image says nothing of locks");
+    }
 }

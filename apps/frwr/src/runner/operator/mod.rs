@@ -362,7 +362,7 @@ impl Operator {
         if self.report.take_if(|wanted| *wanted <= round).is_some() {
             say(&present(&self.facts.served, findings, self.json));
         }
-        self.show(round, findings);
+        self.show(round, findings, media);
         let (ready, later): (Vec<_>, _) =
             core::mem::take(&mut self.waiting).into_iter().partition(|call| call.round <= round);
         self.waiting = later;
@@ -525,11 +525,11 @@ impl Operator {
     }
 
     /// Metrics, to who waited for that round.
-    fn show(&mut self, round: u64, findings: &Findings) {
+    fn show(&mut self, round: u64, findings: &Findings, media: &MediaWatch) {
         let (ready, later): (Vec<_>, _) = self.visitors.iter().partition(|(_, wanted)| *wanted <= round);
         self.visitors = later;
         if let Some(web) = self.doors.web.as_mut().filter(|_| !ready.is_empty()) {
-            let text = metrics::text(&self.facts, findings, &Only::default());
+            let text = metrics::text(&self.facts, findings, &media.lock_figures(), &Only::default());
             ready.into_iter().for_each(|(visitor, _)| web.answer(visitor, &text));
         }
     }

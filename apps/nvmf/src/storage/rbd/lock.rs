@@ -5,7 +5,7 @@ use super::sys::{Errno, Image};
 use core::{
     ffi::CStr,
     sync::atomic::{
-        AtomicBool, AtomicU8,
+        AtomicBool, AtomicU8, AtomicU64,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
@@ -49,6 +49,18 @@ pub enum RbdLockFrom {
     Alive(String),
 }
 
+/// How often this process took a lock, by whom it had it from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RbdLockTaken {
+    /// Nobody had it.
+    pub free: u64,
+    /// A client that was gone had it, and is on the cluster's blocklist since.
+    pub taken_over: u64,
+    /// The same of one that may have lived, since somebody asked for that.
+    pub forced: u64,
+}
+
 /// As a number, for cores.
 mod state {
     pub(super) const STANDBY: u8 = 0;
@@ -67,13 +79,20 @@ pub(super) struct Lock {
     is_wanted: AtomicBool,
     /// As it is told: changed by the keeper alone.
     told: Mutex<RbdLock>,
+    /// See [`RbdLockTaken`]: counted by the keeper alone.
+    taken: [AtomicU64; 3],
 }
 
 impl Lock {
     /// Of an image that was just opened.
     pub(super) fn new() -> Self {
         let told = Mutex::new(RbdLock::Standby { owner: None, trouble: None });
-        Self { state: AtomicU8::new(state::STANDBY), is_wanted: AtomicBool::new(false), told }
+        Self {
+            state: AtomicU8::new(state::STANDBY),
+            is_wanted: AtomicBool::new(false),
+            told,
+            taken: Default::default(),
+        }
     }
 
     /// This process has it, and may begin with operations.
@@ -94,6 +113,12 @@ impl Lock {
             },
             _ => self.news().clone(),
         }
+    }
+
+    /// How often it was taken.
+    pub(super) fn taken(&self) -> RbdLockTaken {
+        let [free, taken_over, forced] = self.taken.each_ref().map(|count| count.load(Relaxed));
+        RbdLockTaken { free, taken_over, forced }
     }
 
     /// An operation ended since the cluster listens to this client no more.
@@ -206,12 +231,22 @@ impl Lock {
         }
         // The OSD has the last word, whatever librbd believes.
         if image.is_lock_owner()? {
+            self.counts(&taken);
             self.becomes(from, state::OWNER, RbdLock::Owner { from: taken });
         } else {
             // What it believes is made true, so that the next time takes it.
             let _ = image.release_lock();
         }
         Ok(())
+    }
+
+    fn counts(&self, from: &RbdLockFrom) {
+        let at = match from {
+            RbdLockFrom::Nobody => 0,
+            RbdLockFrom::Gone(_) => 1,
+            RbdLockFrom::Alive(_) => 2,
+        };
+        self.taken[at].fetch_add(1, Relaxed);
     }
 
     /// The lock cannot be asked for, taken or given back, which is told.
@@ -262,6 +297,16 @@ mod tests {
         lock.becomes(state::OWNER, state::STANDBY, RbdLock::Standby { owner: None, trouble: None });
         assert!(!lock.serves() && !lock.ask() && !lock.begin_release());
         assert_eq!(lock.told(), RbdLock::Lost);
+    }
+
+    #[test]
+    fn each_way_to_the_lock_is_counted_apart() {
+        let lock = Lock::new();
+        let client = || "10.0.0.1:0/1".to_owned();
+        lock.counts(&RbdLockFrom::Nobody);
+        (0..2).for_each(|_| lock.counts(&RbdLockFrom::Gone(client())));
+        (0..3).for_each(|_| lock.counts(&RbdLockFrom::Alive(client())));
+        assert_eq!(lock.taken(), RbdLockTaken { free: 1, taken_over: 2, forced: 3 });
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::super::{AnyStorage, Geometry, GeometryError, MAX_STORAGE_DEPTH, Mediu
 use super::{
     MAX_RBD_WAYS, RbdLibraryError, RbdOptions,
     cluster::{Access, BLOCKLIST_OPTION, Connection, NoConnection},
-    lock::{Lock, RbdLock},
+    lock::{Lock, RbdLock, RbdLockTaken},
     shared::Shared,
     storage::RbdStorage,
     sys::{Errno, Image, NoHandle, NotOpened, Way},
@@ -301,6 +301,12 @@ impl RbdMedium {
     #[must_use]
     pub fn lock(&self) -> Option<RbdLock> {
         self.shared().lock().map(Lock::told)
+    }
+
+    /// How often this process took it since the image was opened; `None` as of [`Self::lock`].
+    #[must_use]
+    pub fn lock_taken(&self) -> Option<RbdLockTaken> {
+        self.shared().lock().map(Lock::taken)
     }
 
     /// Takes the lock, also from a client that lives, which is blocklisted first; [`Self::lock`] tells what came of it. False where this

@@ -14,7 +14,7 @@ mod storage;
 mod sys;
 mod task;
 
-pub use lock::{RbdLock, RbdLockFrom};
+pub use lock::{RbdLock, RbdLockFrom, RbdLockTaken};
 pub use medium::{RbdError, RbdLook, RbdMedium};
 pub use name::{RbdNameError, RbdOptions, is_rbd_name};
 pub use shared::MAX_RBD_WAYS;
