@@ -100,8 +100,8 @@ pub mod feature {
     pub const KEEP_ALIVE_TIMER: u8 = 0x0f;
     /// Host Identifier.
     pub const HOST_IDENTIFIER: u8 = 0x81;
-    /// Reservation Notification Mask: of [`super::ReservationNotificationKind`], the bits of those that the host does
-    /// not want.
+    /// Reservation Notification Mask: of [`crate::wire::ReservationNotificationKind`], the bits of those that the host
+    /// does not want.
     pub const RESERVATION_NOTIFICATION_MASK: u8 = 0x82;
     /// Reservation Persistence; bit 0, PTPL: reservations and registrations survive a loss of power.
     pub const RESERVATION_PERSISTENCE: u8 = 0x83;

@@ -22,7 +22,7 @@ pub mod log_page {
     pub const ANA: u8 = 0x0c;
     /// Discovery; of discovery controllers only.
     pub const DISCOVERY: u8 = 0x70;
-    /// Reservation Notification: [`super::ReservationNotification`].
+    /// Reservation Notification: [`crate::wire::ReservationNotification`].
     pub const RESERVATION_NOTIFICATION: u8 = 0x80;
 }
 
