@@ -214,6 +214,17 @@ pub struct CoreLink {
     returner: lane::Sender<Returner>,
     /// Rung by Control behind what it says.
     bell: Arc<Bell>,
+    /// The last to go: who hears of the end finds the lanes closed.
+    control: ControlBell,
+}
+
+/// Wakes who polls Control, also when the engine goes.
+struct ControlBell(Arc<Bell>);
+
+impl Drop for ControlBell {
+    fn drop(&mut self) {
+        self.0.ring();
+    }
 }
 
 /// Why Control was not asked.
@@ -228,7 +239,9 @@ pub(crate) enum NotAsked {
 impl CoreLink {
     /// Tells Control. False where its lane is full: to be told again. One that is gone is told all the same.
     pub(crate) fn tell(&mut self, message: ToControl) -> bool {
-        self.to_control.push(message).is_ok()
+        let told = self.to_control.push(message).is_ok();
+        self.control.0.ring();
+        told
     }
 
     /// The same of what has an answer: a Control that is gone would never give one.
@@ -238,7 +251,8 @@ impl CoreLink {
     pub(crate) fn ask(&mut self, message: ToControl) -> Result<(), NotAsked> {
         match self.to_control.is_closed() {
             true => Err(NotAsked::Gone),
-            false => self.to_control.push(message).map_err(|_| NotAsked::Busy),
+            false if self.tell(message) => Ok(()),
+            false => Err(NotAsked::Busy),
         }
     }
 
@@ -263,6 +277,7 @@ impl CoreLink {
     pub(crate) fn hand_over(&mut self, returner: Returner) {
         let handed = self.returner.push(returner);
         debug_assert!(handed.is_ok(), "the lane holds one, and is empty");
+        self.control.0.ring();
     }
 
     /// How Control wakes the core.
@@ -285,12 +300,13 @@ pub(crate) struct ControlLink {
     pub(crate) bell: Arc<Bell>,
 }
 
-/// A pair of ends.
-pub(crate) fn link() -> (CoreLink, ControlLink) {
+/// A pair of ends. The core rings `control` behind what it says.
+pub(crate) fn link(control: &Arc<Bell>) -> (CoreLink, ControlLink) {
     let (to_control, from_core) = lane::bounded(LINK_CAPACITY);
     let (to_core, from_control) = lane::bounded(LINK_CAPACITY);
     let (give_returner, returner) = lane::bounded(1);
     let bell = Arc::<Bell>::default();
-    let core = CoreLink { to_control, from_control, returner: give_returner, bell: Arc::clone(&bell) };
+    let (of_core, control) = (Arc::clone(&bell), ControlBell(Arc::clone(control)));
+    let core = CoreLink { to_control, from_control, returner: give_returner, bell: of_core, control };
     (core, ControlLink { to_core, from_core, returner, bell })
 }

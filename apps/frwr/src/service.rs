@@ -55,6 +55,11 @@ impl Service {
         }
     }
 
+    /// When it is told next that all goes on, where somebody wants to hear it.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        self.period.filter(|_| self.is_ready).map(|_| self.next)
+    }
+
     fn is_due(&mut self, now: Duration) -> bool {
         let Some(period) = self.period.filter(|_| now >= self.next) else { return false };
         self.next = now.saturating_add(period);

@@ -22,7 +22,10 @@ use signal_hook::{flag, low_level::pipe};
 use std::{
     fs,
     io::{self, Read as _, Write as _},
-    os::unix::net::UnixStream,
+    os::{
+        fd::{AsFd as _, BorrowedFd},
+        unix::net::UnixStream,
+    },
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -61,6 +64,12 @@ pub trait Asked {
     fn to_reload(&self) -> bool {
         false
     }
+
+    /// What becomes readable when somebody asks for something, to be emptied before it is looked for what that is.
+    /// Without, it has to be looked for from time to time.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// Asks for nothing but an end, once it is set.
@@ -82,6 +91,10 @@ impl<T: Asked + ?Sized> Asked for Arc<T> {
     fn to_reload(&self) -> bool {
         T::to_reload(self)
     }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        T::descriptor(self)
+    }
 }
 
 /// What signals have asked for.
@@ -90,6 +103,8 @@ pub struct Signals {
     stop: Arc<AtomicBool>,
     report: Arc<AtomicBool>,
     reload: Arc<AtomicBool>,
+    /// Has a byte for each signal that came since it was emptied.
+    told: UnixStream,
 }
 
 impl Signals {
@@ -110,27 +125,38 @@ impl Signals {
     }
 
     fn catch_all(reloading: &[c_int]) -> Result<Self, Error> {
-        let signals = Self { stop: Arc::default(), report: Arc::default(), reload: Arc::default() };
-        signals.register(reloading).map_err(uncaught)?;
+        Self::register(reloading).map_err(uncaught)
+    }
+
+    fn register(reloading: &[c_int]) -> io::Result<Self> {
+        let (told, tell) = UnixStream::pair()?;
+        told.set_nonblocking(true)?;
+        let signals = Self { stop: Arc::default(), report: Arc::default(), reload: Arc::default(), told };
+        signals.register_all(reloading, &tell)?;
         Ok(signals)
     }
 
-    fn register(&self, reloading: &[c_int]) -> io::Result<()> {
+    /// `news` is told behind each that asks for something.
+    fn register_all(&self, reloading: &[c_int], news: &UnixStream) -> io::Result<()> {
+        let ask = |signal, flag: &Arc<AtomicBool>| {
+            flag::register(signal, Arc::clone(flag))?;
+            pipe::register(signal, news.try_clone()?).map(drop)
+        };
         let ignored = Ignored::at_start();
         for signal in ignored.leave(reloading) {
-            flag::register(signal, Arc::clone(&self.reload))?;
+            ask(signal, &self.reload)?;
         }
         catch_nothing(&HARMLESS, &ignored)?;
         for signal in ignored.leave(&REPORTING) {
-            flag::register(signal, Arc::clone(&self.report))?;
+            ask(signal, &self.report)?;
         }
         for signal in ignored.leave(&[SIGXCPU]) {
-            flag::register(signal, Arc::clone(&self.stop))?;
+            ask(signal, &self.stop)?;
         }
         let (ends, (mut heard, mut tell)) = (Arc::new(AtomicBool::new(false)), UnixStream::pair()?);
         for signal in ignored.leave(&ENDING).filter(|signal| !reloading.contains(signal)) {
             // What comes between these is not lost.
-            flag::register(signal, Arc::clone(&self.stop))?;
+            ask(signal, &self.stop)?;
             flag::register_conditional_shutdown(signal, EXIT_CODE + signal, Arc::clone(&ends))?;
             pipe::register(signal, tell.try_clone()?)?;
         }
@@ -159,6 +185,10 @@ impl Asked for Signals {
 
     fn to_reload(&self) -> bool {
         self.reload.load(Relaxed) && self.reload.swap(false, Relaxed)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.told.as_fd())
     }
 }
 

@@ -26,8 +26,9 @@ use crate::{
     },
 };
 use connecting::{Link, Stage};
+use core::task::Waker;
 use domain::Domain;
-use frwr_mempool::freelist::Returner;
+use frwr_mempool::{Bell, freelist::Returner};
 use kept::Retry;
 use listening::Listener;
 use memories::Memory;
@@ -37,6 +38,8 @@ use shared_receives::SharedReceiveQueue;
 use std::{
     collections::{HashMap, VecDeque},
     net::SocketAddr,
+    os::fd::BorrowedFd,
+    sync::Arc,
 };
 
 /// Messages taken from one core, and events from the device, in one poll: bounds how long one poll takes.
@@ -182,12 +185,18 @@ pub struct Control<D: Device> {
     crowded: PrivateData,
     /// What the device did not destroy.
     kept: Vec<Retry>,
+    /// Rung by cores and the device behind what they have for it.
+    bell: Arc<Bell>,
+    /// The device tells of all that it has.
+    device_tells: bool,
 }
 
 impl<D: Device> Control<D> {
     /// Control of `device`.
     #[must_use]
-    pub fn new(device: D) -> Self {
+    pub fn new(mut device: D) -> Self {
+        let bell = Arc::<Bell>::default();
+        let device_tells = device.rings(&bell);
         Self {
             device,
             cores: Vec::new(),
@@ -202,6 +211,8 @@ impl<D: Device> Control<D> {
             statistics: ControlStatistics::default(),
             crowded: PrivateData::new(),
             kept: Vec::new(),
+            bell,
+            device_tells,
         }
     }
 
@@ -220,7 +231,7 @@ impl<D: Device> Control<D> {
     /// As [`Device::open_port`].
     pub fn open_core(&mut self, send_entries: u32, receive_entries: u32) -> Result<(D::Port, CoreLink), CommandError> {
         let port = self.device.open_port(send_entries, receive_entries)?;
-        let (core_link, control_link) = link();
+        let (core_link, control_link) = link(&self.bell);
         self.cores.push(Core {
             port: port.id(),
             link: control_link,
@@ -257,6 +268,26 @@ impl<D: Device> Control<D> {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.pending.is_empty() && self.backlog.is_empty() && self.cores.iter().all(|core| core.outbox.is_empty())
+    }
+
+    /// Says how the thread that polls it is woken where it waits ([`Control::arm`]); the first call counts.
+    pub fn wakes(&self, waker: &Waker) {
+        self.bell.wakes(waker);
+    }
+
+    /// That thread wants to wait: from now on what cores and the device have for it wakes it, once, or makes one of
+    /// [`Control::descriptors`] readable. To be called before each wait, and Control to be polled once more behind it,
+    /// which finds what came before. False where it has to be polled from time to time all the same: the device does
+    /// not tell, or answers later, or a core's lane has no room.
+    pub fn arm(&self) -> bool {
+        self.bell.arm();
+        self.device_tells && self.kept.is_empty() && self.is_idle()
+    }
+
+    /// What becomes readable where its device has something, as of now.
+    #[must_use]
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.device.descriptors()
     }
 
     /// Takes what the cores ask for, gives it to the device, and takes back what the device says. Returns the work done.

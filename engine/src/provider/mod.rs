@@ -28,9 +28,9 @@ pub use work::{
     WorkRequest,
 };
 
-use core::{task::Waker, time::Duration};
-use frwr_mempool::DeviceMemory;
-use std::os::fd::BorrowedFd;
+use core::task::Waker;
+use frwr_mempool::{Bell, DeviceMemory};
+use std::{os::fd::BorrowedFd, sync::Arc};
 
 /// A queue pair's number, unique on its device for as long as the queue pair lives (the QPN of verbs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -86,16 +86,17 @@ pub trait Device: Send {
     /// The next answer, connection event or asynchronous event; `None` when there is none now.
     fn poll(&mut self) -> Option<DeviceEvent>;
 
-    /// Whether [`Device::wait`] blocks: the device has descriptors that become readable with its news. Constant.
-    fn can_wait(&self) -> bool {
+    /// Says what it rings behind whatever it has for [`Device::poll`] that none of its descriptors tells, as reports of
+    /// its ports. Once, before it opens a port. Returns whether all that it will ever have is told by one of both:
+    /// false where it has to be polled from time to time.
+    fn rings(&mut self, bell: &Arc<Bell>) -> bool {
+        let _ = bell;
         false
     }
 
-    /// Blocks the calling thread until the device may have news, a signal arrives, or `at_most` is over. Returns whether
-    /// there is something to poll for. Devices without descriptors return false at once.
-    fn wait(&mut self, at_most: Duration) -> bool {
-        let _ = at_most;
-        false
+    /// What becomes readable with its news, as of now: connections with other processes bring more.
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
     }
 
     /// Whether the system still lists this very device: one that was reset comes again by the same name, and is another. One

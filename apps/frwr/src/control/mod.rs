@@ -17,25 +17,3 @@ pub(crate) use place::candidates;
 pub(crate) use rpc::{Call, Failure, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_DONE, PARTLY_DONE, TIMED_OUT};
 pub(crate) use server::{Caller, MAX_CLIENTS, Server};
 pub(crate) use web::{Visitor, Web};
-
-use core::time::Duration;
-use rustix::{
-    event::{PollFd, Timespec, poll},
-    io::Errno,
-};
-
-/// Waits for so long at most until one of these has something.
-pub(crate) fn wait(mut all: Vec<PollFd<'_>>, at_most: Duration) {
-    // Seconds far below 2^63.
-    let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
-    match poll(&mut all, Some(&timeout)) {
-        Ok(_) | Err(Errno::INTR) => {}
-        // There is nothing to wait by.
-        Err(_) => sleep(at_most),
-    }
-}
-
-#[allow(clippy::disallowed_methods, reason = "the main thread may sleep")]
-fn sleep(pause: Duration) {
-    std::thread::sleep(pause);
-}

@@ -70,11 +70,6 @@ impl Server {
         self.place.path()
     }
 
-    /// Somebody is connected.
-    pub(crate) fn has_clients(&self) -> bool {
-        !self.clients.is_empty()
-    }
-
     /// Takes connections, reads and writes, all without waiting. Returns the work done.
     pub(crate) fn turn(&mut self) -> u32 {
         let mut work = 0;
@@ -242,7 +237,7 @@ mod tests {
             assert_eq!(served.line(&client)["error"]["code"], code, "{said}");
             served.turn();
             assert_eq!((&client).read(&mut [0]).unwrap(), 0, "{said}");
-            assert!(!served.server.has_clients());
+            assert!(served.server.clients.is_empty());
         }
         // A whole value that is no JSON leaves the rest as it is.
         let mut served = Served::new();
@@ -257,7 +252,7 @@ mod tests {
         let client = served.client();
         client.set_nonblocking(true).unwrap();
         let (piece, mut sent) = (vec![b'['; 64 << 10], 0);
-        while served.server.has_clients() && sent < 100 << 20 {
+        while !served.server.clients.is_empty() && sent < 100 << 20 {
             match (&client).write(&piece) {
                 Ok(bytes) => sent += bytes,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -85,11 +85,6 @@ impl Web {
         self.listener.local_addr()
     }
 
-    /// Somebody is connected.
-    pub(crate) fn has_guests(&self) -> bool {
-        !self.guests.is_empty()
-    }
-
     /// What it waits for.
     pub(crate) fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {
         let of = |guest: &Guest| match guest.state {

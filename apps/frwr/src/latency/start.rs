@@ -12,8 +12,8 @@ use crate::{
     Error,
     options::IdleArgument,
     runner::{
-        GIVEN_UP, GRACE, Idle, Refusals, Served, Trace, Verdict, Watchdog, launch_watched, left_standing, open,
-        own_descriptors, wake_by, waker,
+        Awaited, GIVEN_UP, GRACE, Idle, LONGEST_WAIT_OF_JOB, Refusals, Served, TRACE_PERIOD, Trace, Verdict, Watchdog,
+        launch_watched, left_standing, open, own_descriptors, wake_by, waker,
     },
     signals::Asked,
     watch::Patrol,
@@ -188,7 +188,7 @@ pub(super) fn drive<P: Port + Send + 'static>(
     say: &mut dyn FnMut(&str),
     mut is_over: impl FnMut(&mut dyn FnMut(&str)) -> bool,
 ) -> Result<(), Error> {
-    let (mut idle, mut ending, mut trouble) = (Idle::new(), false, None);
+    let (mut idle, mut ending, mut trouble) = (Idle::new(&controls)?, false, None);
     let (clock, mut refusals, mut watchdog) = (Clock::system(), Refusals::default(), Watchdog::default());
     let began = clock.now();
     while !threads.is_finished() {
@@ -230,11 +230,8 @@ pub(super) fn drive<P: Port + Send + 'static>(
             ending = true;
             threads.shutdown_handle().request(GRACE);
         }
-        if work == 0 {
-            idle.pause(&mut controls, keys.is_some());
-        } else {
-            idle = Idle::new();
-        }
+        let at_most = if keys.is_some() { TRACE_PERIOD } else { LONGEST_WAIT_OF_JOB };
+        idle.pass(work, Awaited { controls: &controls, asked, others: Vec::new(), at_most }, || {});
     }
     trouble.map_or(Ok(()), Err)
 }

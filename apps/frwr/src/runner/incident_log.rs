@@ -71,6 +71,11 @@ impl IncidentLog {
         self.recent.push(Recent { kind, until: now + QUIET, told: 1, suppressed: 0, last: incident });
     }
 
+    /// When a time is over in which some were only counted.
+    pub(super) fn due(&self) -> Option<Duration> {
+        self.recent.iter().map(|recent| recent.until).min()
+    }
+
     /// Tells how many were only counted, once their time is over.
     pub(super) fn tick(&mut self, now: Duration, say: &mut dyn FnMut(&str)) {
         self.tell_where(|recent| recent.until <= now, say);

@@ -31,7 +31,12 @@ impl LiveLine {
 
     /// Whether a period is over.
     pub(super) fn is_due(&self, now: Duration) -> bool {
-        now >= self.last.at.saturating_add(PERIOD)
+        self.due().is_some_and(|due| now >= due)
+    }
+
+    /// When the period is.
+    pub(super) fn due(&self) -> Option<Duration> {
+        Some(self.last.at.saturating_add(PERIOD))
     }
 
     /// Begins the next period, and returns what there is to say of this one: nothing of a target that nobody uses.

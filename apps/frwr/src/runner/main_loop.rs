@@ -3,6 +3,7 @@
 use super::{
     connect_all::Following,
     cores::{Core, Message},
+    idle::{Awaited, Idle},
     incident_log::IncidentLog,
     live_line::{LiveLine, Reading, name},
     load_watch::LoadWatch,
@@ -15,7 +16,7 @@ use super::{
     watchdog::{Verdict, Watchdog, left_standing},
 };
 use crate::{Error, job::Phase, service::Service, signals::Asked, watch::Lookout};
-use core::{mem, time::Duration};
+use core::{mem, task::Waker, time::Duration};
 use frwr_engine::{
     control::{Control, ControlStatistics},
     provider::{Device, Port},
@@ -26,20 +27,21 @@ use frwr_mempool::{
 };
 use frwr_nvmf::controller::Incident;
 use frwr_reactor::{Clock, Finished, Running, RunningError};
+use std::os::fd::BorrowedFd;
 
 /// How long the cores may drain at the end: the host's own steps take at most as long.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
-/// First pause when Control has nothing to do and its device cannot be waited for. The main thread shares the machine with
-/// the pinned cores.
-const PAUSE: Duration = Duration::from_micros(200);
-/// Longest pause: forty wake-ups a second are some half percent of a core, which is what a target that sleeps costs in all. A connection to a
-/// device that cannot be waited for is heard as late at most.
-const LONGEST_PAUSE: Duration = Duration::from_millis(25);
-/// First wait for a device when Control has nothing to do.
-const FIRST_WAIT: Duration = Duration::from_millis(1);
-/// Longest wait: cores that ask Control for something are heard as late, and an idle process makes five system calls a
-/// second for it.
-const LONGEST_WAIT: Duration = Duration::from_millis(200);
+/// How often a trace is looked at: its ring is bounded.
+pub(crate) const TRACE_PERIOD: Duration = Duration::from_millis(1);
+/// How often is looked whether reactors that shall end have ended, which nobody tells.
+const END_PERIOD: Duration = Duration::from_millis(10);
+/// Longest wait of a target: that a core found a storage out of order rings nobody, and is told as late.
+const LONGEST_WAIT: Duration = Duration::from_millis(550);
+/// The same where a job or a load runs: how far it is rings nobody.
+pub(crate) const LONGEST_WAIT_OF_JOB: Duration = Duration::from_millis(25);
+/// What is due within this time of each other is one wake-up, where the first of it is as far off: periods that drift apart
+/// go on together from then on.
+const SLACK: Duration = Duration::from_millis(50);
 /// Between two lines of one kind.
 const LINE_PERIOD: Duration = Duration::from_secs(1);
 
@@ -56,10 +58,12 @@ pub(super) type Threads<T, H> = Running<Message, Core<T, H>>;
 pub(crate) trait Served {
     /// As [`Control::poll`].
     fn poll(&mut self) -> u32;
-    /// As [`Device::can_wait`].
-    fn can_wait(&self) -> bool;
-    /// As [`Device::wait`].
-    fn wait(&mut self, at_most: Duration) -> bool;
+    /// As [`Control::wakes`].
+    fn wakes(&self, waker: &Waker);
+    /// As [`Control::arm`].
+    fn arm(&self) -> bool;
+    /// As [`Control::descriptors`].
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
     /// As [`Control::statistics`].
     fn statistics(&self) -> ControlStatistics;
     /// Queue pairs that the device refused to destroy and still has.
@@ -73,12 +77,16 @@ impl<D: Device> Served for Control<D> {
         Control::poll(self)
     }
 
-    fn can_wait(&self) -> bool {
-        self.device().can_wait()
+    fn wakes(&self, waker: &Waker) {
+        Control::wakes(self, waker);
     }
 
-    fn wait(&mut self, at_most: Duration) -> bool {
-        self.device_mut().wait(at_most)
+    fn arm(&self) -> bool {
+        Control::arm(self)
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        Control::descriptors(self)
     }
 
     fn statistics(&self) -> ControlStatistics {
@@ -199,7 +207,8 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         let began = clock.now();
         let (mut live, mut refusals) = (LiveLine::begin(self.reading(Duration::ZERO)), Refusals::default());
         let (mut stopping, mut ending, mut told) = (false, false, false);
-        let mut idle = Idle::new();
+        let mut idle = Idle::new(&self.controls)?;
+        self.progress.wakes(&idle.waker());
         let (mut trouble, mut lost) = (None, vec![false; self.controls.len()]);
         let (mut log, mut watchdog) = (IncidentLog::default(), Watchdog::default());
         while !self.threads.is_finished() {
@@ -218,7 +227,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             if let Some(service) = &mut self.service {
                 service.look(elapsed, self.threads.pulses());
             }
-            self.stalls.look(&Seen { threads: self.threads, clock: &clock }, say);
+            self.stalls.look(&Seen { threads: self.threads, clock: &clock, began }, say);
             if watchdog.is_due(elapsed) {
                 match watchdog.look(elapsed, self.threads.pulses(), say) {
                     Verdict::Alone(cores) if ending => {
@@ -295,18 +304,10 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             {
                 say(&line);
             }
-            if work == 0 {
-                let attended = self.operator.as_ref().is_some_and(|operator| operator.is_attended());
-                let longest = if attended { LONGEST_PAUSE } else { LONGEST_WAIT }.min(self.stalls.period());
-                let rest = |pause| match &self.operator {
-                    Some(operator) => operator.wait(pause),
-                    None => sleep(pause),
-                };
-                let is_traced = self.operator.as_ref().is_some_and(|operator| operator.is_traced());
-                idle.pause_beside(&mut self.controls, is_traced || !self.traces.is_empty(), longest, &rest);
-            } else {
-                idle = Idle::new();
-            }
+            let periods = [live.due(), watchdog.due(), refusals.due(), log.due()];
+            let others = self.operator.as_ref().map(|operator| operator.interests()).unwrap_or_default();
+            let at_most = self.longest_wait(ending, clock.now().saturating_sub(began), periods);
+            idle.pass(work, Awaited { controls: &self.controls, asked, others, at_most }, || self.progress.arm());
         }
         self.tell_incidents(&mut log, clock.now().saturating_sub(began), say);
         log.finish(say);
@@ -314,6 +315,26 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         self.stalls.finish(say);
         self.media.tell(clock.now().saturating_sub(began), say);
         trouble.map_or(Ok(()), Err)
+    }
+
+    /// Until something has its time; `periods` are others of that.
+    fn longest_wait(&self, ending: bool, elapsed: Duration, periods: [Option<Duration>; 4]) -> Duration {
+        let traced = self.operator.as_ref().is_some_and(|operator| operator.is_traced()) || !self.traces.is_empty();
+        let longest = match &self.operator {
+            _ if traced => TRACE_PERIOD,
+            _ if ending => END_PERIOD,
+            Some(operator) => operator.period().into_iter().chain(self.media.period()).min().unwrap_or(LONGEST_WAIT),
+            None => LONGEST_WAIT_OF_JOB,
+        };
+        let own = [
+            // Once it is over it is no time that comes.
+            self.stop_at.filter(|at| *at > elapsed),
+            self.lookout.due(),
+            self.media.due(),
+            self.stalls.due(),
+            self.service.as_ref().and_then(Service::due),
+        ];
+        wait_until(own.into_iter().chain(periods), elapsed, longest)
     }
 
     /// What the run cannot go on with. A device that is lost while others go on is told once.
@@ -378,6 +399,15 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
     }
 }
 
+/// How long it is from `now` until it is time for the first of these, and for what follows it closely; `longest` at most.
+fn wait_until(due: impl Iterator<Item = Option<Duration>> + Clone, now: Duration, longest: Duration) -> Duration {
+    let all = due.flatten().map(|due| due.saturating_sub(now));
+    let first = all.clone().min().unwrap_or(longest);
+    let slack = if first >= SLACK { SLACK } else { Duration::ZERO };
+    let last = all.filter(|due| *due <= first.saturating_add(slack)).max();
+    last.unwrap_or(longest).min(longest)
+}
+
 /// What is said of queue pairs that the devices refuse to destroy: a line for each, or one for all that came in a second.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
@@ -388,6 +418,11 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
+    /// When there is something to say, if there is.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        self.is_news.then_some(self.next_line)
+    }
+
     /// Looks, after a poll; `elapsed` is time since an epoch of the caller's.
     pub(crate) fn tell(&mut self, controls: &[&mut dyn Served], elapsed: Duration, say: &mut dyn FnMut(&str)) {
         let kept = controls.iter().map(|control| control.queue_pairs_kept()).sum();
@@ -404,85 +439,101 @@ impl Refusals {
     }
 }
 
-/// How long nothing has had to be done.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Idle {
-    wait: Duration,
-    pause: Duration,
-    /// The device said that there is something, and there was nothing for Control.
-    in_vain: bool,
-}
-
-impl Idle {
-    pub(crate) fn new() -> Self {
-        Self { wait: FIRST_WAIT, pause: PAUSE, in_vain: false }
-    }
-
-    /// Waits for the one device, twice as long each time in a row; pauses where there are several, or it cannot be waited
-    /// for, longer each time as well. What is traced must not wait for long: its ring is bounded.
-    pub(crate) fn pause(&mut self, controls: &mut [&mut dyn Served], traced: bool) {
-        self.pause_beside(controls, traced, LONGEST_WAIT, &sleep);
-    }
-
-    /// As [`Self::pause`], where somebody else may want something: it waits for the device for so long at most, and where it does not
-    /// wait for that it rests, which may be for less than it is told.
-    pub(crate) fn pause_beside(
-        &mut self,
-        controls: &mut [&mut dyn Served],
-        traced: bool,
-        longest: Duration,
-        rest: &dyn Fn(Duration),
-    ) {
-        let at_most = if traced { FIRST_WAIT } else { self.wait.min(longest) };
-        match controls {
-            [control] if control.can_wait() => {
-                if self.in_vain {
-                    rest(at_most);
-                    self.in_vain = false;
-                } else {
-                    self.in_vain = control.wait(at_most);
-                }
-                self.wait = (self.wait * 2).min(LONGEST_WAIT);
-            }
-            _ if traced => rest(PAUSE),
-            _ => {
-                rest(self.pause.min(longest));
-                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-            }
-        }
-    }
-}
-
-/// The main thread is no reactor: it makes room for them.
-#[allow(clippy::disallowed_methods, reason = "the main thread may sleep")]
-fn sleep(pause: Duration) {
-    std::thread::sleep(pause);
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{ControlStatistics, Error, FIRST_WAIT, Idle, LONGEST_WAIT, Refusals, Served};
-    use core::time::Duration;
+    use super::{
+        super::{live_line::Reading, medium::Medium, stalls::Cores},
+        BorrowedFd, ControlStatistics, Doing, Error, IoCounters, LONGEST_WAIT, LiveLine, MediaWatch, Refusals, Served,
+        StallWatch, Watchdog, wait_until,
+    };
+    use crate::watch::Patrol;
+    use core::{task::Waker, time::Duration};
+    use frwr_nvmf::{
+        storage::{FileMedium, FileOptions},
+        wire::Nqn,
+    };
+    use frwr_reactor::{CoreIndex, Pulse, Stall, Turn};
 
-    #[derive(Default)]
-    struct Waited {
-        times: Vec<Duration>,
-        ready: bool,
+    /// All cores sleep, and nobody uses them.
+    struct Asleep(Duration);
+
+    const PULSE: Pulse = Pulse {
+        core: CoreIndex(0),
+        cpu: None,
+        thread: 0,
+        iterations: 1,
+        busy_iterations: 1,
+        turn: Turn::Asleep,
+        probed: false,
+        ended: false,
+    };
+
+    impl Cores for Asleep {
+        fn now(&self) -> Duration {
+            self.0
+        }
+
+        fn pulses(&self) -> Vec<Pulse> {
+            vec![PULSE]
+        }
+
+        fn probe(&self, _: CoreIndex) {}
+
+        fn last_stall(&self, _: CoreIndex) -> Option<Stall> {
+            None
+        }
+    }
+
+    /// What a target has to look at by itself while nothing arrives, in a minute that is told it, with looks that take
+    /// a while.
+    #[test]
+    fn the_main_thread_of_a_target_that_sleeps_has_two_wake_ups_in_a_second() {
+        const LOOK: Duration = Duration::from_micros(50);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 20).unwrap();
+        let (mut media, mut patrol) = (MediaWatch::default(), Patrol::default());
+        let medium = FileMedium::open(&FileOptions::new(file.path())).unwrap();
+        let subsystem = Nqn::new("nqn.2026-11.invalid.frwr:a").unwrap();
+        media.add((subsystem, 1), "one".to_owned(), Medium::File(medium));
+        let (mut stalls, mut watchdog) = (StallWatch::new(Some(Duration::from_millis(5))), Watchdog::default());
+        let reading = |at| Reading { at, io: IoCounters::default(), cores: Vec::new() };
+        let (mut live, mut now, mut looks) = (LiveLine::begin(reading(Duration::ZERO)), Duration::ZERO, 0);
+        let mut say = |line: &str| panic!("{line}");
+        while now < Duration::from_secs(60) {
+            looks += 1;
+            stalls.look(&Asleep(now + LOOK), &mut say);
+            if watchdog.is_due(now) {
+                watchdog.look(now, [PULSE].into_iter(), &mut say);
+            }
+            patrol.pass(now, Vec::new, &mut say);
+            media.tell(now, &mut say);
+            if live.is_due(now) {
+                assert_eq!(live.next(reading(now), Doing::Serving), None);
+            }
+            let due = [stalls.due(), watchdog.due(), Some(patrol.due()), media.due(), live.due()];
+            now += LOOK;
+            now += wait_until(due.into_iter(), now, LONGEST_WAIT);
+        }
+        assert!((100..=120).contains(&looks), "{looks}");
+    }
+
+    struct Keeps {
         kept: u64,
     }
 
-    impl Served for Waited {
+    impl Served for Keeps {
         fn poll(&mut self) -> u32 {
             0
         }
 
-        fn can_wait(&self) -> bool {
+        fn wakes(&self, _: &Waker) {}
+
+        fn arm(&self) -> bool {
             true
         }
 
-        fn wait(&mut self, at_most: Duration) -> bool {
-            self.times.push(at_most);
-            self.ready
+        fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+            Vec::new()
         }
 
         fn statistics(&self) -> ControlStatistics {
@@ -498,43 +549,11 @@ mod tests {
         }
     }
 
-    #[test]
-    fn waits_grow_to_a_limit_that_keeps_system_calls_rare() {
-        let mut control = Waited::default();
-        let mut idle = Idle::new();
-        for _ in 0..20 {
-            idle.pause(&mut [&mut control], false);
-        }
-        assert_eq!(control.times[..3], [1, 2, 4].map(|factor| FIRST_WAIT * factor));
-        assert!(control.times.is_sorted());
-        assert_eq!(control.times.last(), Some(&LONGEST_WAIT));
-    }
-
-    #[test]
-    fn a_trace_keeps_waits_short() {
-        let mut control = Waited::default();
-        let mut idle = Idle::new();
-        for _ in 0..4 {
-            idle.pause(&mut [&mut control], true);
-        }
-        assert_eq!(control.times, [FIRST_WAIT; 4]);
-    }
-
-    #[test]
-    fn a_device_that_cries_wolf_is_not_asked_again_at_once() {
-        let mut control = Waited { ready: true, ..Waited::default() };
-        let mut idle = Idle::new();
-        for _ in 0..4 {
-            idle.pause(&mut [&mut control], true);
-        }
-        assert_eq!(control.times.len(), 2);
-    }
-
     /// What is said while two devices keep these numbers of queue pairs, at these milliseconds.
     fn said(course: &[(u64, [u64; 2])]) -> Vec<(u64, String)> {
         let (mut refusals, mut lines) = (Refusals::default(), Vec::new());
         for &(at, kept) in course {
-            let [mut first, mut second] = kept.map(|kept| Waited { kept, ..Waited::default() });
+            let [mut first, mut second] = kept.map(|kept| Keeps { kept });
             refusals.tell(&[&mut first, &mut second], Duration::from_millis(at), &mut |line| {
                 lines.push((at, line.to_owned()))
             });

@@ -12,6 +12,8 @@ use frwr_nvmf::{
 /// Between two looks at how large media are. Operations find that one became shorter by themselves; this finds it where there are none,
 /// and costs a system call for each medium.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// The same of what threads of media with servers tell by words: of locks, and of servers that are gone.
+const SERVED_PERIOD: Duration = Duration::from_millis(100);
 
 /// What a namespace is called: its subsystem, and its identifier.
 pub(super) type Identity = (Nqn, u32);
@@ -120,6 +122,16 @@ impl MediaWatch {
 
     fn medium_of(&mut self, namespace: Identity) -> Option<&mut Medium> {
         self.media.iter_mut().find(|watched| watched.namespace == namespace).map(|watched| &mut watched.medium)
+    }
+
+    /// When the media are looked at next, if there are any.
+    pub(super) fn due(&self) -> Option<Duration> {
+        (!self.media.is_empty() || self.reservations.is_some()).then_some(self.next_look)
+    }
+
+    /// How often something may be news of which nobody else tells: whose a lock is decides where hosts are served.
+    pub(super) fn period(&self) -> Option<Duration> {
+        self.media.iter().any(|watched| watched.medium.has_server()).then_some(SERVED_PERIOD)
     }
 
     /// Says what is news; `elapsed` is time since an epoch of the caller's.

@@ -14,6 +14,11 @@ pub(super) enum Medium {
 }
 
 impl Medium {
+    /// Somebody else has it, who may go, or be asked by others.
+    pub(super) const fn has_server(&self) -> bool {
+        !matches!(self, Self::File(_))
+    }
+
     /// What is wrong with it for good.
     pub(super) fn fault(&self) -> Option<MediumFault> {
         match self {

@@ -1,5 +1,6 @@
 //! The main job and its two halves, from their command lines to their reports.
 
+mod alarm;
 mod ana_name;
 mod change;
 mod clash;
@@ -15,6 +16,7 @@ mod gateway;
 mod host_keys;
 mod host_side;
 mod host_team;
+mod idle;
 mod incident_log;
 mod inquiry;
 mod intervals;
@@ -72,6 +74,7 @@ pub use devices::{discover_on_device, load_on_device, serve_on_device};
 pub use discover::{DiscoverArguments, DiscoverConfig, discover, discovered_json, discovered_table};
 pub use gateway::{ControllerIds, GatewayArguments, OtherGateway};
 pub use host_keys::KeyFiles;
+pub(crate) use idle::{Awaited, Idle};
 pub use launch::run;
 pub use load::load;
 pub use load_command::{LoadArguments, LoadConfig};
@@ -79,7 +82,9 @@ pub use load_observed::ObserveArguments;
 pub use load_paths::{LoadedPath, PathArguments, Policy};
 pub use load_report::{LoadReport, LoadedNamespace, SteadyReport};
 pub use load_shape::{ReadWrite, ShapeArguments};
-pub(crate) use main_loop::{GIVEN_UP, GRACE, Idle, Refusals, Served, ended, leave, removed};
+pub(crate) use main_loop::{
+    GIVEN_UP, GRACE, LONGEST_WAIT_OF_JOB, Refusals, Served, TRACE_PERIOD, ended, leave, removed,
+};
 pub use namespaces::{
     ListedNamespace, MediumConfig, NamespaceBacking, NamespaceConfig, NamespaceReport, SubsystemConfig,
 };

@@ -2,8 +2,9 @@
 //! side writes and the other reads. Nobody waits for anybody.
 
 use crate::job::Phase;
-use core::ops::Add;
+use core::{ops::Add, task::Waker};
 use crossbeam_utils::CachePadded;
+use frwr_mempool::Bell;
 use std::sync::{
     Arc,
     atomic::{
@@ -111,6 +112,8 @@ const ORDER: u32 = 4;
 struct Shared {
     cores: Box<[CachePadded<FromCore>]>,
     main: CachePadded<FromMain>,
+    /// Rung by cores behind what the main thread does not look for by itself for long.
+    bell: Bell,
 }
 
 /// The progress of all cores that are reported of, as one of them, or the main thread, has it. Cheap to clone.
@@ -125,7 +128,7 @@ impl Progress {
     /// Of so many cores.
     pub(super) fn new(cores: usize) -> Self {
         let cores = (0..cores).map(|_| CachePadded::default()).collect();
-        Self { shared: Arc::new(Shared { cores, main: CachePadded::default() }), part: 0 }
+        Self { shared: Arc::new(Shared { cores, main: CachePadded::default(), bell: Bell::default() }), part: 0 }
     }
 
     /// For the core that writes this part. One that is not reported of may have a number beyond: what it says is dropped.
@@ -146,8 +149,27 @@ impl Progress {
         if let Some(own) = self.own() {
             own.commands.store(io.commands, Relaxed);
             own.bytes.store(io.bytes, Relaxed);
-            own.doing.store(doing.number(), Relaxed);
+            if own.doing.load(Relaxed) != doing.number() {
+                own.doing.store(doing.number(), Relaxed);
+                self.tell();
+            }
         }
+    }
+
+    /// The core: there is something for the main thread, as an answer.
+    #[cold]
+    pub(super) fn tell(&self) {
+        self.shared.bell.ring();
+    }
+
+    /// The main thread: how it is woken.
+    pub(super) fn wakes(&self, waker: &Waker) {
+        self.shared.bell.wakes(waker);
+    }
+
+    /// The main thread: what a core tells from now on wakes it, once. It looks once more before it waits.
+    pub(super) fn arm(&self) {
+        self.shared.bell.arm();
     }
 
     /// A target's core: it has listened, as it said.
@@ -191,6 +213,7 @@ impl Progress {
     pub(super) fn finish(&self) {
         if let Some(own) = self.own() {
             own.finished.store(true, Relaxed);
+            self.tell();
         }
     }
 

@@ -15,6 +15,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// How often is looked where no core has had anything to do for a while, and how often what the kernel has counted is read: some files for
 /// each core.
 const SLOW_PERIOD: Duration = Duration::from_millis(100);
+/// How often is looked where all sleep: one that wakes and stalls is named within a second.
+const QUIET_PERIOD: Duration = Duration::from_millis(500);
 /// For how long: who has just come asks again.
 const CALM_AFTER: Duration = Duration::from_secs(1);
 /// What has stood for so long the watchdog has told of, and tells when it goes on.
@@ -40,11 +42,13 @@ pub(super) trait Cores {
 pub(super) struct Seen<'a, M, C> {
     pub(super) threads: &'a Running<M, C>,
     pub(super) clock: &'a Clock,
+    /// The epoch.
+    pub(super) began: Duration,
 }
 
 impl<M, C> Cores for Seen<'_, M, C> {
     fn now(&self) -> Duration {
-        self.clock.now()
+        self.clock.now().saturating_sub(self.began)
     }
 
     fn pulses(&self) -> Vec<Pulse> {
@@ -68,8 +72,19 @@ pub(super) struct StallWatch {
     next_look: Duration,
     /// When a core was last seen that had found work, or stalled.
     stirred: Duration,
-    calm: bool,
+    pace: Pace,
     budget: Budget,
+}
+
+/// How often it looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    /// A core has found work, or stalled.
+    Alert,
+    /// None has for a while.
+    Calm,
+    /// All sleep.
+    Quiet,
 }
 
 /// One of them.
@@ -91,15 +106,19 @@ impl StallWatch {
     /// Tells of iterations beyond a threshold, if there is one.
     pub(super) fn new(threshold: Option<Duration>) -> Self {
         let (cores, budget) = (Vec::new(), Budget::default());
-        Self { threshold, cores, next_look: Duration::ZERO, stirred: Duration::ZERO, calm: false, budget }
+        Self { threshold, cores, next_look: Duration::ZERO, stirred: Duration::ZERO, pace: Pace::Alert, budget }
     }
 
-    /// How long the main thread may wait at most: until the next look.
-    pub(super) fn period(&self) -> Duration {
-        match self.threshold {
-            None => Duration::MAX,
-            Some(_) if self.calm => SLOW_PERIOD,
-            Some(threshold) => threshold.min(SLOW_PERIOD),
+    /// When it looks next, if it ever does.
+    pub(super) fn due(&self) -> Option<Duration> {
+        self.threshold.map(|_| self.next_look)
+    }
+
+    fn period(&self, threshold: Duration) -> Duration {
+        match self.pace {
+            Pace::Alert => threshold.min(SLOW_PERIOD),
+            Pace::Calm => SLOW_PERIOD,
+            Pace::Quiet => QUIET_PERIOD,
         }
     }
 
@@ -119,8 +138,12 @@ impl StallWatch {
             }
             watched.look(pulse, now, threshold, cores, &mut self.budget, say);
         }
-        self.calm = asleep || now.saturating_sub(self.stirred) >= CALM_AFTER;
-        self.next_look = now.saturating_add(self.period());
+        self.pace = match now.saturating_sub(self.stirred) >= CALM_AFTER {
+            _ if asleep => Pace::Quiet,
+            true => Pace::Calm,
+            false => Pace::Alert,
+        };
+        self.next_look = now.saturating_add(self.period(threshold));
     }
 
     /// What was not told of.
@@ -302,7 +325,7 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cores, LINES_PER_MINUTE, SLOW_PERIOD, Seen, StallWatch, ThreadFacts};
+    use super::{Cores, LINES_PER_MINUTE, QUIET_PERIOD, SLOW_PERIOD, Seen, StallWatch, ThreadFacts};
     use core::{cell::RefCell, convert::Infallible, time::Duration};
     use frwr_reactor::{
         Cause, Clock, Context, CoreIndex, CpuId, Now, Outbox, Placement, Pulse, Reactors, Schedule, Seat, Source,
@@ -373,6 +396,11 @@ mod tests {
         fn facts(&self, _: &Pulse) -> ThreadFacts {
             ThreadFacts::default()
         }
+    }
+
+    /// Until the next look, behind one.
+    fn period(watch: &StallWatch) -> Duration {
+        watch.period(THRESHOLD)
     }
 
     /// Looks each millisecond until then, in milliseconds.
@@ -453,11 +481,11 @@ mod tests {
     fn a_core_that_sleeps_or_has_ended_is_left_alone_and_looked_at_rarely() {
         let (mut watch, mut world) = (StallWatch::new(Some(THRESHOLD)), World::new());
         look(&mut watch, &mut world, 100);
-        assert_eq!(watch.period(), THRESHOLD);
+        assert_eq!(period(&watch), THRESHOLD);
         (world.turn, world.stands) = (Turn::Asleep, true);
-        assert_eq!((look(&mut watch, &mut world, 2000), watch.period()), (vec![], SLOW_PERIOD));
+        assert_eq!((look(&mut watch, &mut world, 2000), period(&watch)), (vec![], QUIET_PERIOD));
         (world.turn, world.ended) = (Turn::Loop, true);
-        assert_eq!((look(&mut watch, &mut world, 4000), watch.period()), (vec![], SLOW_PERIOD));
+        assert_eq!((look(&mut watch, &mut world, 4000), period(&watch)), (vec![], QUIET_PERIOD));
         (world.turn, world.ended) = (Turn::Loop, false);
         assert_eq!(look(&mut watch, &mut world, 5000).len(), 1, "it is awake again, and stands still");
     }
@@ -467,30 +495,30 @@ mod tests {
     fn cores_that_have_nothing_to_do_are_looked_at_rarely_and_told_of_all_the_same() {
         let (mut watch, mut world) = (StallWatch::new(Some(THRESHOLD)), World::new());
         look(&mut watch, &mut world, 500);
-        assert_eq!(watch.period(), THRESHOLD);
+        assert_eq!(period(&watch), THRESHOLD);
         look(&mut watch, &mut world, 2000);
-        assert_eq!(watch.period(), SLOW_PERIOD);
+        assert_eq!(period(&watch), SLOW_PERIOD);
         world.stands = true;
         let (at, _) = look(&mut watch, &mut world, 2500)[0];
         assert!(at <= 2000 + 2 * SLOW_PERIOD.as_millis() as u64 + 1, "within two looks: {at}");
-        assert_eq!(watch.period(), THRESHOLD, "while it stands");
+        assert_eq!(period(&watch), THRESHOLD, "while it stands");
         world.stands = false;
         look(&mut watch, &mut world, 5000);
-        assert_eq!(watch.period(), SLOW_PERIOD);
+        assert_eq!(period(&watch), SLOW_PERIOD);
         world.busy += 1;
         look(&mut watch, &mut world, 5101);
-        assert_eq!(watch.period(), THRESHOLD);
+        assert_eq!(period(&watch), THRESHOLD);
         look(&mut watch, &mut world, 7000);
         world.stalled(1, 6, None);
         assert_eq!(look(&mut watch, &mut world, 7101).len(), 1);
-        assert_eq!(watch.period(), THRESHOLD, "another one is told of while it lasts");
+        assert_eq!(period(&watch), THRESHOLD, "another one is told of while it lasts");
     }
 
     #[test]
     fn nobody_is_told_of_where_there_is_no_threshold_and_what_takes_a_second_is_the_watchdogs() {
         let (mut watch, mut world) = (StallWatch::new(None), World::new());
         world.stalled(1, 600, None);
-        assert_eq!((look(&mut watch, &mut world, 1000), watch.period()), (vec![], Duration::MAX));
+        assert_eq!((look(&mut watch, &mut world, 1000), watch.due()), (vec![], None));
         let mut watch = StallWatch::new(Some(THRESHOLD));
         world.stalled(2, 1000, None);
         assert_eq!(look(&mut watch, &mut world, 2000), []);
@@ -530,7 +558,8 @@ mod tests {
             }
         };
         let running = Reactors::<()>::new(Placement::Unpinned { reactors: 1 }).launch(init).unwrap();
-        let (mut watch, cores) = (StallWatch::new(Some(THRESHOLD)), Seen { threads: &running, clock: &clock });
+        let (mut watch, cores) =
+            (StallWatch::new(Some(THRESHOLD)), Seen { threads: &running, clock: &clock, began: Duration::ZERO });
         let mut named = false;
         while !named {
             // What else it says is of a machine that is not quiet.

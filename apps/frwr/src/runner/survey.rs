@@ -109,6 +109,11 @@ impl Survey {
         self.round + 1
     }
 
+    /// Somebody waits for a round.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.under_way || self.is_wanted
+    }
+
     /// Begins a round where that is wanted and due.
     pub(super) fn begin(&mut self, now: Duration, orders: &mut Orders) {
         let is_due = self.began.is_none_or(|began| now >= began.saturating_add(ROUND_PERIOD));

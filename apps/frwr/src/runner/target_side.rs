@@ -223,6 +223,7 @@ impl<P: Port> TargetSide<P> {
             }
         }
         self.desk = Some(desk);
+        self.progress.tell();
     }
 
     /// The engine's figures.
@@ -249,7 +250,9 @@ impl<P: Port> TargetSide<P> {
         while incidents.len() < incidents.capacity()
             && let Some(incident) = self.target.next_incident()
             && incidents.push(incident).is_ok()
-        {}
+        {
+            self.progress.tell();
+        }
     }
 
     /// Takes what another core of the target says.

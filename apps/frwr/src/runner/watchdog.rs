@@ -7,6 +7,9 @@ use frwr_reactor::{CoreIndex, CpuId, Pulse, Turn};
 
 /// Between two looks: far more than the time after which a core that goes on has counted its iterations for others.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
+/// The same where all sleep, or have ended: nothing stands still, and one that wakes and does is told of half a second
+/// later.
+const QUIET_PERIOD: Duration = Duration::from_millis(500);
 /// What a look counts at most of the time since the one before. The main thread looks more often; where it did not, it stood still
 /// itself, and knows nothing of others.
 const LONGEST_GAP: Duration = Duration::from_millis(400);
@@ -93,6 +96,11 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
+    /// When it looks next.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        Some(self.next_look)
+    }
+
     /// Whether a look is due; `now` is time since an epoch of the caller's.
     pub(crate) fn is_due(&self, now: Duration) -> bool {
         now >= self.next_look
@@ -111,18 +119,20 @@ impl Watchdog {
         say: &mut dyn FnMut(&str),
     ) -> Verdict {
         let gap = self.last_look.map_or(Duration::ZERO, |last| now.saturating_sub(last).min(LONGEST_GAP));
-        (self.last_look, self.next_look) = (Some(now), now.saturating_add(LOOK_PERIOD));
-        let (mut standing, mut others) = (Vec::new(), 0);
+        let (mut standing, mut others, mut quiet) = (Vec::new(), 0, true);
         for (at, pulse) in pulses.enumerate() {
             if self.cores.len() <= at {
                 self.cores.push(Watched { told_at: TOLD_AFTER, ..Watched::default() });
             }
+            quiet &= pulse.ended || pulse.turn == Turn::Asleep;
             let time = self.cores[at].observe(&pulse, gap, say);
             match time {
                 Some(time) if time >= GIVEN_UP_AFTER => standing.push(Standing::of(&pulse, time)),
                 _ => others += usize::from(!pulse.ended),
             }
         }
+        let period = if quiet { QUIET_PERIOD } else { LOOK_PERIOD };
+        (self.last_look, self.next_look) = (Some(now), now.saturating_add(period));
         match (standing.is_empty(), others) {
             (true, _) => Verdict::GoOn,
             (false, 0) => Verdict::Alone(standing),

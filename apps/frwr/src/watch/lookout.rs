@@ -29,6 +29,11 @@ impl Lookout {
         tell(&self.found, say);
     }
 
+    /// As [`Patrol::due`].
+    pub(crate) fn due(&self) -> Option<Duration> {
+        Some(self.patrol.due())
+    }
+
     /// As [`Patrol::pass`].
     pub(crate) fn pass(&mut self, now: Duration, look: impl FnOnce() -> Vec<Astray>, say: &mut dyn FnMut(&str)) {
         self.patrol.pass(now, look, say);

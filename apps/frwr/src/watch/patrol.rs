@@ -19,6 +19,11 @@ pub(crate) struct Patrol {
 }
 
 impl Patrol {
+    /// When it looks next.
+    pub(crate) fn due(&self) -> Duration {
+        self.next
+    }
+
     /// To be called from the main thread's loop; `look` is [`frwr_reactor::Running::astray`], which pins again what it finds.
     pub(crate) fn pass(&mut self, now: Duration, look: impl FnOnce() -> Vec<Astray>, say: &mut dyn FnMut(&str)) {
         if now < self.next {

@@ -16,5 +16,6 @@ mod program;
 mod rbd;
 mod reservations;
 mod service;
+mod sleeping;
 
 use program::Machine;

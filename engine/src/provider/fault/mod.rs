@@ -13,10 +13,10 @@ use super::{
     DeviceEvent, Port, PortId, PostError, PostModel, QueuePairId, ReceiveRequest, RemoteMemory, SharedReceiveQueueId,
     Ticket,
 };
-use core::{task::Waker, time::Duration};
-use frwr_mempool::DeviceMemory;
+use core::task::Waker;
+use frwr_mempool::{Bell, DeviceMemory};
 use script::{PostRule, PostTarget};
-use std::{collections::VecDeque, os::fd::BorrowedFd};
+use std::{collections::VecDeque, os::fd::BorrowedFd, sync::Arc};
 
 /// A device with a script.
 #[derive(Debug)]
@@ -86,13 +86,14 @@ impl<D: Device> Device for Faulty<D> {
         Some(event)
     }
 
-    fn can_wait(&self) -> bool {
-        self.device.can_wait()
+    fn rings(&mut self, bell: &Arc<Bell>) -> bool {
+        self.device.rings(bell);
+        // What the script has to say rings nothing.
+        false
     }
 
-    fn wait(&mut self, at_most: Duration) -> bool {
-        // What the script has to say needs no waiting.
-        !self.handle.script().events.is_empty() || self.device.wait(at_most)
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.device.descriptors()
     }
 
     fn is_present(&self) -> bool {

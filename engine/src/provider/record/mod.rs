@@ -12,9 +12,9 @@ use super::{
     Operation, Port, PortId, PostError, QueuePairId, ReceiveRequest, RemoteMemory, SharedReceiveQueueId, Ticket,
     WorkRequest,
 };
-use core::{task::Waker, time::Duration};
-use frwr_mempool::DeviceMemory;
+use core::task::Waker;
 use frwr_mempool::lane::{self, Receiver, Sender};
+use frwr_mempool::{Bell, DeviceMemory};
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -175,12 +175,12 @@ impl<D: Device> Device for Recorded<D> {
         self.device.poll()
     }
 
-    fn can_wait(&self) -> bool {
-        self.device.can_wait()
+    fn rings(&mut self, bell: &Arc<Bell>) -> bool {
+        self.device.rings(bell)
     }
 
-    fn wait(&mut self, at_most: Duration) -> bool {
-        self.device.wait(at_most)
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.device.descriptors()
     }
 
     fn is_present(&self) -> bool {

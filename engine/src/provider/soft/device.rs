@@ -14,6 +14,7 @@ use crate::provider::{
 use frwr_mempool::lane::{self, Receiver, Sender};
 use frwr_mempool::{Bell, Full};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// Commands and reports that a port's lanes hold.
@@ -99,6 +100,8 @@ pub struct SoftDevice {
     pending: BTreeMap<u64, Pending>,
     next_number: u64,
     told_removal: bool,
+    /// Rung by ports behind reports.
+    bell: Arc<Bell>,
 }
 
 impl core::fmt::Debug for SoftDevice {
@@ -138,6 +141,7 @@ impl SoftDevice {
             pending: BTreeMap::new(),
             next_number: 0,
             told_removal: false,
+            bell: Arc::default(),
         }
     }
 
@@ -321,7 +325,8 @@ impl Device for SoftDevice {
         let entries = (send_entries, receive_entries);
         let monitor = self.monitor.clone();
         let bell = Arc::<Bell>::default();
-        let sleep = Sleep { bell: Arc::clone(&bell), network: self.fabric.sleeps(), waker: None };
+        let (bell_of_port, device) = (Arc::clone(&bell), Arc::clone(&self.bell));
+        let sleep = Sleep { bell: bell_of_port, device, network: self.fabric.sleeps(), waker: None };
         let mut port = SoftPort::new(id, self.options, entries, monitor, port_commands, port_reports, sleep);
         // What is being deregistered comes only if that fails.
         for base in self.bases.values().filter(|base| !base.retiring) {
@@ -355,6 +360,16 @@ impl Device for SoftDevice {
         // Peers are heard once everything of before is told: what they send never piles up here.
         while self.events.is_empty() && (self.take_message() || self.hear_other_processes()) {}
         self.events.pop_front()
+    }
+
+    fn rings(&mut self, bell: &Arc<Bell>) -> bool {
+        self.fabric.rings(self.number, bell);
+        self.bell = Arc::clone(bell);
+        true
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.gateway.as_ref().map(Gateway::descriptors).unwrap_or_default()
     }
 }
 

@@ -4,6 +4,7 @@ use super::queue_pair::Negotiated;
 use super::sockets::{Rendezvous, RendezvousError};
 use super::wire::WireEnd;
 use crate::provider::{ConnectionParameters, ListenerId, PrivateData, QueuePairId, RejectReason};
+use frwr_mempool::Bell;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -65,11 +66,28 @@ pub(super) enum Message {
     Disconnected { queue_pair: QueuePairId },
 }
 
+/// What a device has not read yet.
+#[derive(Default)]
+struct Inbox {
+    messages: VecDeque<Message>,
+    /// Rung behind each of them, where somebody may wait for one.
+    bell: Option<Arc<Bell>>,
+}
+
+impl Inbox {
+    fn put(&mut self, message: Message) {
+        self.messages.push_back(message);
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
+    }
+}
+
 #[derive(Default)]
 struct State {
     next_device: u32,
     listeners: HashMap<SocketAddr, (DeviceNumber, ListenerId)>,
-    inboxes: HashMap<DeviceNumber, VecDeque<Message>>,
+    inboxes: HashMap<DeviceNumber, Inbox>,
     /// Where those of other processes are found.
     rendezvous: Option<Rendezvous>,
 }
@@ -77,10 +95,10 @@ struct State {
 impl State {
     fn bring(&mut self, to: DeviceNumber, request: Message) -> Result<(), Unasked> {
         let inbox = self.inboxes.get_mut(&to).ok_or(Unasked::NoListener)?;
-        if inbox.len() >= MAX_UNREAD {
+        if inbox.messages.len() >= MAX_UNREAD {
             return Err(Unasked::Overloaded);
         }
-        inbox.push_back(request);
+        inbox.put(request);
         Ok(())
     }
 }
@@ -137,8 +155,15 @@ impl SoftFabric {
         let mut state = self.state();
         let number = DeviceNumber(state.next_device);
         state.next_device += 1;
-        state.inboxes.insert(number, VecDeque::new());
+        state.inboxes.insert(number, Inbox::default());
         number
+    }
+
+    /// What is said to a device from now on rings this.
+    pub(super) fn rings(&self, device: DeviceNumber, bell: &Arc<Bell>) {
+        if let Some(inbox) = self.state().inboxes.get_mut(&device) {
+            inbox.bell = Some(Arc::clone(bell));
+        }
     }
 
     /// Every change to the state is a single insertion or removal, so that it is whole even after a panic.
@@ -188,7 +213,7 @@ impl SoftFabric {
     pub(super) fn send(&self, to: DeviceNumber, message: Message) -> Result<(), Message> {
         match self.state().inboxes.get_mut(&to) {
             Some(inbox) => {
-                inbox.push_back(message);
+                inbox.put(message);
                 Ok(())
             }
             None => Err(message),
@@ -196,13 +221,13 @@ impl SoftFabric {
     }
 
     pub(super) fn receive(&self, device: DeviceNumber) -> Option<Message> {
-        self.state().inboxes.get_mut(&device)?.pop_front()
+        self.state().inboxes.get_mut(&device)?.messages.pop_front()
     }
 
     /// Removes a device; hands out what it had not read.
     pub(super) fn remove(&self, device: DeviceNumber) -> VecDeque<Message> {
         let mut state = self.state();
         state.listeners.retain(|_, entry| entry.0 != device);
-        state.inboxes.remove(&device).unwrap_or_default()
+        state.inboxes.remove(&device).unwrap_or_default().messages
     }
 }

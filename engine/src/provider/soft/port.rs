@@ -61,6 +61,8 @@ pub struct SoftPort {
 pub(super) struct Sleep {
     /// Rung by the device behind commands.
     pub(super) bell: Arc<Bell>,
+    /// The device's, rung behind reports.
+    pub(super) device: Arc<Bell>,
     /// Known to the whole network: somebody has to be woken there.
     pub(super) network: Arc<AtomicBool>,
     pub(super) waker: Option<Waker>,
@@ -110,6 +112,7 @@ impl SoftPort {
                 self.nic.reports.push_front(report);
                 break;
             }
+            self.sleep.device.ring();
         }
     }
 

@@ -20,7 +20,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     io,
     net::SocketAddr,
-    os::fd::RawFd,
+    os::fd::{BorrowedFd, RawFd},
     sync::Arc,
 };
 
@@ -130,6 +130,11 @@ impl ConnectionManager {
 
     pub(super) fn fd(&self) -> RawFd {
         self.channel.fd()
+    }
+
+    /// The same, to be waited for.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.channel.descriptor()
     }
 
     /// A queue pair is going: its connection ends, and nothing of it is told any more.

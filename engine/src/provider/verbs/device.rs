@@ -21,7 +21,7 @@ use super::{
         registered::{KeyObjects, Registered},
         shared_receive_queue::SharedReceiveQueue,
         thread_domain::{QueuePairDomain, ThreadDomain},
-        wait::wait_readable,
+        wait::is_any_readable,
     },
     system, thread_domains,
 };
@@ -29,11 +29,11 @@ use crate::provider::{
     AsyncEvent, BaseId, Capabilities, Command, CommandError, Device, DeviceEvent, DomainId, Errno, PortId, PostModel,
     QueuePairId, RegistrationId, Ticket,
 };
-use core::time::Duration;
 use frwr_mempool::{Bell, lane};
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
+    os::fd::{BorrowedFd, RawFd},
     sync::Arc,
 };
 
@@ -201,8 +201,8 @@ pub struct VerbsDevice {
     pub(super) max_initiator_depth: u32,
     capabilities: Capabilities,
     findings: Findings,
-    /// A wait has just said that no event waits.
-    quiet: bool,
+    /// Rung by ports behind reports.
+    bell: Arc<Bell>,
 }
 
 impl core::fmt::Debug for VerbsDevice {
@@ -294,7 +294,7 @@ impl VerbsDevice {
             known: facts.known,
             builds: wants_builder,
             keys,
-            quiet: false,
+            bell: Arc::default(),
         };
         if wants_builder
             && keys.lists().is_none()
@@ -568,6 +568,7 @@ impl Device for VerbsDevice {
             id,
             queues,
             bell,
+            device_bell: Arc::clone(&self.bell),
             longest_chain: send_entries as usize,
             guard: self.guard(),
             flag_misplaced: self.capabilities.quirks.invalidate_flag_misplaced,
@@ -593,19 +594,20 @@ impl Device for VerbsDevice {
             return Some(event);
         }
         self.take_reports();
-        if !core::mem::take(&mut self.quiet) && wait_readable(self.descriptors(), Duration::ZERO) {
+        if is_any_readable(self.raw_descriptors()) {
             self.take_connection_events();
             self.take_async_events();
         }
         self.events.pop_front()
     }
 
-    fn can_wait(&self) -> bool {
+    fn rings(&mut self, bell: &Arc<Bell>) -> bool {
+        self.bell = Arc::clone(bell);
         true
     }
 
-    fn wait(&mut self, at_most: Duration) -> bool {
-        self.wait_for_news(at_most)
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.connections.descriptor(), self.context.async_descriptor()]
     }
 
     fn is_present(&self) -> bool {
@@ -614,19 +616,8 @@ impl Device for VerbsDevice {
 }
 
 impl VerbsDevice {
-    fn descriptors(&self) -> [std::os::fd::RawFd; 2] {
+    fn raw_descriptors(&self) -> [RawFd; 2] {
         [self.connections.fd(), self.context.async_fd()]
-    }
-
-    /// Blocks until the connection manager or the device has news, at most `at_most` long. Returns whether it has.
-    pub fn wait_for_news(&mut self, at_most: Duration) -> bool {
-        // What ports report has no descriptor: it is looked for before the wait, and after it by whoever polls.
-        if !self.events.is_empty() || self.ports.iter().any(PortHandle::has_reports) {
-            return true;
-        }
-        let news = wait_readable(self.descriptors(), at_most);
-        self.quiet = !news;
-        news
     }
 }
 

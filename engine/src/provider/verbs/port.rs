@@ -43,6 +43,8 @@ pub struct VerbsPort {
     queues: CompletionQueues,
     /// Rung behind commands.
     bell: Arc<Bell>,
+    /// Rung behind reports.
+    device_bell: Arc<Bell>,
     memory: SendMemory,
     completions: Box<[ibv_wc; MAX_COMPLETIONS_PER_POLL]>,
     commands: Receiver<PortCommand>,
@@ -64,6 +66,8 @@ pub(super) struct Parts {
     pub(super) id: PortId,
     pub(super) queues: CompletionQueues,
     pub(super) bell: Arc<Bell>,
+    /// Rung behind reports.
+    pub(super) device_bell: Arc<Bell>,
     /// Work requests of the longest chain: as many as the send completion queue holds.
     pub(super) longest_chain: usize,
     /// What the device would not see.
@@ -91,6 +95,7 @@ impl VerbsPort {
             miscounts_lists: parts.miscounts_lists,
             queues: parts.queues,
             bell: parts.bell,
+            device_bell: parts.device_bell,
             memory: SendMemory::new(parts.longest_chain.max(1)),
             completions: Box::new([no_completion(); MAX_COMPLETIONS_PER_POLL]),
             commands: parts.commands,
@@ -129,6 +134,7 @@ impl VerbsPort {
                 break;
             }
             self.unreported.pop_front();
+            self.device_bell.ring();
         }
     }
 

@@ -119,11 +119,6 @@ impl PortHandle {
     pub(super) fn next_report(&mut self) -> Option<Report> {
         self.lane.as_mut()?.reports.pop()
     }
-
-    /// Whether it has something to report.
-    pub(super) fn has_reports(&self) -> bool {
-        self.lane.as_ref().is_some_and(|lane| !lane.reports.is_empty())
-    }
 }
 
 /// Objects by small numbers, the lowest free one first.
@@ -235,13 +230,12 @@ mod tests {
         let (mut reports, reported) = lane::bounded(2);
         let mut port = PortHandle::new(PortId(0), commands, reported, [1, 2], Arc::default());
         assert!(reports.push(Report::Removed(Removed::Window(RegistrationId(3)))).is_ok());
-        assert!(port.has_reports());
         drop(taken);
         assert!(!port.is_gone());
         // Nobody will ever take it: it is dropped with the lane.
         port.tell(remove(0));
         port.refresh();
-        assert!(port.is_gone() && port.has_room() && !port.has_reports());
+        assert!(port.is_gone() && port.has_room());
         assert_eq!(port.next_report(), None);
     }
 }

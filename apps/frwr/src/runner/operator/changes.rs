@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 
 /// Between two looks at what becomes of a change that somebody waits for.
-const LOOK_PERIOD: Duration = Duration::from_millis(10);
+pub(super) const LOOK_PERIOD: Duration = Duration::from_millis(10);
 /// The same where nobody does any more.
 const LATE_LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// Behind that time each core has told what holds the change up.

@@ -40,7 +40,7 @@ use super::{
     trace::Trace,
 };
 use crate::Error;
-use crate::control::{Call, Failure, NOT_DONE, Server, Visitor, Web, wait};
+use crate::control::{Call, Failure, NOT_DONE, Server, Visitor, Web};
 use application::{Application, Applied};
 use aside::Aside;
 use changes::{Changes, Ended, Stays};
@@ -53,6 +53,7 @@ use methods::Does;
 use metrics::Only;
 use planned::{Asker, Behind, Known};
 use reload::Reload;
+use rustix::event::PollFd;
 use serde_json::Value;
 use std::{collections::VecDeque, sync::Arc};
 
@@ -175,19 +176,20 @@ impl Operator {
         self.facts.recent.note(now, incident);
     }
 
-    /// Somebody may say something at any time, and is to be heard soon.
-    pub(super) fn is_attended(&self) -> bool {
-        let Doors { server, web } = &self.doors;
+    /// How often it has its turn at least, if something is under way: of much of that nobody tells that it is over, and
+    /// all of it has deadlines.
+    pub(super) fn period(&self) -> Option<Duration> {
         let goes_on = self.application.is_some() || !self.waiting.is_empty() || !self.unplanned.is_empty();
-        let goes_on = goes_on || self.reload.is_wanted() || self.is_beside();
-        goes_on || server.as_ref().is_some_and(Server::has_clients) || web.as_ref().is_some_and(Web::has_guests)
+        let goes_on = goes_on || self.report.is_some() || !self.visitors.is_empty() || self.reload.is_wanted();
+        let goes_on = goes_on || self.is_beside() || !self.changes.is_idle() || self.survey.is_under_way();
+        goes_on.then_some(changes::LOOK_PERIOD)
     }
 
-    /// Waits for so long at most until somebody says something.
-    pub(super) fn wait(&self, at_most: Duration) {
+    /// Who may say something.
+    pub(super) fn interests(&self) -> Vec<PollFd<'_>> {
         let Doors { server, web } = &self.doors;
         let (server, web) = (server.iter().flat_map(Server::interests), web.iter().flat_map(Web::interests));
-        wait(server.chain(web).collect(), at_most);
+        server.chain(web).collect()
     }
 
     /// Does all that there is to do, within limits. Returns the work done; reports that were asked for by a signal are said.

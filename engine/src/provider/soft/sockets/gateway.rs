@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Processes that have connected and said nothing yet. More of them end the oldest; one that means it says at once what it wants.
 const MAX_SILENT: usize = 64;
@@ -63,6 +63,12 @@ pub(in super::super) struct Gateway {
 impl Gateway {
     pub(in super::super) const fn new(rendezvous: Rendezvous) -> Self {
         Self { rendezvous, listening: BTreeMap::new(), conversations: Vec::new() }
+    }
+
+    /// What becomes readable where another process has something to say.
+    pub(in super::super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let listening = self.listening.values().map(AsFd::as_fd);
+        listening.chain(self.conversations.iter().map(|conversation| conversation.talk.as_fd())).collect()
     }
 
     /// Packets that each lane of a connection with this device holds, of so many that the options say.

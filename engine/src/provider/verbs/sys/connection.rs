@@ -10,7 +10,12 @@ use super::{
 use crate::provider::{ConnectionParameters, PrivateData};
 use core::ptr::{NonNull, null, null_mut};
 use ibverbs_sys::{ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state};
-use std::{io, net::SocketAddr, os::fd::RawFd, sync::Arc};
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{BorrowedFd, RawFd},
+    sync::Arc,
+};
 
 /// Longest private data of any message (IB specification, a connect reply's 196 bytes): bounds what is read of an event.
 const MAX_EVENT_DATA: usize = 196;
@@ -72,6 +77,12 @@ impl EventChannel {
     pub(in super::super) fn fd(&self) -> RawFd {
         // SAFETY: the channel is alive.
         unsafe { self.raw.as_ref() }.fd
+    }
+
+    /// The same, to be waited for.
+    pub(in super::super) fn descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: open for as long as `self` lives.
+        unsafe { BorrowedFd::borrow_raw(self.fd()) }
     }
 
     /// The next event; `None` where none waits.

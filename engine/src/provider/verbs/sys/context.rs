@@ -12,7 +12,10 @@ use ibverbs_sys::{
     IBV_EVENT_QP_LAST_WQE_REACHED, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_SRQ_ERR, IBV_TRANSPORT_IWARP, ibv_async_event,
     ibv_context, ibv_cq, ibv_device_attr,
 };
-use std::{io, os::fd::RawFd};
+use std::{
+    io,
+    os::fd::{BorrowedFd, RawFd},
+};
 
 /// An asynchronous event, as libibverbs names things.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +85,12 @@ impl Context {
     pub(in super::super) fn async_fd(&self) -> RawFd {
         // SAFETY: the context is open, and the member does not change.
         unsafe { (*self.raw.as_ptr()).async_fd }
+    }
+
+    /// The same, to be waited for.
+    pub(in super::super) fn async_descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: open for as long as `self` lives.
+        unsafe { BorrowedFd::borrow_raw(self.async_fd()) }
     }
 
     /// Whether libibverbs still lists the very device that was opened; true where it cannot be asked. One that was reset comes again by
