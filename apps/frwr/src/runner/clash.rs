@@ -56,13 +56,25 @@ fn export(namespace: &NamespaceConfig) -> Option<NbdOptions> {
     }
 }
 
-/// What lies below the paths that were asked for, each looked at once.
-#[derive(Default)]
+/// What lies below the paths of namespaces.
+#[derive(Debug)]
 pub(super) struct Media(HashMap<PathBuf, Below>);
 
 impl Media {
-    /// Whether two namespaces cannot be served at a time: one is written, and both are one medium, or one lies in the other.
-    pub(super) fn clash(&mut self, one: &NamespaceConfig, other: &NamespaceConfig) -> bool {
+    /// Looks at each path once, which takes as long as file systems do.
+    pub(super) fn of<'a>(namespaces: impl Iterator<Item = &'a NamespaceConfig>) -> Self {
+        let mut found = HashMap::new();
+        for namespace in namespaces {
+            if let MediumConfig::Stored { path, .. } = &namespace.medium {
+                found.entry(path.clone()).or_insert_with(|| Below::of(path));
+            }
+        }
+        Self(found)
+    }
+
+    /// Whether two of the namespaces cannot be served at a time: one is written, and both are one medium, or one lies
+    /// in the other.
+    pub(super) fn clash(&self, one: &NamespaceConfig, other: &NamespaceConfig) -> bool {
         if one.read_only && other.read_only {
             return false;
         }
@@ -76,9 +88,6 @@ impl Media {
             }
             _ => return false,
         };
-        for path in [first, second] {
-            self.0.entry(path.clone()).or_insert_with(|| Below::of(path));
-        }
         self.0.get(first).zip(self.0.get(second)).is_some_and(|(first, second)| first.shares_with(second))
     }
 }

@@ -12,7 +12,6 @@ use super::{
     trace::{OF_KEYS, check_path},
 };
 use crate::Error;
-use core::iter;
 use frwr_nvmf::{
     controller::{MAX_NAMESPACES, TargetOptions},
     storage::AnyStorage,
@@ -59,7 +58,13 @@ impl Stock {
         self.check(identity, &namespace.config)?;
         self.served.push((identity, namespace.config.clone()));
         let users = Users { wait: Patience::default(), ..self.users.clone() };
-        Ok(Reserved { subsystem: of, namespace, users, depth: self.depth })
+        let beside = self.configs().cloned().collect();
+        Ok(Reserved { subsystem: of, namespace, beside, trace: self.trace.clone(), users, depth: self.depth })
+    }
+
+    /// What all of them live in, the last one last.
+    pub(super) fn configs(&self) -> impl Iterator<Item = &NamespaceConfig> {
+        self.served.iter().map(|(_, config)| config)
     }
 
     /// What a namespace lives in.
@@ -115,11 +120,7 @@ impl Stock {
         if beside.any(|(_, other)| config.shares_locked_group(other)) {
             return refused(config.locked_group_text());
         }
-        let all = self.served.iter().map(|(_, served)| served).chain(iter::once(config));
-        if let Some((_, reason)) = served_twice(all) {
-            return refused(reason);
-        }
-        check_path(OF_KEYS, self.trace.as_deref(), &[("what a namespace lives in", config.path())])
+        Ok(())
     }
 }
 
@@ -128,6 +129,10 @@ impl Stock {
 pub(super) struct Reserved {
     pub(super) subsystem: Nqn,
     pub(super) namespace: ListedNamespace,
+    /// What it and all others live in, itself last.
+    beside: Vec<NamespaceConfig>,
+    /// What is written meanwhile, and can be no namespace.
+    trace: Option<PathBuf>,
     users: Users,
     depth: usize,
 }
@@ -160,11 +165,21 @@ impl Reserved {
     /// # Errors
     /// It cannot be opened; nothing is left of it then.
     pub(super) fn open(&self) -> Result<Opened, Error> {
+        self.check()?;
         let mut notes = Vec::new();
         let prepared = prepare(&self.namespace, &self.users, &mut |note| notes.push(note.to_owned()))?;
         let Prepared { of_cores, report, medium } = prepared;
         let storages = of_cores.into_iter().map(|plan| self.storage(plan, report.blocks)).collect::<Result<_, _>>()?;
         Ok(Opened { storages, report, medium, notes })
+    }
+
+    /// That its medium is nobody else's.
+    fn check(&self) -> Result<(), Error> {
+        if let Some((_, reason)) = served_twice(self.beside.iter()) {
+            return Err(Error::failed("namespace", reason));
+        }
+        let path = self.namespace.config.path();
+        check_path(OF_KEYS, self.trace.as_deref(), &[("what a namespace lives in", path)])
     }
 
     fn storage(&self, plan: NamespacePlan, blocks: u64) -> Result<AnyStorage, Error> {

@@ -68,6 +68,11 @@ impl<T: Send + 'static, W> Aside<T, W> {
         self.under_way.is_some()
     }
 
+    /// The call under way is for what this says.
+    pub(super) fn is_of(&self, says: impl FnOnce(&W) -> bool) -> bool {
+        self.under_way.as_ref().is_some_and(|call| says(&call.what))
+    }
+
     /// What the call under way is of.
     pub(super) fn under_way(&self) -> Option<Awaited> {
         self.under_way.as_ref().map(|call| Awaited { name: call.name.clone(), since: call.began })

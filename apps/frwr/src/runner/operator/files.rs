@@ -8,14 +8,16 @@ use super::{
         media_watch::Identity,
         namespaces::{ListedNamespace, MediumConfig, NamespaceConfig, SubsystemConfig},
         saved,
+        serve_command::ServeConfig,
+        stock::Stock,
     },
+    Facts,
     application::{Applied, lines},
     listeners::merged,
     parameters::{none, read},
     planned::{Known, stands_still},
 };
 use crate::control::{Failure, INTERNAL, INVALID_PARAMS, NOT_DONE};
-use core::cell::RefCell;
 use frwr_nvmf::{
     controller::{Inventory, NamespaceState},
     storage::MediumKind,
@@ -62,14 +64,56 @@ struct File {
     dry_run: bool,
 }
 
-pub(super) fn apply(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Applied, Failure> {
-    let File { config, name, dry_run } = read(parameters)?;
-    let name = name.unwrap_or_else(|| UNNAMED.into());
-    let wanted = known.facts.config.of_text(&name, &config);
-    let wanted = wanted.map_err(|error| Failure::new(INVALID_PARAMS, error.to_string()))?;
+/// What is to be looked at before it is known what a file changes: paths, which may lie on a file system that hangs.
+pub(super) struct Looking {
+    file: File,
+    config: ServeConfig,
+    served: Vec<NamespaceConfig>,
+}
+
+/// What came of that.
+#[derive(Debug)]
+pub(super) struct Looked {
+    name: PathBuf,
+    dry_run: bool,
+    wanted: ServeConfig,
+    media: Media,
+    /// Paths of what is wanted that lead nowhere, with the reasons.
+    missing: Vec<(PathBuf, String)>,
+}
+
+pub(super) fn look(facts: &Facts, stock: &Stock, parameters: Map<String, Value>) -> Result<Looking, Failure> {
+    Ok(Looking { file: read(parameters)?, config: facts.config.clone(), served: stock.configs().cloned().collect() })
+}
+
+impl Looking {
+    /// What people know it by.
+    pub(super) fn name(&self) -> String {
+        let name = self.file.name.as_ref().map_or_else(|| UNNAMED.into(), |name| name.display().to_string());
+        format!("what {name} and the target name")
+    }
+
+    /// Looks, which takes as long as file systems do: nothing for the main thread.
+    ///
+    /// # Errors
+    /// The text is no configuration.
+    pub(super) fn look(self) -> Result<Looked, Failure> {
+        let Self { file: File { config: text, name, dry_run }, config, served } = self;
+        let name = name.unwrap_or_else(|| UNNAMED.into());
+        let wanted = config.of_text(&name, &text);
+        let wanted = wanted.map_err(|error| Failure::new(INVALID_PARAMS, error.to_string()))?;
+        let configs = || wanted.subsystems.iter().flat_map(SubsystemConfig::configs);
+        let media = Media::of(configs().chain(&served));
+        let missing = configs().filter_map(|config| Some((config.path()?, fs::metadata(config.path()?).err()?)));
+        let missing = missing.map(|(path, error)| (path.to_owned(), error.to_string())).collect();
+        Ok(Looked { name, dry_run, wanted, media, missing })
+    }
+}
+
+pub(super) fn apply(known: &mut Known<'_>, looked: Looked) -> Result<Applied, Failure> {
+    let Looked { name, dry_run, wanted, media, missing } = looked;
     let mut refused = known.facts.config.other_options(&wanted);
-    let media = RefCell::new(Media::default());
-    let clash = |one: &NamespaceConfig, other: &NamespaceConfig| media.borrow_mut().clash(one, other);
+    let clash = |one: &NamespaceConfig, other: &NamespaceConfig| media.clash(one, other);
     let keys = known.facts.host_keys.difference(&wanted.host_keys).unwrap_or_else(|reasons| {
         refused.extend(reasons);
         Vec::new()
@@ -80,7 +124,7 @@ pub(super) fn apply(known: &mut Known<'_>, parameters: Map<String, Value>) -> Re
             Vec::new()
         });
     let steps = beside_keys(keys, steps);
-    refused.extend(steps.iter().filter_map(missing));
+    refused.extend(steps.iter().filter_map(|step| leads_nowhere(step, &missing)));
     if !refused.is_empty() {
         let text = format!("{}: {}; nothing was changed", name.display(), refused.join("; "));
         return Err(Failure::new(NOT_DONE, text));
@@ -92,10 +136,10 @@ pub(super) fn apply(known: &mut Known<'_>, parameters: Map<String, Value>) -> Re
 }
 
 /// Why a namespace cannot come, as far as that is known before it is opened.
-fn missing(step: &Step) -> Option<String> {
+fn leads_nowhere(step: &Step, missing: &[(PathBuf, String)]) -> Option<String> {
     let Step::AddNamespace { nqn, namespace } = step else { return None };
     let path = namespace.config.path()?;
-    let error = fs::metadata(path).err()?;
+    let (_, error) = missing.iter().find(|(missing, _)| missing == path)?;
     let (nqn, identifier) = (nqn.as_str(), namespace.identifier);
     Some(format!("{nqn}, namespace {identifier}: {path:?} cannot be had ({error}); name what there is"))
 }

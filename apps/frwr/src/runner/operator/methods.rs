@@ -1,10 +1,13 @@
 //! The methods of the control socket: the one table that says which there are. docs/operating.md tells them to people.
 
 use super::{
-    super::{stock::Reserved, survey::Findings},
+    super::{
+        stock::{Reserved, Stock},
+        survey::Findings,
+    },
     Facts, answers,
-    application::Applied,
-    files, host_changes, hosts, key_trace, listeners, locks, namespace_changes,
+    files::{self, Looking},
+    host_changes, hosts, key_trace, listeners, locks, namespace_changes,
     parameters::Parameter,
     planned::{Known, Plan},
     subsystem_changes,
@@ -13,6 +16,9 @@ use crate::control::{Failure, METHOD_NOT_FOUND};
 use serde_json::{Map, Value};
 
 type Parameters = Map<String, Value>;
+
+/// What is to be looked at beside the main thread.
+pub(super) type Look = fn(&Facts, &Stock, Parameters) -> Result<Looking, Failure>;
 
 /// How a method is carried out.
 #[derive(Clone, Copy)]
@@ -23,8 +29,9 @@ pub(super) enum Does {
     Ask(fn(&Facts, &Findings, Parameters) -> Result<Value, Failure>),
     /// The cores are asked, and so is what namespaces live in.
     Look(fn(&mut Known<'_>, Parameters) -> Result<Value, Failure>),
-    /// The same, and it is shown or done as several changes.
-    Apply(fn(&mut Known<'_>, Parameters) -> Result<Applied, Failure>),
+    /// Something is looked at beside the main thread first; by that and by what the cores say it is shown, or done as
+    /// several changes.
+    Apply(Look),
     /// The cores are asked what there is, and then told what to change.
     Change(fn(&mut Known<'_>, Parameters) -> Result<Plan, Failure>),
     /// The same, of a namespace whose medium is measured first.
@@ -162,7 +169,7 @@ const METHODS: &[Method] = &[
             Parameter { name: "name", kind: "TEXT", required: false, about: "what errors call it" },
             Parameter { name: "dry_run", kind: "true|false", required: false, about: "only shows what would be done" },
         ],
-        does: Does::Apply(files::apply),
+        does: Does::Apply(files::look),
     },
     Method {
         name: "set_namespace_active",

@@ -45,16 +45,17 @@ use application::{Application, Applied};
 use aside::Aside;
 use changes::{Changes, Ended, Stays};
 use core::time::Duration;
+use files::Looked;
 use frwr_engine::control::ControlStatistics;
 use frwr_nvmf::{controller::Incident, storage::RbdLook};
 use frwr_reactor::Statistics as ReactorStatistics;
 use locks::LockedGroups;
-use methods::Does;
+use methods::{Does, Look};
 use metrics::Only;
 use planned::{Asker, Behind, Known};
 use reload::Reload;
 use rustix::event::PollFd;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::{collections::VecDeque, sync::Arc};
 
 /// Calls that are begun in a turn: each client has one under way at most.
@@ -77,6 +78,8 @@ struct Waiting {
     round: u64,
     call: Call,
     does: Does,
+    /// What was looked at for it before.
+    looked: Option<Box<Looked>>,
 }
 
 /// Where a target is asked.
@@ -103,6 +106,8 @@ pub(super) struct Operator {
     opening: Aside<Opened, (Asker, Arc<Reserved>)>,
     /// A medium that its server looks at for a change.
     measuring: Aside<(), (Asker, Call, Does)>,
+    /// What a file names, and what the target has.
+    looking: Aside<Result<Looked, Failure>, (Asker, Does)>,
     /// What nobody uses any more: whoever waits for that is answered when it is closed.
     closing: Aside<(), ()>,
     locked: LockedGroups,
@@ -133,6 +138,7 @@ impl Operator {
             changes: Changes::default(),
             opening: Aside::default(),
             measuring: Aside::default(),
+            looking: Aside::default(),
             closing: Aside::default(),
             locked: LockedGroups::default(),
             unplanned: VecDeque::new(),
@@ -195,8 +201,9 @@ impl Operator {
     /// Does all that there is to do, within limits. Returns the work done; reports that were asked for by a signal are said.
     pub(super) fn turn(&mut self, surroundings: &mut Surroundings<'_>, say: &mut dyn FnMut(&str)) -> u32 {
         self.facts.now = surroundings.now;
-        let Self { opening, measuring, closing, .. } = self;
-        self.facts.awaited = opening.under_way().or_else(|| measuring.under_way()).or_else(|| closing.under_way());
+        let Self { opening, measuring, looking, closing, .. } = self;
+        let under_way = opening.under_way().or_else(|| measuring.under_way()).or_else(|| looking.under_way());
+        self.facts.awaited = under_way.or_else(|| closing.under_way());
         let Doors { server, web } = &mut self.doors;
         let mut work = server.as_mut().map_or(0, Server::turn) + web.as_mut().map_or(0, Web::turn);
         work += self.facts.key_trace.drain(say);
@@ -217,6 +224,7 @@ impl Operator {
         }
         work += self.take_opened(surroundings.media, say);
         work += self.take_measured();
+        work += self.take_looked();
         self.locked.follow(surroundings.media, &self.stock, &mut self.orders);
         while !self.closing.is_busy()
             && let Some(ended) = self.changes.turn(surroundings.now, &mut self.orders)
@@ -237,6 +245,9 @@ impl Operator {
             && self.changes.is_idle()
             && let Some((asker, call, does)) = self.unplanned.pop_front()
         {
+            if let Does::Apply(look) = does {
+                return self.look(asker, call, does, look);
+            }
             let namespace = matches!(does, Does::Measured(_)).then(|| namespace_changes::named(&call.parameters));
             match namespace.flatten().and_then(|namespace| media.ask(namespace)) {
                 Some((name, look)) => self.measure(asker, call, does, name, look),
@@ -247,12 +258,12 @@ impl Operator {
 
     fn plan(&mut self, asker: Asker, call: Call, does: Does) {
         let round = self.survey.want();
-        self.waiting.push(Waiting { asker, round, call, does });
+        self.waiting.push(Waiting { asker, round, call, does, looked: None });
     }
 
     /// Something is done beside the main thread, and changes wait for it.
     fn is_beside(&self) -> bool {
-        self.opening.is_busy() || self.measuring.is_busy() || self.closing.is_busy()
+        self.opening.is_busy() || self.measuring.is_busy() || self.looking.is_busy() || self.closing.is_busy()
     }
 
     /// Waits for a server's look at a medium.
@@ -268,6 +279,30 @@ impl Operator {
         let Some(((asker, call, does), result)) = self.measuring.turn(self.facts.now) else { return 0 };
         match result {
             Ok(()) => self.plan(asker, call, does),
+            Err(failure) => self.answer(asker, Err(failure)),
+        }
+        1
+    }
+
+    /// Looks at what a file names.
+    fn look(&mut self, asker: Asker, call: Call, does: Does, look: Look) {
+        let begun = look(&self.facts, &self.stock, call.parameters).and_then(|looking| {
+            let (name, now) = (looking.name(), self.facts.now);
+            self.looking.begin((asker, does), name, Patience::default(), now, move || Ok(looking.look()))
+        });
+        if let Err(failure) = begun {
+            self.answer(asker, Err(failure));
+        }
+    }
+
+    fn take_looked(&mut self) -> u32 {
+        let Some(((asker, does), result)) = self.looking.turn(self.facts.now) else { return 0 };
+        match result.and_then(|looked| looked) {
+            Ok(looked) => {
+                let call = Call { id: None, method: String::new(), parameters: Map::new() };
+                let (round, looked) = (self.survey.want(), Some(Box::new(looked)));
+                self.waiting.push(Waiting { asker, round, call, does, looked });
+            }
             Err(failure) => self.answer(asker, Err(failure)),
         }
         1
@@ -299,6 +334,7 @@ impl Operator {
             || self.application.is_some()
             || self.waiting.iter().any(|one| one.asker == Asker::Signal)
             || self.unplanned.iter().any(|(asker, ..)| *asker == Asker::Signal)
+            || self.looking.is_of(|(asker, _)| *asker == Asker::Signal)
         {
             return 0;
         }
@@ -319,7 +355,7 @@ impl Operator {
             Ok(does) if does.is_change() => self.unplanned.push_back((asker, call, does)),
             Ok(does) => {
                 let round = self.survey.want();
-                self.waiting.push(Waiting { asker, round, call, does });
+                self.waiting.push(Waiting { asker, round, call, does, looked: None });
             }
         }
     }
@@ -374,17 +410,22 @@ impl Operator {
     }
 
     /// A call whose round is over.
-    fn carry_out(&mut self, Waiting { asker, call, does, .. }: Waiting, findings: &Findings, media: &mut MediaWatch) {
+    fn carry_out(&mut self, waiting: Waiting, findings: &Findings, media: &mut MediaWatch) {
+        let Waiting { asker, call, does, looked, .. } = waiting;
         let Self { facts, stock, .. } = self;
         let result = match does {
             Does::Tell(tell) => tell(facts, call.parameters),
             Does::Ask(ask) => ask(facts, findings, call.parameters),
             Does::Look(look) => look(&mut Known { facts, findings, media, stock }, call.parameters),
-            Does::Apply(apply) => match apply(&mut Known { facts, findings, media, stock }, call.parameters) {
-                Ok(Applied::Shown(shown)) => Ok(shown),
-                Ok(Applied::Begins(steps)) => return self.apply(Application::new(asker, steps)),
-                Err(failure) => Err(failure),
-            },
+            Does::Apply(_) => {
+                // It was looked at in front of this round.
+                let Some(looked) = looked else { return };
+                match files::apply(&mut Known { facts, findings, media, stock }, *looked) {
+                    Ok(Applied::Shown(shown)) => Ok(shown),
+                    Ok(Applied::Begins(steps)) => return self.apply(Application::new(asker, steps)),
+                    Err(failure) => Err(failure),
+                }
+            }
             Does::Change(plan) | Does::Measured(plan) => {
                 match plan(&mut Known { facts, findings, media, stock }, call.parameters) {
                     Ok(None) => Ok(changes::done(false)),
@@ -503,7 +544,7 @@ impl Operator {
     /// Each device's target is told where the others listen by now, before somebody has this answer.
     fn tell_devices(&mut self, asker: Asker, answer: Value) {
         let (round, does) = (self.survey.want(), Does::Change(listeners::tell_devices));
-        self.waiting.push(Waiting { asker, round, call: listeners::telling(answer), does });
+        self.waiting.push(Waiting { asker, round, call: listeners::telling(answer), does, looked: None });
     }
 
     /// A device is gone: the others list its addresses no longer.
