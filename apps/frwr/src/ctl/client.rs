@@ -4,6 +4,7 @@ use super::SocketArguments;
 use crate::{
     Error,
     control::{INVALID_PARAMS, MAX_ANSWER_BYTES, METHOD_NOT_FOUND, candidates},
+    runner::{LONGEST_QUESTION, longest_answer},
 };
 use core::time::Duration;
 use serde_json::{Map, Value, json};
@@ -13,8 +14,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How long an answer may take: longer than a core has that stands still.
+/// How long an answer to a question may take: longer than a core has that stands still.
 const PATIENCE: Duration = Duration::from_secs(30);
+const _: () = assert!(PATIENCE.as_secs() > LONGEST_QUESTION.as_secs());
+/// Changes of others that a change may stand behind and be waited for, each as long as any takes: one whose medium
+/// hangs. Behind more of them it is made all the same, and its answer is not heard.
+const IN_FRONT: u32 = 1;
+/// How long an answer to a change may take: as long as the target has for it, by its own deadlines.
+const PATIENCE_OF_CHANGE: Duration = longest_answer(IN_FRONT);
+const _: () = assert!(PATIENCE_OF_CHANGE.as_secs() > PATIENCE.as_secs());
 /// What is around an answer.
 const FRAME_BYTES: u64 = 4096;
 
@@ -24,6 +32,8 @@ pub(crate) struct Client {
     path: PathBuf,
     stream: BufReader<UnixStream>,
     id: u64,
+    /// How long the next answer is waited for.
+    patience: Duration,
 }
 
 impl Client {
@@ -35,21 +45,22 @@ impl Client {
             stream.set_write_timeout(Some(PATIENCE))?;
             Ok(stream)
         });
-        let stream = connected.map_err(|error| unreachable(&path, &error))?;
-        Ok(Self { path, stream: BufReader::new(stream), id: 0 })
+        let stream = connected.map_err(|error| unreachable(&path, PATIENCE, &error))?;
+        Ok(Self { path, stream: BufReader::new(stream), id: 0, patience: PATIENCE })
     }
 
-    /// Waits for the next answers for so many times as long.
-    pub(super) fn wait_for(&mut self, times: u32) -> Result<(), Error> {
-        let patience = Some(PATIENCE.saturating_mul(times));
-        self.stream.get_ref().set_read_timeout(patience).map_err(|error| unreachable(&self.path, &error))
+    /// Waits for the next answers as long as so many changes may take.
+    pub(super) fn wait_for_changes(&mut self, changes: u32) -> Result<(), Error> {
+        self.patience = PATIENCE_OF_CHANGE.saturating_mul(changes);
+        let set = self.stream.get_ref().set_read_timeout(Some(self.patience));
+        set.map_err(|error| unreachable(&self.path, self.patience, &error))
     }
 
     /// What the target answers.
     pub(crate) fn call(&mut self, method: &str, parameters: Map<String, Value>) -> Result<Value, Error> {
         self.id += 1;
         let request = json!({ "jsonrpc": "2.0", "id": self.id, "method": method, "params": parameters });
-        let mut answer = self.exchange(&request).map_err(|error| unreachable(&self.path, &error))?;
+        let mut answer = self.exchange(&request).map_err(|error| unreachable(&self.path, self.patience, &error))?;
         if answer["error"].is_object() {
             return Err(refused(method, &answer["error"]));
         }
@@ -84,11 +95,11 @@ fn only_one() -> Result<PathBuf, Error> {
     }
 }
 
-fn unreachable(path: &Path, error: &io::Error) -> Error {
+fn unreachable(path: &Path, patience: Duration, error: &io::Error) -> Error {
     let remedy = "is `frwr serve` running there, and are you who started it?";
     let reason = match error.kind() {
         // Of a socket that is waited for.
-        io::ErrorKind::WouldBlock => format!("no answer in {} s", PATIENCE.as_secs()),
+        io::ErrorKind::WouldBlock => format!("no answer in {} s", patience.as_secs()),
         _ => error.to_string(),
     };
     Error::failed("control_socket", format!("{path:?} does not answer: {reason}; {remedy}"))

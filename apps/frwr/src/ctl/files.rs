@@ -54,6 +54,7 @@ pub(super) fn apply(
         all.insert("dry_run".to_owned(), dry_run.into());
         all
     };
+    client.wait_for_changes(1)?;
     let shown = client.call("apply", parameters(true))?;
     if dry_run {
         return Ok(shown);
@@ -61,6 +62,6 @@ pub(super) fn apply(
     let lines: Vec<_> = shown["changes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     lines.iter().for_each(|line| say(line));
     // Each change has its own time. There are far fewer than 2^32.
-    client.wait_for(lines.len() as u32 + 1)?;
+    client.wait_for_changes(lines.len() as u32 + 1)?;
     client.call("apply", parameters(false))
 }

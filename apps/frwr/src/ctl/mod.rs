@@ -27,7 +27,13 @@ pub fn ctl(arguments: &CtlArguments, say: &mut dyn FnMut(&str)) -> Result<Output
     let wanted = arguments.wanted()?;
     let open = || Client::open(&arguments.socket);
     let result = match wanted {
-        Wanted::Call(call) => open()?.call(&call.method, call.parameters)?,
+        Wanted::Call(call) => {
+            let mut client = open()?;
+            if methods().any(|method| method.changes && method.name == call.method) {
+                client.wait_for_changes(1)?;
+            }
+            client.call(&call.method, call.parameters)?
+        }
         Wanted::Save(path) => files::save(&mut open()?, &path)?,
         Wanted::Apply(path) => {
             let text = text_of("apply", &path)?;

@@ -88,6 +88,7 @@ pub(crate) use main_loop::{
 pub use namespaces::{
     ListedNamespace, MediumConfig, NamespaceBacking, NamespaceConfig, NamespaceReport, SubsystemConfig,
 };
+pub(crate) use operator::{LONGEST_QUESTION, longest_answer};
 pub use operator::{MethodDescription, Parameter, methods};
 pub use permitted::{DhChapDigest, DhChapGroup};
 pub(crate) use remedy::cannot_listen;

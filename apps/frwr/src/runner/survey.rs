@@ -9,7 +9,7 @@ use frwr_engine::control::ControlStatistics;
 use frwr_reactor::Statistics as ReactorStatistics;
 
 /// How long cores are waited for that shall hand over their figures: one that goes on takes no time at all, however busy its processor.
-const ANSWER_TIME: Duration = Duration::from_secs(5);
+pub(super) const ANSWER_TIME: Duration = Duration::from_secs(5);
 /// Between two rounds: fifty a second cost a core nothing that a measurement shows, however many clients ask and however often.
 const ROUND_PERIOD: Duration = Duration::from_millis(20);
 

@@ -27,6 +27,7 @@ pub(super) use facts::Facts;
 pub(super) use key_trace::KeyTrace;
 pub use methods::{MethodDescription, methods};
 pub use parameters::Parameter;
+pub(crate) use planned::{LONGEST_QUESTION, longest_answer};
 
 use super::{
     change::Returned,
