@@ -17,4 +17,5 @@ pub mod requester;
 pub mod scaling;
 pub mod storm;
 pub mod turns;
+pub mod watched;
 pub mod writes;

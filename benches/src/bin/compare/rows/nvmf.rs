@@ -1,4 +1,5 @@
-//! Rows of the NVMe-oF target and host: each detached from its NIC (A24), and both on a core that may sleep (A26).
+//! Rows of the NVMe-oF target and host: each detached from its NIC (A24), and both on a core that may sleep (A26) or is
+//! watched (A27).
 
 use super::super::goal::Goal::{AtMost, RatioAtMost};
 use super::super::quantity::Quantity;
@@ -42,6 +43,12 @@ const fn look_on(how: &'static [&'static str]) -> Quantity {
     instructions(ours("sleep-cost", how).iterations(20_000, 120_000))
 }
 
+/// The same on a thread of its own, whose figures are read or not; the readings of so many iterations without these.
+const ALONE: Quantity = look_on(&["watched", "alone"]);
+const READ: Quantity = look_on(&["watched", "read"]);
+const READINGS: Quantity = look_on(&["watched", "readings"]);
+const MORE_WHERE_READ: Quantity = Quantity::Sum(&[(1.0, READ), (-1.0, READINGS), (-1.0, ALONE)]);
+
 /// See the parent. A24 was first counted on 2026-11-27 at 6bd15ba: 2,182 and 5,331 of the target, 2,178 and 2,868 of the host.
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -71,6 +78,19 @@ pub(super) const ROWS: &[Row] = &[
             told("the same, polling on", read_on(&["spin", "32"])),
             told("an iteration that finds nothing, before it sleeps", look_on(&["idle", "sleep"])),
             told("the same, polling on for ever", look_on(&["idle", "spin"])),
+        ],
+    },
+    Row {
+        id: "A27",
+        what: "a core whose figures others read",
+        cases: &[
+            Case {
+                goals: &[AtMost(0.5)],
+                ..told("what an iteration does more where they are read each tenth", MORE_WHERE_READ)
+            },
+            told("an iteration that finds nothing", ALONE),
+            told("the same with a tenth of a reading", READ),
+            told("a tenth of a reading", READINGS),
         ],
     },
 ];
