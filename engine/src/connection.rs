@@ -120,7 +120,10 @@ pub(crate) struct Connection {
 pub(crate) struct ConnectionLimits {
     pub(crate) requests: u32,
     pub(crate) transfers: u32,
+    /// Of messages that its caller does not have yet.
     pub(crate) receives: u32,
+    /// Those of them that it does not share.
+    pub(crate) own_receives: u32,
     pub(crate) registrations: u32,
     pub(crate) send_entries: u32,
     pub(crate) memories: u16,
@@ -154,7 +157,7 @@ impl Connection {
             invalidations: FixedList::new_in(region, limits.registrations as usize, 0)?,
             was_ready: false,
             early: VecDeque::with_capacity(limits.receives as usize),
-            receive_queue: ReceiveQueue::new_in(region, limits.receives)?,
+            receive_queue: ReceiveQueue::new_in(region, limits.own_receives)?,
             is_kept: false,
             end_is_untold: false,
             credits: Credits::default(),

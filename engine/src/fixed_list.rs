@@ -41,9 +41,22 @@ impl<T: Copy> FixedList<T> {
     #[inline(always)]
     pub(crate) fn push(&mut self, value: T) {
         debug_assert!(self.len() < self.places.len(), "a list is made for all that it may hold");
-        let Some(place) = self.places.get_mut(self.len as usize) else { return lost() };
+        if !self.push_within(value) {
+            lost();
+        }
+    }
+
+    /// The same of a list that may be made for none: false then.
+    #[inline(always)]
+    pub(crate) fn push_within(&mut self, value: T) -> bool {
+        debug_assert!(
+            self.places.is_empty() || self.len() < self.places.len(),
+            "a list is made for all that it may hold"
+        );
+        let Some(place) = self.places.get_mut(self.len as usize) else { return false };
         *place = value;
         self.len += 1;
+        true
     }
 
     /// [`FixedList::push`] of all of them, or of none where they are too many.

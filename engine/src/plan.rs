@@ -361,12 +361,18 @@ impl Plan {
         2 * (of_slots + foreign + EVENTS_PER_CONNECTION * self.connections as usize + MAX_INCOMING)
     }
 
+    /// Receives of one connection that no other shares.
+    fn own_receives(&self) -> u32 {
+        if self.shares_receives { 0 } else { self.receive_depth }
+    }
+
     /// Most that the queues of one connection ever hold.
     pub(crate) fn connection_limits(&self, cost: SendQueueCost) -> ConnectionLimits {
         ConnectionLimits {
             requests: self.request_slots,
             transfers: self.transfer_slots,
             receives: self.receive_depth,
+            own_receives: self.own_receives(),
             registrations: self.registrations,
             send_entries: self.sizes.send,
             memories: self.memories,
@@ -379,7 +385,7 @@ impl Plan {
     pub(crate) fn region_bytes(&self) -> usize {
         let connections = self.connections as usize;
         let of_connection =
-            Connection::bytes_needed(self.sizes.send, self.registrations, self.receive_depth, self.memories);
+            Connection::bytes_needed(self.sizes.send, self.registrations, self.own_receives(), self.memories);
         let parts = [
             // The first block starts on a line wherever the region stands.
             Some(BLOCK_GRANULE),

@@ -6,6 +6,8 @@ use frwr_mempool::{DeviceMemory, Region, device_memory::DeviceTable, region::Car
 
 /// No connection: a core has fewer.
 const NOBODY: u16 = u16::MAX;
+/// A connection that took a shared receive and has ended: its grant is free again as far as its buffers are back. A core has fewer, too.
+pub(crate) const ENDED: u16 = NOBODY - 1;
 
 /// Where a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +23,8 @@ pub(crate) struct Buffer {
     token: Token,
     /// Bytes of the message in it, where it is held.
     length: u32,
-    /// Whose it is; nobody's where they are shared, and where the caller holds it since a former connection in the place of its own.
+    /// Whose it is; nobody's where the caller holds it since a former connection in the place of its own. Where they are shared: whose
+    /// queue pair took it, until it is posted again.
     connection: u16,
     place: Place,
 }
@@ -34,10 +37,16 @@ impl Buffer {
         self.length = length;
     }
 
-    /// Whose it is; nobody's where all share it.
+    /// Whose it is. Where all share them, of the connection that took it.
     #[inline(always)]
     pub(crate) fn connection(&self) -> u16 {
         self.connection
+    }
+
+    /// A connection's queue pair took it, of those that all share.
+    #[inline(always)]
+    pub(crate) fn taken_by(&mut self, connection: u16) {
+        self.connection = connection;
     }
 
     fn is(&self, place: Place, generation: u32) -> bool {
@@ -170,6 +179,29 @@ impl Receives {
         };
         entry.place = Place::Idle;
         true
+    }
+
+    /// A buffer that all share is in the queue again. Returns the connection that had taken it: [`ENDED`], or none, where nobody is
+    /// given credit for it.
+    #[inline(always)]
+    pub(crate) fn forget_taker(&mut self, buffer: u32) -> u16 {
+        let entry = self.buffers.get_mut(buffer as usize);
+        entry.map_or(NOBODY, |entry| core::mem::replace(&mut entry.connection, NOBODY))
+    }
+
+    /// A connection has ended, whose queue pair took buffers that all share. Returns how many of them are not posted again.
+    pub(crate) fn taker_ended(&mut self, connection: u16) -> u32 {
+        let mut held = 0;
+        for entry in self.buffers.iter_mut().filter(|entry| entry.connection == connection) {
+            entry.connection = if mutant!(S7_shared_taker) { connection } else { ENDED };
+            held += 1;
+        }
+        held
+    }
+
+    /// A buffer, wherever it is.
+    pub(crate) fn get_mut(&mut self, buffer: u32) -> Option<&mut Buffer> {
+        self.buffers.get_mut(buffer as usize)
     }
 
     /// The buffer that is posted under this token.

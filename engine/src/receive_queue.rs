@@ -27,7 +27,7 @@ pub(crate) struct ReceiveQueue {
 }
 
 impl ReceiveQueue {
-    /// One that was never opened, for so many receives of its own.
+    /// One that was never opened, for so many receives of its own; none where they are shared.
     pub(crate) fn new_in(region: &mut Region, receives: u32) -> Result<Self, CarveError> {
         let vacant = ReceiveRequest { token: Token(0), element: ScatterElement::default() };
         Ok(Self {
@@ -54,10 +54,10 @@ impl ReceiveQueue {
         (self.posted, self.may_have_received, self.gave_up) = (0, false, false);
     }
 
-    /// The next flush posts this receive.
+    /// The next flush posts this receive. False where it has none of its own.
     #[inline(always)]
-    pub(crate) fn post_next(&mut self, receive: ReceiveRequest) {
-        self.next.push(receive);
+    pub(crate) fn post_next(&mut self, receive: ReceiveRequest) -> bool {
+        self.next.push_within(receive)
     }
 
     /// What the next flush posts.

@@ -1,10 +1,10 @@
-//! The receives of one core whose connections share a queue: whose queue pair took one, and how many each may take.
+//! The receives of one core whose connections share a queue: which connection a queue pair is of, and how many receives each may take.
 //!
 //! A connection is granted a number of receives when it is opened, and the sum of all grants never exceeds the queue:
 //! a peer that keeps to its grant finds a receive, whatever the others do. The sum is kept as what is left of it.
 
 use crate::{
-    provider::{QueuePairId, ReceiveRequest, SharedReceiveQueueId},
+    provider::{QueuePairId, ReceiveRequest, ScatterElement, SharedReceiveQueueId},
     timestamp::Timestamp,
 };
 use core::time::Duration;
@@ -17,18 +17,16 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// What a core knows of its shared receive queue.
 #[derive(Debug)]
 pub(crate) struct SharedReceives {
-    /// The queue and the local key of its buffers, once Control has made it.
-    queue: Option<(SharedReceiveQueueId, u32)>,
-    /// Buffers that the next flush posts, unless the device has refused some just now.
-    released: Vec<u32>,
-    /// The work requests of these, while they are being posted.
-    requests: Vec<ReceiveRequest>,
+    /// Once Control has made it.
+    queue: Option<SharedReceiveQueueId>,
+    /// The local key of its buffers.
+    lkey: u32,
+    /// Receives that the next flush posts, unless the device has refused some just now.
+    next: Vec<ReceiveRequest>,
     /// Not before this time is the device asked again after it refused receives.
     rests_until: Timestamp,
     /// The device refused receives, and has not taken all since: some that are granted may not be there.
     is_short: bool,
-    /// Who took each buffer, until it is posted again.
-    takers: Box<[Taker]>,
     /// Receives in the queue that nobody was granted.
     free: u32,
     /// Receives that a queue pair may have taken with it: nobody is granted them any more.
@@ -39,27 +37,15 @@ pub(crate) struct SharedReceives {
     connections: ConnectionIndex,
 }
 
-/// Who is given credit when a buffer is posted again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Taker {
-    /// Nobody: it was taken out of turn, or never.
-    Nobody,
-    /// The connection of this index.
-    Connection(u16),
-    /// A connection that has ended: its grant is free again as far as its buffers are back.
-    Ended,
-}
-
 impl SharedReceives {
-    /// All buffers are to be posted.
+    /// For a queue of so many, which is not made yet.
     pub(crate) fn new(entries: u32, connections: u32) -> Self {
         Self {
             queue: None,
-            released: (0..entries).collect(),
-            requests: Vec::with_capacity(entries as usize),
+            lkey: 0,
+            next: Vec::with_capacity(entries as usize),
             rests_until: Timestamp::EPOCH,
             is_short: false,
-            takers: vec![Taker::Nobody; entries as usize].into(),
             free: entries,
             withdrawn: 0,
             lost: Vec::with_capacity(entries as usize),
@@ -67,43 +53,38 @@ impl SharedReceives {
         }
     }
 
+    /// Control has made it; `lkey` is that of the buffers' memory.
     pub(crate) fn made(&mut self, queue: SharedReceiveQueueId, lkey: u32) {
-        self.queue = Some((queue, lkey));
+        (self.queue, self.lkey) = (Some(queue), lkey);
     }
 
-    /// Where buffers are posted, and the local key of their memory.
-    pub(crate) fn queue(&self) -> Option<(SharedReceiveQueueId, u32)> {
+    /// Where buffers are posted.
+    pub(crate) fn queue(&self) -> Option<SharedReceiveQueueId> {
         self.queue
     }
 
-    /// A buffer came back: the next flush posts it.
-    #[inline]
-    pub(crate) fn give_back(&mut self, buffer: u32) {
-        self.released.push(buffer);
+    /// The next flush posts this receive, with the local key that its buffer has here.
+    #[inline(always)]
+    pub(crate) fn post_next(&mut self, receive: ReceiveRequest) {
+        let element = ScatterElement { lkey: self.lkey, ..receive.element };
+        self.next.push(ReceiveRequest { element, ..receive });
     }
 
-    /// The work requests of all buffers that came back, oldest first, as `post` makes them.
-    pub(crate) fn prepare(&mut self, post: impl FnMut(u32) -> ReceiveRequest) -> &[ReceiveRequest] {
-        self.requests.clear();
-        self.requests.extend(self.released.iter().copied().map(post));
-        &self.requests
+    /// What the next flush posts, oldest first.
+    pub(crate) fn next(&self) -> &[ReceiveRequest] {
+        &self.next
     }
 
-    /// The first so many of them are in the queue: `credit` is called for each that a connection had taken, which may take one more.
-    pub(crate) fn all_taken(&mut self, count: usize, mut credit: impl FnMut(u16)) {
-        for at in 0..count {
-            if let Some(&buffer) = self.released.get(at)
-                && let Taker::Connection(index) = self.posted(buffer)
-            {
-                credit(index);
-            }
-        }
-        self.released.drain(..count);
+    /// The first so many of them are in the queue. So many of those had been taken by connections that have ended: they can be
+    /// granted again.
+    pub(crate) fn posted(&mut self, count: usize, of_ended: u32) {
+        self.next.drain(..count);
+        self.free += if mutant!(S10_shared_held) { 0 } else { of_ended };
     }
 
     /// Whether there is something to post, now or later.
     pub(crate) fn has_to_post(&self) -> bool {
-        self.queue.is_some() && !self.released.is_empty()
+        self.queue.is_some() && !self.next.is_empty()
     }
 
     /// Whether there is something to post now.
@@ -127,8 +108,9 @@ impl SharedReceives {
         self.is_short = false;
     }
 
-    /// The device took not all that was posted.
-    pub(crate) fn refused(&mut self, now: Timestamp) {
+    /// The device took none of what is left: that is posted later, as `make` makes each anew of what it was.
+    pub(crate) fn refused(&mut self, now: Timestamp, mut make: impl FnMut(&mut ReceiveRequest)) {
+        self.next.iter_mut().for_each(&mut make);
         self.is_short = true;
         self.rests_until = now.since_epoch().saturating_add(PAUSE).into();
     }
@@ -163,42 +145,10 @@ impl SharedReceives {
         self.connections.insert(queue_pair, connection);
     }
 
-    /// A connection's queue pair took a buffer that it had been granted.
-    #[inline]
-    pub(crate) fn taken(&mut self, buffer: u32, connection: u16) {
-        if let Some(taker) = self.takers.get_mut(buffer as usize) {
-            *taker = Taker::Connection(connection);
-        }
-    }
-
-    /// The connection whose queue pair took a buffer, while that is open.
-    pub(crate) fn taker(&self, buffer: u32) -> Option<u16> {
-        match self.takers.get(buffer as usize) {
-            Some(Taker::Connection(index)) => Some(*index),
-            _ => None,
-        }
-    }
-
-    /// A buffer is in the queue again: says who may take one more.
-    #[inline]
-    fn posted(&mut self, buffer: u32) -> Taker {
-        let taker = self.takers.get_mut(buffer as usize);
-        let taker = taker.map_or(Taker::Nobody, |taker| core::mem::replace(taker, Taker::Nobody));
-        self.free += u32::from(taker == Taker::Ended && !mutant!(S10_shared_held));
-        taker
-    }
-
-    /// A connection is gone, of whose grant `lost` may never come back. What its caller still holds is free when it is
-    /// posted again.
-    pub(crate) fn closed(&mut self, queue_pair: QueuePairId, connection: u16, granted: u32, lost: u32) {
+    /// A connection is gone, of whose grant `lost` may never come back, and `held` are not posted again yet: these are free when they
+    /// are.
+    pub(crate) fn closed(&mut self, queue_pair: QueuePairId, connection: u16, granted: u32, held: u32, lost: u32) {
         self.connections.remove(queue_pair, connection);
-        let mut held = 0;
-        for taker in &mut self.takers {
-            if *taker == Taker::Connection(connection) {
-                *taker = if mutant!(S7_shared_taker) { Taker::Connection(connection) } else { Taker::Ended };
-                held += 1;
-            }
-        }
         self.withdrawn += lost;
         if lost > 0 {
             self.lost.push((queue_pair, lost));
@@ -293,7 +243,7 @@ impl ConnectionIndex {
 
 #[cfg(test)]
 mod tests {
-    use super::{ConnectionIndex, SharedReceives, Taker};
+    use super::{ConnectionIndex, SharedReceives};
     use crate::provider::QueuePairId;
     use std::collections::HashMap;
 
@@ -332,21 +282,16 @@ mod tests {
     #[test]
     fn a_grant_is_free_again_when_its_buffers_are_back() {
         let mut shared = SharedReceives::new(16, 2);
-        for buffer in core::mem::take(&mut shared.released) {
-            assert_eq!(shared.posted(buffer), Taker::Nobody);
-        }
         shared.grant(6);
         shared.grant(10);
         assert_eq!(shared.free(), 0);
-        shared.taken(3, 1);
-        shared.taken(4, 1);
-        shared.taken(5, 0);
-        shared.closed(QueuePairId(1), 1, 10, 0);
+        shared.closed(QueuePairId(1), 1, 10, 2, 0);
         assert_eq!(shared.free(), 8, "two are held");
-        assert_eq!((shared.posted(3), shared.posted(5)), (Taker::Ended, Taker::Connection(0)));
+        shared.posted(0, 1);
         assert_eq!(shared.free(), 9);
-        shared.closed(QueuePairId(2), 0, 6, 4);
-        assert_eq!((shared.posted(4), shared.free(), shared.withdrawn()), (Taker::Ended, 12, 4));
+        shared.closed(QueuePairId(2), 0, 6, 0, 4);
+        shared.posted(0, 1);
+        assert_eq!((shared.free(), shared.withdrawn()), (12, 4));
         shared.found(QueuePairId(1));
         assert_eq!((shared.free(), shared.withdrawn()), (12, 4), "that one had lost none");
         for _ in 0..6 {
@@ -354,7 +299,7 @@ mod tests {
         }
         assert_eq!((shared.free(), shared.withdrawn()), (16, 0), "no more than was lost");
         shared.grant(3);
-        shared.closed(QueuePairId(3), 0, 3, 3);
+        shared.closed(QueuePairId(3), 0, 3, 0, 3);
         shared.opened(QueuePairId(3), 1);
         shared.found(QueuePairId(3));
         assert_eq!((shared.free(), shared.withdrawn()), (13, 3), "the number is another queue pair's now");

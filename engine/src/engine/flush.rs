@@ -7,6 +7,7 @@ use crate::{
     mr::{self, ReturnPolicy},
     options::OnPostError,
     provider::{Chain, Operation, Port, PostError, TokenKind},
+    receive::ENDED,
     trace::TracePoint,
 };
 use frwr_mempool::mutant;
@@ -66,19 +67,27 @@ impl<P: Port> Engine<P> {
     pub(super) fn post_shared_receives(&mut self) {
         let now = self.polls.now();
         let Some(shared) = self.shared.as_mut().filter(|shared| shared.is_due(now)) else { return };
-        let Some((queue, lkey)) = shared.queue() else { return };
-        let receives = &mut self.receives;
-        let requests = shared.prepare(|buffer| receives.post(buffer, lkey));
+        let Some(queue) = shared.queue() else { return };
+        let requests = shared.next();
         let posts = requests.len();
         let refusal = self.port.post_shared_receives(queue, requests).err();
         let accepted = refusal.map_or(posts, |error| error.accepted.min(posts));
         self.counters.receives_posted();
-        for refused in &requests[if mutant!(S2_shared_receives) { posts } else { accepted }..] {
-            self.receives.unpost(refused.token.index(), refused.token.generation());
+        let taken = if mutant!(S2_shared_receives) { posts } else { accepted };
+        let mut of_ended = 0;
+        for receive in &requests[..taken] {
+            let taker = self.receives.forget_taker(receive.token.index());
+            match self.connections.get_mut(usize::from(taker)) {
+                Some(connection) => connection.receive_queue.posted(1),
+                None => of_ended += u32::from(taker == ENDED),
+            }
         }
-        shared.all_taken(accepted, |taker| self.connections[usize::from(taker)].receive_queue.posted(1));
+        shared.posted(taken, of_ended);
         if let Some(error) = refusal.filter(|_| accepted < posts) {
-            shared.refused(now);
+            shared.refused(now, |refused| {
+                self.receives.unpost(refused.token.index(), refused.token.generation());
+                *refused = self.receives.post(refused.token.index(), refused.element.lkey);
+            });
             self.shared_receives_refused(error);
         } else {
             shared.all_posted();

@@ -137,8 +137,8 @@ impl<P: Port> Engine<P> {
     pub fn receive_buffers(&self) -> ReceiveBuffers {
         let (posted, held, idle) = self.receives.counts();
         // Those that were given back have their work request already.
-        let next: usize = self.connections.iter().map(|connection| connection.receive_queue.next().len()).sum();
-        let next = next as u32;
+        let own: usize = self.connections.iter().map(|connection| connection.receive_queue.next().len()).sum();
+        let next = (own + self.shared.as_ref().map_or(0, |shared| shared.next().len())) as u32;
         ReceiveBuffers { posted: posted - next, held, idle: idle + next }
     }
 }

@@ -319,7 +319,7 @@ impl<P: Port> Engine<P> {
                 && self.receives.release(buffer, generation).is_some()
                 && let Some(shared) = &mut self.shared
             {
-                shared.give_back(buffer);
+                shared.post_next(self.receives.post(buffer, 0));
             }
         }
     }
@@ -360,7 +360,7 @@ impl<P: Port> Engine<P> {
                 && self.receives.release(buffer, generation).is_some()
                 && let Some(shared) = &mut self.shared
             {
-                shared.give_back(buffer);
+                shared.post_next(self.receives.post(buffer, 0));
             }
             if *request.outcome() != RequestStatus::Cancelled || mutant!(cancelled_told_as_lost) {
                 request.ends_as(RequestStatus::Lost);

@@ -178,6 +178,8 @@ impl<P: Port> Engine<P> {
             ToCore::SharedReceives { queue, lkey } => {
                 if let Some(shared) = &mut self.shared {
                     shared.made(queue, lkey);
+                    (0..self.plan.receive_buffers)
+                        .for_each(|buffer| shared.post_next(self.receives.post(buffer, lkey)));
                 }
                 // They are posted before the first queue pair is there to use them.
                 self.post_shared_receives();
@@ -385,7 +387,8 @@ impl<P: Port> Engine<P> {
         self.chores.settle(index);
         if let Some(shared) = &mut self.shared {
             let lost = entry.receive_queue.close_shared();
-            shared.closed(entry.queue_pair, index as u16, entry.receive_queue.shared(), lost);
+            let held = self.receives.taker_ended(index as u16);
+            shared.closed(entry.queue_pair, index as u16, entry.receive_queue.shared(), held, lost);
         }
     }
 }

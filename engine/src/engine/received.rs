@@ -138,10 +138,10 @@ impl<P: Port> Engine<P> {
         }
         let length = success.bytes.min(stride);
         entry.hold(length);
-        connection.receive_queue.completed();
-        if SHARED && let Some(shared) = &mut self.shared {
-            shared.taken(token.index(), owner);
+        if SHARED {
+            entry.taken_by(owner);
         }
+        connection.receive_queue.completed();
         let received = Received { buffer: token.index(), generation: token.generation(), length, is_reply: true };
         connection.credits.message_came();
         match classify(self.receives.messages(), token.index(), protocol, connection.key, length) {
@@ -210,9 +210,11 @@ impl<P: Port> Engine<P> {
     fn receive_returned(&mut self, index: usize, buffer: u32) {
         // After a drain that timed out the count is zero already, and the completions may still come.
         self.connections[index].receive_queue.completed_late();
-        if let Some(shared) = &mut self.shared {
+        if self.shared.is_some()
+            && let Some(entry) = self.receives.get_mut(buffer)
+        {
             // One core has at most u16::MAX connections.
-            shared.taken(buffer, index as u16);
+            entry.taken_by(index as u16);
         }
     }
 
@@ -268,7 +270,7 @@ impl<P: Port> Engine<P> {
     fn shared_receive_wasted(&mut self, completion: &Completion, owner: u16) {
         let (buffer, Some(shared)) = (completion.token.index(), &mut self.shared) else { return };
         self.receives.unpost(buffer, completion.token.generation());
-        shared.give_back(buffer);
+        shared.post_next(self.receives.post(buffer, 0));
         let index = usize::from(owner);
         let Some(connection) = self.connections.get(index) else {
             self.counters.stale_completion();

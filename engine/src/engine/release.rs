@@ -28,20 +28,24 @@ impl<P: Port> Engine<P> {
         let Received { buffer, generation, is_reply, .. } = received;
         let Some(held) = self.receives.held_mut(buffer, generation) else { return };
         let owner = held.connection();
-        // Shared buffers are nobody's: there may be more of them than all connections could own. Nor are those of former connections.
+        // Those of former connections are nobody's.
         if let Some(connection) = self.connections.get_mut(usize::from(owner))
             && (connection.is_ready() || mutant!(released_to_ending))
         {
             connection.credits.reply_released(is_reply);
-            connection.receive_queue.post_next(held.post(connection.message_lkey));
-            connection.mark_dirty(&mut self.dirty);
+            let receive = held.post(connection.message_lkey);
+            if connection.receive_queue.post_next(receive) {
+                connection.mark_dirty(&mut self.dirty);
+            } else if let Some(shared) = &mut self.shared {
+                shared.post_next(receive);
+            }
             return;
         }
         held.put_by();
         self.release_otherwise(buffer, owner, is_reply);
     }
 
-    /// The rest of [`Engine::release`] for a shared receive, one of a connection that is not ready, or one that was held since a former
+    /// The rest of [`Engine::release`] for a receive of a connection that is not ready, or one that was held since a former
     /// connection and joins that in its place, for its replies. Apart, so that the usual release has no part in it.
     #[inline(never)]
     fn release_otherwise(&mut self, buffer: u32, owner: u16, is_reply: bool) {
@@ -53,25 +57,19 @@ impl<P: Port> Engine<P> {
             if let Some(connection) = self.connections.get_mut(usize::from(place)) {
                 connection.credits.add_reply_receive();
             }
-        } else if is_reply {
-            self.free_shared_reply(buffer);
+        } else if let Some(connection) = self.connections.get_mut(usize::from(owner)).filter(|_| self.shared.is_some())
+        {
+            // It may await another reply in it.
+            connection.credits.reply_released(is_reply);
         }
         self.repost(buffer, owner);
-    }
-
-    /// The connection that a shared receive brought a reply of may await another one in it.
-    fn free_shared_reply(&mut self, buffer: u32) {
-        let taker = self.shared.as_ref().and_then(|shared| shared.taker(buffer));
-        if let Some(connection) = taker.and_then(|index| self.connections.get_mut(usize::from(index))) {
-            connection.credits.reply_released(true);
-        }
     }
 
     /// A buffer goes back to its queue pair with the next flush.
     #[inline]
     fn repost(&mut self, buffer: u32, owner: u16) {
         if let Some(shared) = &mut self.shared {
-            shared.give_back(buffer);
+            shared.post_next(self.receives.post(buffer, 0));
             return;
         }
         let connection = &mut self.connections[usize::from(owner)];
