@@ -27,6 +27,9 @@ use frwr_mempool::{
 };
 use std::collections::VecDeque;
 
+/// The name of no connection: a core has fewer.
+const NOBODY: ConnectionKey = ConnectionKey { index: u16::MAX, epoch: 0 };
+
 /// How far opening has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
@@ -75,8 +78,8 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) key: ConnectionKey,
-    /// Its key while `submit` need not look at anything else: it is ready, no request waits or has to, no invalidation is due. Of another
-    /// connection otherwise ([`Connection::note_usual`]).
+    /// Its key while `submit` need not look at anything else: it is ready, no request waits or has to, no invalidation is due.
+    /// [`NOBODY`] otherwise ([`Connection::note_usual`]).
     usual: ConnectionKey,
     /// Of its usual request whose reply may come; the same for ever.
     pub(crate) posted: Standing,
@@ -143,7 +146,7 @@ impl Connection {
     ) -> Result<Self, CarveError> {
         Ok(Self {
             key: ConnectionKey { index, epoch: 0 },
-            usual: ConnectionKey { index: !index, epoch: 0 },
+            usual: NOBODY,
             posted: Standing::posted(index),
             phase: Phase::Vacant,
             queue_pair: QueuePairId(0),
@@ -176,16 +179,26 @@ impl Connection {
 
     /// To be called wherever one of the things has changed that [`Connection::usual`] stands for.
     fn note_usual(&mut self) {
-        // Nobody can name a connection of another index in this one's place.
-        let index = if self.is_usual() { self.key.index } else { !self.key.index };
-        self.usual = ConnectionKey { index, ..self.key };
+        self.usual = if self.is_usual() { self.key } else { NOBODY };
     }
 
-    /// An MR's key is to die; the next flush, or the next request, posts the invalidation.
+    /// The keys of these MRs are to die; the next flush, or the next request, posts the invalidations.
     #[inline(always)]
-    pub(crate) fn invalidate(&mut self, descriptor: u32) {
-        self.invalidations.push(descriptor);
-        self.usual = ConnectionKey { index: !self.key.index, ..self.key };
+    pub(crate) fn invalidate(&mut self, descriptors: &[u32]) {
+        match descriptors {
+            // The usual one, without a loop.
+            &[only] => self.invalidations.push(only),
+            [] => return,
+            several => {
+                for &descriptor in several {
+                    self.invalidations.push(descriptor);
+                    if mutant!(fence_first_only) {
+                        break;
+                    }
+                }
+            }
+        }
+        self.usual = NOBODY;
     }
 
     /// The MRs whose keys are to die, and the places of their invalidations; [`Connection::invalidated`] says how many were put there.

@@ -58,10 +58,10 @@ impl Counters {
         self.counted.failed_marshal_count += 1;
     }
 
-    /// The reply of one may wait for the completion of its message.
+    /// The reply of one waits for the completion of its message.
     #[inline(always)]
-    pub(crate) fn reply(&mut self, waits_for_send: bool) {
-        self.counted.reply_waits_for_send += u64::from(waits_for_send);
+    pub(crate) fn reply_waits_for_send(&mut self) {
+        self.counted.reply_waits_for_send += 1;
     }
 }
 

@@ -69,6 +69,11 @@ impl Events {
         self.end - self.oldest > self.half
     }
 
+    /// All that ever were here.
+    pub(crate) fn pushed(&self) -> u64 {
+        self.end
+    }
+
     /// A request ended; its slot stays until this is taken.
     #[inline(always)]
     pub(crate) fn push_ended(&mut self, slot: u32) {

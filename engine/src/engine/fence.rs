@@ -23,12 +23,7 @@ impl<P: Port> Engine<P> {
             return;
         }
         let connection = &mut self.connections[index];
-        for &descriptor in request.mrs() {
-            connection.invalidate(descriptor);
-            if mutant!(fence_first_only) {
-                break;
-            }
-        }
+        connection.invalidate(request.mrs());
         self.mark_dirty(index as u16);
         // F12: told before the invalidations are posted.
         if mutant!(F12) {

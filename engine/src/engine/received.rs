@@ -88,14 +88,11 @@ impl Replies<'_> {
             self.events.push_ended(handle.index());
             return true;
         }
-        self.counters.reply(waits_for_send);
-        request.fence();
-        for &descriptor in request.mrs() {
-            connection.invalidate(descriptor);
-            if mutant!(fence_first_only) {
-                break;
-            }
+        if waits_for_send {
+            self.counters.reply_waits_for_send();
         }
+        request.fence();
+        connection.invalidate(request.mrs());
         connection.mark_dirty(self.dirty);
         // F12: told before the invalidations are posted.
         if mutant!(F12) {
@@ -111,16 +108,22 @@ impl<P: Port> Engine<P> {
     pub(super) fn take_receives(&mut self, batch: &CompletionBatch, protocol: &mut impl Protocol) {
         // Before they are taken: behind that the loop would keep the number at hand.
         self.counters.receives_completed(batch.len() as u32);
-        if self.shared.is_none() {
-            batch.iter().for_each(|completion| self.take_receive::<false>(completion, protocol));
-        } else {
-            batch.iter().for_each(|completion| self.take_receive::<true>(completion, protocol));
+        match (self.shared.is_some(), self.trace.is_some()) {
+            (false, false) => batch.iter().for_each(|it| self.take_receive::<false, false>(it, protocol)),
+            (true, false) => batch.iter().for_each(|it| self.take_receive::<true, false>(it, protocol)),
+            (false, true) => batch.iter().for_each(|it| self.take_receive::<false, true>(it, protocol)),
+            (true, true) => batch.iter().for_each(|it| self.take_receive::<true, true>(it, protocol)),
         }
     }
 
     /// A completion of a receive queue that a connection has for itself, or `SHARED`: the queue pair that it names tells the connection.
+    /// `TRACED`: which key a reply killed is recorded, and else not kept at hand.
     #[inline(always)]
-    fn take_receive<const SHARED: bool>(&mut self, completion: &Completion, protocol: &mut impl Protocol) {
+    fn take_receive<const SHARED: bool, const TRACED: bool>(
+        &mut self,
+        completion: &Completion,
+        protocol: &mut impl Protocol,
+    ) {
         let token = completion.token;
         let stride = self.receives.stride();
         let Some(entry) = self.receives.posted_mut(token) else { return self.stray_receive(completion) };
@@ -151,7 +154,7 @@ impl<P: Port> Engine<P> {
                     (replies.take(connection, request, success.invalidated, &received), replies.killed);
                 if !taken {
                     self.unexpected_reply(completion, owner, request);
-                } else if self.trace.is_some() {
+                } else if TRACED {
                     self.record_killed(killed);
                 }
             }

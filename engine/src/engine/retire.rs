@@ -169,7 +169,7 @@ impl<P: Port> Engine<P> {
     #[inline(never)]
     fn end_invalidated(&mut self, index: usize, word: u64, before: u64) -> u64 {
         let Some(connection) = self.connections.get_mut(index) else { return 0 };
-        let (mut awaited, mut ended) = (before, 0);
+        let (mut awaited, told) = (before, self.events.pushed());
         while awaited != 0 {
             let position = word + u64::from(awaited.trailing_zeros());
             let token = connection.sending.queue().token_at(position);
@@ -181,11 +181,10 @@ impl<P: Port> Engine<P> {
                 key_died(connection, &mut self.pool, &mut self.requests, token, |queue| queue.owner_at(position))
             {
                 self.events.push_ended(slot);
-                ended += 1;
             }
         }
         self.counters.invalidated(u64::from((before & !awaited).count_ones()));
-        self.counters.requests_ended(ended);
+        self.counters.requests_ended(self.events.pushed() - told);
         if self.trace.is_some() {
             self.record_invalidations(index, word, before & !awaited);
         }
