@@ -27,7 +27,7 @@ const LONG: Duration = Duration::from_secs(60 * 60);
 pub enum What {
     /// Iterations that find nothing.
     Alone,
-    /// The same, with a reading each [`PERIOD`].
+    /// The same, with a reading in each tenth.
     Read,
     /// As many readings in one iteration.
     Readings,
