@@ -5,14 +5,16 @@ use crate::Error;
 use core::{fmt, time::Duration};
 use frwr_reactor::{CoreIndex, CpuId, Pulse, Turn};
 
-/// Between two looks: far more than the time after which a core that goes on has counted its iterations for others.
-const LOOK_PERIOD: Duration = Duration::from_millis(100);
+/// Between two looks, each of which wakes the main thread: far more than the time after which a core that goes on has counted its
+/// iterations for others.
+const LOOK_PERIOD: Duration = Duration::from_millis(200);
 /// The same where all sleep, or have ended: nothing stands still, and one that wakes and does is told of half a second
 /// later.
 const QUIET_PERIOD: Duration = Duration::from_millis(500);
 /// What a look counts at most of the time since the one before. The main thread looks more often; where it did not, it stood still
 /// itself, and knows nothing of others.
 const LONGEST_GAP: Duration = Duration::from_millis(400);
+const _: () = assert!(LOOK_PERIOD.as_millis() < LONGEST_GAP.as_millis());
 /// A core that stands still for so long is told of: far more than what else runs on its processor may take at a time.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
 /// One that is set up for so long is told of also while it works on that: memory is zeroed and pinned in that time, some gigabytes in a
