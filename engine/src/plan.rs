@@ -20,7 +20,7 @@ use crate::{
         Capabilities, Contiguity, DeviceAttributes, KeyScope, MAX_COMPLETIONS_PER_POLL, QueueSizes, SendQueueCost,
         Token,
     },
-    receive::Receives,
+    receive::{ENDED, Receives},
     requests::Requests,
     signal::{SINGLE, Signaller, held_slots_limit},
     sizing::{self, SizingError},
@@ -31,6 +31,10 @@ use frwr_mempool::{region::BLOCK_GRANULE, slab::Table};
 /// Slots per request that may be in flight: one half may be kept by Hold alone while the other half works, so that
 /// sparse signalling never starves a requester (docs/architecture.md, Signalling).
 pub const SLOTS_PER_REQUEST: u32 = 2;
+
+/// Connections of one core at most, whose numbers leave room for those that name none.
+const MAX_CONNECTIONS: u16 = 4096;
+const _: () = assert!(MAX_CONNECTIONS <= ENDED, "of a shared receive it is known that its taker has ended");
 
 /// MRs of one connection at most.
 const MAX_REGISTRATIONS: u32 = 65536;
@@ -173,7 +177,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn new(options: &EngineOptions, capabilities: &Capabilities) -> Result<Self, EngineError> {
-        check("connections", u64::from(options.connections), 1, 4096, "1 to 4096")?;
+        check("connections", u64::from(options.connections), 1, MAX_CONNECTIONS.into(), "1 to 4096")?;
         check("queue_depth", u64::from(options.queue_depth), 0, 16384, "0 to 16384")?;
         check("transfer_depth", u64::from(options.transfer_depth), 0, 16384, "0 to 16384")?;
         let most_operations = MAX_TRANSFER_OPERATIONS as u64;
