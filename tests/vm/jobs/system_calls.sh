@@ -6,8 +6,7 @@
 # limit: 120
 . /h/guest/halves.sh
 make_served 262144
-# Five waits of the main thread in a second, three calls each, and getrusage(2) of a core four times; then half as many again.
-MOST_PER_SECOND=30
+MOST_PER_SECOND=20
 
 # Lines are "THREAD TIME CALL(...". A call that was interrupted by another thread's is shown in two lines; its end does
 # not count. The self-test posts from the main thread, before there is a reactor: the second one, since the first only gives it its

@@ -31,6 +31,17 @@ impl Wake for Event {
     }
 }
 
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Woken {
+    /// Its time was over, or a signal arrived that nothing tells of.
+    TimeOver,
+    /// It was rung, or told.
+    Rung,
+    /// One of the others is ready.
+    OthersReady,
+}
+
 /// Where the main thread waits.
 #[derive(Debug)]
 pub(super) struct Alarm(Arc<Event>);
@@ -50,8 +61,8 @@ impl Alarm {
     }
 
     /// Waits until it is rung, `told` becomes readable (which is emptied), one of the `others` is ready, a signal
-    /// arrives, or so much time is over. Returns whether one of the `others` is ready.
-    pub(super) fn wait(&self, told: Option<BorrowedFd<'_>>, others: Vec<PollFd<'_>>, at_most: Duration) -> bool {
+    /// arrives, or so much time is over. Returns what ended it, of several the last one in the order of [`Woken`].
+    pub(super) fn wait(&self, told: Option<BorrowedFd<'_>>, others: Vec<PollFd<'_>>, at_most: Duration) -> Woken {
         let own: Vec<_> = [Some(self.0.0.as_fd()), told].into_iter().flatten().collect();
         let mut polled: Vec<_> = own.iter().map(|one| PollFd::from_borrowed_fd(*one, PollFlags::IN)).collect();
         polled.extend(others);
@@ -61,8 +72,12 @@ impl Alarm {
             polled.iter_mut().filter(|one| !one.revents().is_empty()).for_each(|one| *one = quiet());
         }
         let (of_own, others) = polled.split_at(own.len());
-        own.iter().zip(of_own).filter(|(_, polled)| is_ready(polled)).for_each(|(one, _)| empty(*one));
-        others.iter().any(is_ready)
+        let mut woken = Woken::TimeOver;
+        for (one, _) in own.iter().zip(of_own).filter(|(_, polled)| is_ready(polled)) {
+            empty(*one);
+            woken = Woken::Rung;
+        }
+        if others.iter().any(is_ready) { Woken::OthersReady } else { woken }
     }
 }
 
@@ -99,7 +114,7 @@ fn sleep(pause: Duration) {
 
 #[cfg(test)]
 mod tests {
-    use super::Alarm;
+    use super::{Alarm, Woken};
     use core::time::Duration;
     use rustix::event::{PollFd, PollFlags};
     use std::{
@@ -117,9 +132,9 @@ mod tests {
         let waker = alarm.waker();
         waker.wake_by_ref();
         waker.wake_by_ref();
-        assert!(!alarm.wait(None, Vec::new(), LONG));
+        assert_eq!(alarm.wait(None, Vec::new(), LONG), Woken::Rung);
         let rings = thread::spawn(move || waker.wake());
-        assert!(!alarm.wait(None, Vec::new(), LONG));
+        assert_eq!(alarm.wait(None, Vec::new(), LONG), Woken::Rung);
         rings.join().unwrap();
     }
 
@@ -129,12 +144,12 @@ mod tests {
         let [(told, mut tells), (other, mut sends)] = [pipe().unwrap(), pipe().unwrap()];
         let others = || vec![PollFd::from_borrowed_fd(other.as_fd(), PollFlags::IN)];
         tells.write_all(b"xx").unwrap();
-        assert!(!alarm.wait(Some(told.as_fd()), others(), LONG));
+        assert_eq!(alarm.wait(Some(told.as_fd()), others(), LONG), Woken::Rung);
         sends.write_all(b"x").unwrap();
         for _ in 0..2 {
-            assert!(alarm.wait(Some(told.as_fd()), others(), LONG));
+            assert_eq!(alarm.wait(Some(told.as_fd()), others(), LONG), Woken::OthersReady);
         }
-        assert!(!alarm.wait(Some(told.as_fd()), Vec::new(), Duration::ZERO), "it was emptied");
+        assert_eq!(alarm.wait(Some(told.as_fd()), Vec::new(), Duration::ZERO), Woken::TimeOver, "it was emptied");
     }
 
     #[test]
@@ -143,8 +158,8 @@ mod tests {
         let (gone, writer) = pipe().unwrap();
         drop(writer);
         let others = || vec![PollFd::from_borrowed_fd(gone.as_fd(), PollFlags::IN)];
-        assert!(!alarm.wait(None, others(), Duration::from_millis(1)));
+        assert_eq!(alarm.wait(None, others(), Duration::from_millis(1)), Woken::TimeOver);
         alarm.waker().wake();
-        assert!(!alarm.wait(None, others(), LONG));
+        assert_eq!(alarm.wait(None, others(), LONG), Woken::Rung);
     }
 }

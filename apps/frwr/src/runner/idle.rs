@@ -1,6 +1,9 @@
 //! When the main thread waits, and for how long: only where nothing was found, and behind one more look at everything.
 
-use super::{alarm::Alarm, main_loop::Served};
+use super::{
+    alarm::{Alarm, Woken},
+    main_loop::Served,
+};
 use crate::{Error, signals::Asked};
 use core::{task::Waker, time::Duration};
 use rustix::event::{PollFd, PollFlags};
@@ -64,8 +67,7 @@ impl Idle {
                 if by_time {
                     others.clear();
                 }
-                let ready = self.alarm.wait(asked.descriptor(), others, time);
-                self.pace.waited(ready);
+                self.pace.waited(self.alarm.wait(asked.descriptor(), others, time));
             }
         }
     }
@@ -128,30 +130,34 @@ impl Pace {
         self.state = State::Armed { all };
     }
 
-    fn waited(&mut self, ready: bool) {
-        (self.state, self.in_vain) = (State::Looking, ready);
+    /// What would have rung still does where nothing has: one look more is enough, unless more than that is looked for.
+    fn waited(&mut self, woken: Woken) {
+        self.in_vain = woken == Woken::OthersReady;
+        if woken != Woken::TimeOver || self.state != (State::Armed { all: true }) {
+            self.state = State::Looking;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FIRST_WAIT, LONGEST_PAUSE, Next, Pace};
+    use super::{FIRST_WAIT, LONGEST_PAUSE, Next, Pace, Woken};
     use core::time::Duration;
 
     const LONG: Duration = Duration::from_millis(500);
 
-    /// Nothing is found, and all that may come is told or not: how long it waits, for what.
-    fn wait(pace: &mut Pace, at_most: Duration, told: bool) -> (Duration, bool) {
+    /// Nothing is found, and all that may come is told or not: how long it waits, for what, until that ends it.
+    fn wait(pace: &mut Pace, at_most: Duration, told: bool, woken: Woken) -> (Duration, bool) {
         assert_eq!(pace.next(0, at_most), Next::Arm);
         pace.armed(told);
         let Next::Wait { time, by_time } = pace.next(0, at_most) else { panic!("it had been armed: {pace:?}") };
-        pace.waited(false);
+        pace.waited(woken);
         (time, by_time)
     }
 
     fn waits(at_most: Duration, told: bool) -> Vec<Duration> {
         let mut pace = Pace::new();
-        (0..20).map(|_| wait(&mut pace, at_most, told).0).collect()
+        (0..20).map(|_| wait(&mut pace, at_most, told, Woken::Rung).0).collect()
     }
 
     #[test]
@@ -176,18 +182,35 @@ mod tests {
     }
 
     #[test]
+    fn behind_a_time_that_was_over_one_look_is_enough_where_all_that_may_come_is_told() {
+        let mut pace = Pace::new();
+        wait(&mut pace, LONG, true, Woken::TimeOver);
+        for _ in 0..2 {
+            assert!(matches!(pace.next(0, LONG), Next::Wait { by_time: false, .. }), "it rings as before: {pace:?}");
+            pace.waited(Woken::TimeOver);
+        }
+        // What was found, or rang, is followed by more of it.
+        assert_eq!((pace.next(1, LONG), pace.next(0, LONG)), (Next::Look, Next::Arm));
+        let mut pace = Pace::new();
+        wait(&mut pace, LONG, false, Woken::TimeOver);
+        assert_eq!(pace.next(0, LONG), Next::Arm, "by now all may be told");
+    }
+
+    #[test]
     fn a_descriptor_that_cries_wolf_ends_every_other_wait_at_most() {
         let mut pace = Pace::new();
         for in_vain in [false, true, false, true] {
-            assert_eq!(pace.next(0, LONG), Next::Arm);
-            pace.armed(true);
+            // What rang has it armed again; behind a time that was over it is.
+            if pace.next(0, LONG) == Next::Arm {
+                pace.armed(true);
+            }
             let Next::Wait { time, by_time } = pace.next(0, LONG) else { panic!("{pace:?}") };
             assert!(by_time == in_vain && (!in_vain || time <= LONGEST_PAUSE));
-            pace.waited(!by_time);
+            pace.waited(if by_time { Woken::TimeOver } else { Woken::OthersReady });
         }
         // What came of it is no cry.
-        pace.waited(true);
+        pace.waited(Woken::OthersReady);
         assert_eq!(pace.next(1, LONG), Next::Look);
-        assert_eq!(wait(&mut pace, LONG, true), (FIRST_WAIT, false));
+        assert_eq!(wait(&mut pace, LONG, true, Woken::Rung), (FIRST_WAIT, false));
     }
 }

@@ -38,7 +38,7 @@ const END_PERIOD: Duration = Duration::from_millis(10);
 /// Longest wait of a target: that a core found a storage out of order rings nobody, and is told as late.
 const LONGEST_WAIT: Duration = Duration::from_millis(550);
 /// The same where a job or a load runs: an interval that has ended, or a path that has changed, rings nobody, and its line is as late.
-/// Each wait costs three system calls over a device that has descriptors.
+/// Each wait costs two system calls over a device that has descriptors.
 pub(crate) const LONGEST_WAIT_OF_JOB: Duration = Duration::from_millis(200);
 /// What is due within this time of each other is one wake-up, where the first of it is as far off: periods that drift apart
 /// go on together from then on.
