@@ -73,7 +73,7 @@ fn a_message_wakes_its_receiver_and_so_does_its_reply() {
         let segment = pair.host.segment(0, 4096);
         pair.host.submit(1, Access::RemoteWrite, &[segment], true).unwrap();
         pair.host.engine.flush();
-        assert!(!pair.host.engine.arm(), "{profile}: what it sent was not taken yet");
+        assert!(sleeps(&mut pair, host) && pair.host.engine.rests(), "{profile}: its message is on the wire");
         assert_eq!(of_target.times(), 1, "{profile}");
         // The request is with the target, which takes its time: the host sleeps while it waits.
         pair.until("the host sleeps", |pair| !pair.target.commands.is_empty() && sleeps(pair, host));
@@ -83,6 +83,55 @@ fn a_message_wakes_its_receiver_and_so_does_its_reply() {
         pair.target.engine.flush();
         assert!(of_host.times() > 0, "{profile}");
         pair.until("it ended", |pair| pair.host.ended.len() == 1);
+    }
+}
+
+/// All that it posted is on the wire, so that polling on would bring nothing; whatever the peer says of it wakes.
+#[test]
+fn who_waits_for_an_answer_sleeps_and_the_answer_wakes_it() {
+    for profile in PROFILES {
+        let (mut pair, [of_host, _]) = connected(profile);
+        let segment = pair.host.segment(0, 4096);
+        pair.host.submit(1, Access::RemoteWrite, &[segment], true).unwrap();
+        pair.host.engine.flush();
+        assert!(sleeps(&mut pair, host) && pair.host.engine.rests(), "{profile}");
+        assert_eq!(of_host.times(), 0, "{profile}: nobody has answered");
+        pair.target.step(pair.now);
+        assert!(of_host.times() > 0, "{profile}: it was acknowledged");
+        assert!(!pair.host.engine.rests(), "{profile}: an answer is there to be read");
+        pair.until("it is served", |pair| {
+            pair.serve(true);
+            pair.host.ended.len() == 1
+        });
+    }
+}
+
+/// A queue of RDMA READs, of which the connection has only so many under way: those behind wait as well.
+#[test]
+fn who_has_all_reads_under_way_sleeps() {
+    for profile in PROFILES {
+        let (mut pair, [_, of_target]) = connected(profile);
+        let segment = pair.host.segment(0, 65_536);
+        pair.host.submit(1, Access::RemoteRead, &[segment], true).unwrap();
+        pair.until("the host sleeps", |pair| !pair.target.commands.is_empty() && sleeps(pair, host));
+        let (_, grants) = pair.target.take_command().unwrap();
+        let remote = RemoteRange { address: grants[0].address, key: grants[0].key };
+        let connection = pair.target.connection.unwrap();
+        for (cookie, place) in (2..34).zip(0..) {
+            let (local, remote) = ([pair.target.segment(place * 512, 512)], [RemoteSegment { remote, length: 512 }]);
+            let fetch = FetchRequest { local: &local, remote: &remote, cookie };
+            pair.target.engine.fetch(connection, &fetch).unwrap();
+        }
+        pair.target.engine.flush();
+        let mut polls = 0;
+        while !sleeps(&mut pair, target) {
+            polls += 1;
+            assert!(polls < 10, "{profile}: it polls on, and only the host can answer");
+        }
+        of_target.times();
+        pair.host.step(pair.now);
+        assert!(of_target.times() > 0, "{profile}");
+        pair.until("all are fetched", |pair| pair.target.fetched == 32);
     }
 }
 
@@ -145,10 +194,27 @@ fn what_control_says_wakes_its_core() {
     }
 }
 
-/// Its core is gone, or its process: nobody says goodbye.
+/// Its core is gone, or its process: nobody says goodbye. Who waits for an answer hears of it, and polls on until it is given up.
 #[test]
 fn a_peer_that_goes_wakes_the_other() {
     for profile in PROFILES {
+        let (mut pair, [of_host, _]) = connected(profile);
+        let segment = pair.host.segment(0, 4096);
+        pair.host.submit(1, Access::RemoteWrite, &[segment], true).unwrap();
+        pair.host.engine.flush();
+        assert!(sleeps(&mut pair, host));
+        let Pair { target: peer, mut host, now, .. } = pair;
+        drop(peer);
+        assert!(of_host.times() > 0, "{profile}");
+        assert!(!host.engine.rests(), "{profile}: who is gone answers nothing that would wake it");
+        let mut polls = 0;
+        while host.ended.is_empty() {
+            assert!(polls < 10_000, "{profile}: it waits for who is gone");
+            host.step(now);
+            host.control.poll();
+            polls += 1;
+        }
+
         let (mut pair, [_, of_target]) = connected(profile);
         assert!(sleeps(&mut pair, target));
         let Pair { host, .. } = pair;

@@ -102,7 +102,7 @@ impl QueuePair {
         }
     }
 
-    /// Another progress step would find nothing: all that the peer sent was taken, and nothing that it began is unfinished.
+    /// Another progress step would find nothing: all that the peer sent was taken, and what is unfinished waits for the peer.
     pub(super) fn rests(&self) -> bool {
         match &self.state {
             State::Unconnected | State::Failed => true,
@@ -112,7 +112,7 @@ impl QueuePair {
 
     /// It has nothing to do before the peer sends something, in either role.
     fn owes_nothing(&self, connection: &Connection) -> bool {
-        self.sends.is_empty() && connection.responder.rests()
+        connection.requester.rests(&self.sends, &connection.wire) && connection.responder.rests()
     }
 
     /// The device is gone, and with it the way to the peer; nothing completes any more.

@@ -125,6 +125,26 @@ impl Requester {
         self.patience()
     }
 
+    /// It has nothing to do before the peer answers, as of the last step: what is posted is sent, or waits for an answer itself. An answer
+    /// that has come is a thing to do, and so is to count the steps of a peer that is gone.
+    pub(super) fn rests(&self, queue: &SendQueue, wire: &WireEnd) -> bool {
+        if queue.is_empty() {
+            return true;
+        }
+        let awaits = queue.next().is_none_or(|entry| self.awaits_answer(entry, queue));
+        awaits && self.refused.is_none() && wire.response_in.is_empty() && !wire.peer_is_gone()
+    }
+
+    /// Whether the work request whose turn it is cannot begin before the peer has answered an earlier one.
+    fn awaits_answer(&self, entry: &Entry, queue: &SendQueue) -> bool {
+        let waits = match entry.request.operation {
+            Operation::Invalidate { .. } => queue.executed > 0,
+            Operation::Read { .. } => self.reads > 0 && self.reads >= self.max_reads,
+            Operation::Register(_) | Operation::Send { .. } | Operation::Write { .. } => false,
+        };
+        waits || (entry.request.fence && self.reads > 0)
+    }
+
     /// Whether there is a retry left.
     fn patience(&self) -> Step {
         let is_exhausted = self.retry_limit.is_some_and(|limit| self.silent_steps > limit);
