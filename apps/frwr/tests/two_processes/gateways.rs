@@ -97,6 +97,72 @@ fn goes_on_by(host: &Program, address: &str) {
     host.says("mixed load");
 }
 
+/// What happens to the gateway that serves, or to what is behind both.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Killed,
+    OsdKilled,
+    StoppedAndLetGoOn,
+    GivesTheLockBack,
+}
+
+const FATES: [Fate; 4] = [Fate::Killed, Fate::OsdKilled, Fate::StoppedAndLetGoOn, Fate::GivesTheLockBack];
+
+/// How many of them, where `FRWR_FAILOVERS` does not say: each kind once.
+fn rounds() -> usize {
+    std::env::var("FRWR_FAILOVERS").map_or(FATES.len(), |count| count.parse().expect("FRWR_FAILOVERS is a number"))
+}
+
+#[test]
+fn gateways_and_the_osd_fail_in_turn_over_ceph_and_nothing_is_lost() {
+    let Some((cluster, _alone)) = cluster() else { return };
+    let image = cluster.image_of(BLOCKS);
+    let machine = Machine::new();
+    let [mut serves, mut other] = gateways(&machine, &image);
+    let host = host(&machine);
+    let again = |gateway: Gateway<'_>| Gateway::start(&machine, &image, gateway.address, STANDS_BY);
+    for fate in FATES.into_iter().cycle().take(rounds()) {
+        match fate {
+            Fate::OsdKilled => {
+                cluster.daemon("kill-osd");
+                cluster.daemon("start-osd");
+                host.says("mixed load");
+                host.says("mixed load");
+                continue;
+            }
+            Fate::Killed => {
+                serves.program.kill();
+                other.program.says(TAKES_OVER);
+                goes_on_by(&host, other.address);
+                serves = again(serves);
+                host.says(&format!("path {}: connected, inaccessible", serves.address));
+            }
+            Fate::StoppedAndLetGoOn => {
+                serves.program.signal("STOP");
+                other.program.says(TAKES_OVER);
+                goes_on_by(&host, other.address);
+                serves.program.signal("CONT");
+                serves.program.says("has lost the lock");
+                let address = serves.address;
+                passed(serves.program.stop());
+                serves = Gateway::start(&machine, &image, address, STANDS_BY);
+                host.says(&format!("path {address}: connected, inaccessible"));
+            }
+            Fate::GivesTheLockBack => {
+                assert_eq!(serves.asked("release_lock")["changed"], true);
+                other.program.says(SERVES);
+                goes_on_by(&host, other.address);
+                serves.program.says(STANDS_BY);
+            }
+        }
+        core::mem::swap(&mut serves, &mut other);
+    }
+    verified(host.stop());
+    for gateway in [serves, other] {
+        passed(gateway.program.stop());
+    }
+}
+
 #[test]
 fn a_gateway_over_ceph_that_is_killed_is_followed_by_the_other_one_and_nothing_is_lost() {
     let Some((cluster, _alone)) = cluster() else { return };
