@@ -1,6 +1,6 @@
 //! The scatter elements of one engine: one table, which work requests refer to, and whose places in it are whose. Each MR has as many as
-//! it covers at most; each request its message's, and behind that one for each segment that follows it; each transfer those of its data,
-//! and the reply's.
+//! one request can have it cover; each request its message's, and behind that one for each segment that follows it; each transfer those of
+//! its data, and the reply's.
 
 use crate::{
     messages::Messages,
@@ -17,7 +17,7 @@ const TRANSFER_ELEMENTS: usize = MAX_TRANSFER_ELEMENTS + 1;
 pub(crate) struct ElementCounts {
     pub(crate) mrs: u32,
     /// Elements of an MR.
-    pub(crate) depth: u32,
+    pub(crate) per_mr: u32,
     pub(crate) requests: u32,
     /// Elements of a message.
     pub(crate) per_message: u32,
@@ -27,7 +27,7 @@ pub(crate) struct ElementCounts {
 impl ElementCounts {
     /// All elements.
     pub(crate) fn all(&self) -> u64 {
-        u64::from(self.mrs) * u64::from(self.depth)
+        u64::from(self.mrs) * u64::from(self.per_mr)
             + u64::from(self.requests) * u64::from(self.per_message)
             + u64::from(self.transfers) * TRANSFER_ELEMENTS as u64
     }
@@ -37,7 +37,7 @@ impl ElementCounts {
 pub(crate) struct Elements {
     all: Table<ScatterElement>,
     /// Of an MR.
-    depth: usize,
+    per_mr: usize,
     /// Of a message.
     per_message: usize,
     /// Index of the first message's.
@@ -57,10 +57,10 @@ pub(crate) struct TransferElements<'a> {
 impl Elements {
     /// For counts of which all are numbered by 32 bit. Where a slot's message or reply stands, stays.
     pub(crate) fn new_in(region: &mut Region, counts: ElementCounts, messages: &Messages) -> Result<Self, CarveError> {
-        let first_message = counts.mrs * counts.depth;
+        let first_message = counts.mrs * counts.per_mr;
         let mut elements = Self {
             all: Table::new_in(region, counts.all() as usize, |_| ScatterElement::default())?,
-            depth: counts.depth as usize,
+            per_mr: counts.per_mr as usize,
             per_message: counts.per_message as usize,
             first_message,
             first_transfer: first_message + counts.requests * counts.per_message,
@@ -105,7 +105,7 @@ impl Elements {
     #[inline(always)]
     pub(crate) fn of_mr(&mut self, descriptor: u32) -> Option<&mut [ScatterElement]> {
         let first = self.mr_at(descriptor);
-        self.all.get_mut(first..first + self.depth)
+        self.all.get_mut(first..first + self.per_mr)
     }
 
     /// A request's message has so many bytes, in a memory with this local key.
@@ -141,7 +141,7 @@ impl Elements {
     #[inline(always)]
     fn mr_at(&self, descriptor: u32) -> usize {
         // Numbered by 32 bit.
-        (descriptor * self.depth as u32) as usize
+        (descriptor * self.per_mr as u32) as usize
     }
 
     #[inline(always)]

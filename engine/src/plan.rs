@@ -345,12 +345,18 @@ impl Plan {
         self.message_area() - (usize::from(connection) + 1) * PAD_STRIDE
     }
 
+    /// Elements of one MR: as many as it covers, and never more than a request has segments. A segment that is cut where one
+    /// registration ends has one part in each.
+    pub(crate) fn mr_elements(&self) -> u32 {
+        self.mr_depth.min(self.max_segments)
+    }
+
     /// Everything that has elements.
     pub(crate) fn elements(&self) -> ElementCounts {
         ElementCounts {
             // That it fits 32 bit is checked.
             mrs: self.connections.saturating_mul(self.registrations),
-            depth: self.mr_depth,
+            per_mr: self.mr_elements(),
             requests: self.request_slots,
             per_message: self.message_elements,
             transfers: self.transfer_slots,

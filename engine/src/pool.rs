@@ -41,11 +41,12 @@ impl Pool {
         connections: u32,
         per_connection: u32,
         depth: u32,
+        elements: u32,
     ) -> Result<Self, CarveError> {
         let capacity = connections * per_connection;
         let mrs = Table::new_in(region, capacity as usize, |number| {
-            // Both fit, by `Plan`. Each descriptor has as many places as an MR covers elements (`Elements::of_mr`).
-            Mr::numbered(number as u32, number as u32 * depth)
+            // Both fit, by `Plan`. Each descriptor has so many places (`Elements::of_mr`).
+            Mr::numbered(number as u32, number as u32 * elements)
         })?;
         let free = Freelist::new(capacity);
         let returned = free.list(Order::FirstInFirstOut);
@@ -93,7 +94,7 @@ impl Pool {
         (descriptor / self.per_connection) as u16
     }
 
-    /// Elements that one MR covers at most.
+    /// Entries of an MR object's list: pages or ranges, as the device counts.
     pub(crate) fn depth(&self) -> u32 {
         self.depth
     }
