@@ -121,8 +121,6 @@ pub(crate) struct Connection {
 /// Most that the queues of one connection ever hold; bounds them without growth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionLimits {
-    pub(crate) requests: u32,
-    pub(crate) transfers: u32,
     /// Of messages that its caller does not have yet.
     pub(crate) receives: u32,
     /// Those of them that it does not share.
@@ -156,7 +154,7 @@ impl Connection {
             idle: FreeRing::new_in(region, limits.registrations, order)?,
             objects: Objects::new(absent, limits.registrations),
             pad: None,
-            waiting: WaitQueues::new(limits.requests, limits.transfers),
+            waiting: WaitQueues::new(),
             invalidations: FixedList::new_in(region, limits.registrations as usize, 0)?,
             was_ready: false,
             early: VecDeque::with_capacity(limits.receives as usize),

@@ -25,6 +25,7 @@ use crate::{
     signal::{SINGLE, Signaller, held_slots_limit},
     sizing::{self, SizingError},
     transfers::Transfers,
+    wait_queues::WaitLinks,
 };
 use frwr_mempool::{region::BLOCK_GRANULE, slab::Table};
 
@@ -379,8 +380,6 @@ impl Plan {
     /// Most that the queues of one connection ever hold.
     pub(crate) fn connection_limits(&self, cost: SendQueueCost) -> ConnectionLimits {
         ConnectionLimits {
-            requests: self.request_slots,
-            transfers: self.transfer_slots,
             receives: self.receive_depth,
             own_receives: self.own_receives(),
             registrations: self.registrations,
@@ -408,6 +407,7 @@ impl Plan {
             FixedList::<u16>::bytes_needed(connections),
             Chores::bytes_needed(connections),
             Parked::bytes_needed(self.request_slots, self.max_segments),
+            WaitLinks::bytes_needed(self.request_slots, self.transfer_slots),
             Elements::bytes_needed(self.elements()),
             Events::bytes_needed(self.events()),
             Receives::bytes_needed(self.receive_buffers),

@@ -339,6 +339,7 @@ impl<P: Port> Engine<P> {
                 continue;
             }
             request.forget_message();
+            self.parked.release(slot);
             match request.phase() {
                 RequestPhase::Held if mutant!(held_at_end) => continue,
                 RequestPhase::Held => {

@@ -24,6 +24,7 @@ use crate::{
     sending::Rules,
     shared_receives::SharedReceives,
     transfers::Transfers,
+    wait_queues::WaitLinks,
     watched_clock::WatchedClock,
 };
 use frwr_mempool::{Region, freelist::Order, region::CarveError, slab::Table};
@@ -80,6 +81,7 @@ impl<P: Port> Engine<P> {
             messages,
             requests,
             parked: Parked::new_in(region, plan.request_slots, options.max_segments)?,
+            wait_links: WaitLinks::new_in(region, plan.request_slots, plan.transfer_slots)?,
             transfers,
             pool,
             receives,

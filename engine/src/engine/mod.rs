@@ -75,6 +75,7 @@ use crate::{
     shared_receives::SharedReceives,
     trace::Tracer,
     transfers::Transfers,
+    wait_queues::WaitLinks,
     watched_clock::WatchedClock,
 };
 use frwr_mempool::mutant;
@@ -108,6 +109,8 @@ pub struct Engine<P: Port> {
     requests: Requests,
     /// What is kept of those that wait.
     parked: Parked,
+    /// Who waits behind whom.
+    wait_links: WaitLinks,
     transfers: Transfers,
     pool: Pool,
     receives: Receives,

@@ -16,7 +16,6 @@ use crate::{
     provider::Port,
     request::{Kind, Request, RequestHandle},
     trace::TracePoint,
-    wait_queues::WaitQueues,
     waits::WaitCause,
 };
 use frwr_mempool::{mutant, slab::Handle};
@@ -62,7 +61,8 @@ impl<P: Port> Engine<P> {
             self.lack_mrs(index, pieces);
         }
         self.counters.request_waits(cause);
-        self.connections[index].wait(|waiting| waiting.push_request(handle.index()));
+        let links = &mut self.wait_links;
+        self.connections[index].wait(|waiting| waiting.push_request(links, handle.index()));
         // K11: nobody looks at who waits.
         if !mutant!(K11_request) {
             self.chores.ask_attention(index);
@@ -119,6 +119,7 @@ impl<P: Port> Engine<P> {
             inline_segments: inline as u8,
         };
         if !self.parked.keep(slot, admission, submission.chunks.iter().map(|chunk| (chunk.access, chunk.segments))) {
+            self.counters.request_without_slot();
             return Err(SubmitError::NoSlot);
         }
         // The slot's message buffer has message_bytes bytes.
@@ -153,10 +154,17 @@ impl<P: Port> Engine<P> {
                 }
                 Err(_) => break,
             }
-            self.connections[index].wait(WaitQueues::pop_request);
+            self.wait_no_more(index, slot);
             admitted += 1;
         }
         admitted
+    }
+
+    /// A request of a connection waits no more.
+    pub(super) fn wait_no_more(&mut self, index: usize, slot: u32) {
+        let links = &mut self.wait_links;
+        self.connections[index].wait(|waiting| waiting.remove_request(links, slot));
+        self.parked.release(slot);
     }
 
     /// Has a request go on that waited.

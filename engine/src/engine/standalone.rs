@@ -173,7 +173,7 @@ impl<P: Port> Engine<P> {
             Phase::Waiting => {
                 found.ends_as(RequestStatus::Cancelled);
                 found.fence();
-                self.connections[index].wait(|waiting| waiting.remove_request(handle.index()));
+                self.wait_no_more(index, handle.index());
                 self.end_if_fenced(handle);
                 return Ok(());
             }

@@ -12,7 +12,6 @@ use crate::{
     provider::{ElementRange, Operation, Port, ScatterElement, Token, TokenKind},
     reach::{Misplaced, locate},
     transfer::{Kind, Places, RdmaOperation, RdmaOperations, RemoteSegment, Transfer, cut, cut_piece},
-    wait_queues::WaitQueues,
     waits::WaitCause,
 };
 use frwr_mempool::mutant;
@@ -127,7 +126,8 @@ impl<P: Port> Engine<P> {
             return Err(TransferError::NoPeerReceives);
         }
         self.counters.transfer_waits(if first { cause } else { WaitCause::Order });
-        self.connections[index].wait(|waiting| waiting.push_transfer(handle.index()));
+        let links = &mut self.wait_links;
+        self.connections[index].wait(|waiting| waiting.push_transfer(links, handle.index()));
         if !mutant!(K11_transfer) {
             self.chores.ask_attention(index);
         }
@@ -142,7 +142,8 @@ impl<P: Port> Engine<P> {
             if !self.admit_waiting_transfer(index, slot) {
                 break;
             }
-            self.connections[index].wait(WaitQueues::pop_transfer);
+            let links = &self.wait_links;
+            self.connections[index].wait(|waiting| waiting.pop_transfer(links));
             admitted += 1;
         }
         admitted

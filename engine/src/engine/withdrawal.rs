@@ -77,14 +77,12 @@ impl<P: Port> Engine<P> {
 
     /// Ends the requests of a connection that wait and name a memory.
     fn end_parked(&mut self, index: usize, memory: MemoryId) {
-        let mut at = 0;
-        while let Some(slot) = self.connections[index].waiting().request_at(at) {
+        let mut next = self.connections[index].waiting().first_request();
+        while let Some(slot) = next {
+            next = self.wait_links.request_behind(slot);
             let named = self.requests.handle_at(slot).filter(|_| self.is_parked_with(index, slot, memory));
-            let Some(handle) = named else {
-                at += 1;
-                continue;
-            };
-            self.connections[index].wait(|waiting| waiting.remove_request(slot));
+            let Some(handle) = named else { continue };
+            self.wait_no_more(index, slot);
             self.end_unposted(handle, RequestStatus::MemoryRemoved);
         }
     }
@@ -92,9 +90,8 @@ impl<P: Port> Engine<P> {
     /// Whether a request that waits names a memory, in its chunks or behind its message.
     fn is_parked_with(&self, index: usize, slot: u32, memory: MemoryId) -> bool {
         let Some(admission) = self.parked.get(slot) else { return false };
-        let mut segments = self.parked.chunks(slot).flat_map(|(_, segments)| segments);
         let inline = self.elements.range_behind_message(slot, admission.inline_segments.into());
-        segments.any(|segment| segment.memory == memory) || self.lie_in(index, memory, inline)
+        self.parked.segments(slot).any(|segment| segment.memory == memory) || self.lie_in(index, memory, inline)
     }
 
     /// Whether any of these elements of a connection lies in a memory.
@@ -194,7 +191,7 @@ impl<P: Port> Engine<P> {
         }
         // All at once, or one could pass the walk.
         *left = left.saturating_sub(connection.waiting().transfers() as u32);
-        let mut waiting = connection.waiting().all_transfers();
+        let mut waiting = connection.waiting().all_transfers(&self.wait_links);
         !waiting.any(|slot| self.is_transfer_with(index, slot, memory)) || mutant!(removed_under_transfers)
     }
 
