@@ -249,7 +249,8 @@ pub enum Event {
         /// How.
         status: RequestStatus,
     },
-    /// A registration made by `Engine::register_now` is valid; its grant may travel on any channel (U2, S133).
+    /// A registration made by `Engine::register_now` is valid; its grant may travel on any channel (U2, S133). Not told of one that
+    /// ends before this event is taken: its key is dead then.
     Registered {
         /// Which.
         request: RequestHandle,

@@ -5,7 +5,7 @@ use crate::{
     chores::Chores,
     connection::{Connection, ConnectionLimits},
     elements::{ElementCounts, Elements},
-    events::Events,
+    events::{EventCounts, Events},
     fixed_list::FixedList,
     gather::GatherError,
     link::MAX_INCOMING,
@@ -365,11 +365,15 @@ impl Plan {
     }
 
     /// Events that may wait: twice what one poll can add, since it takes no completions while more than half is in use. A slot of
-    /// `register_now` has two events, its grant and its end; a completion that is not the engine's has one of its own.
-    pub(crate) fn events(&self) -> usize {
-        let of_slots = 2 * self.request_slots as usize + self.transfer_slots as usize + self.receive_buffers as usize;
+    /// `register_now` has two events, its grant and its end; a completion that is not the engine's has one of its own. Transfers
+    /// that were lost are kept as they are, like what no slot and no buffer tells.
+    pub(crate) fn events(&self) -> EventCounts {
+        let transfers = self.transfer_slots as usize;
+        let of_slots = 2 * self.request_slots as usize + transfers + self.receive_buffers as usize;
         let foreign = 2 * MAX_COMPLETIONS_PER_POLL;
-        2 * (of_slots + foreign + EVENTS_PER_CONNECTION * self.connections as usize + MAX_INCOMING)
+        let of_none = foreign + EVENTS_PER_CONNECTION * self.connections as usize + MAX_INCOMING;
+        let most = of_slots + of_none;
+        EventCounts { all: 2 * most, most, whole: 2 * of_none + transfers, most_whole: of_none }
     }
 
     /// Receives of one connection that no other shares.

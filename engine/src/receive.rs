@@ -1,5 +1,6 @@
 //! Receive buffers of one core: each is posted, in the caller's hands, or idle.
 
+use crate::mr::ConnectionKey;
 use crate::provider::{ReceiveRequest, ScatterElement, Token, TokenKind};
 use frwr_mempool::mutant;
 use frwr_mempool::{DeviceMemory, Region, device_memory::DeviceTable, region::CarveError, slab::Table};
@@ -95,6 +96,8 @@ impl HeldBuffer<'_> {
 #[derive(Debug)]
 pub(crate) struct Receives {
     buffers: Table<Buffer>,
+    /// By whose message each was filled that the caller was told of last: when it is, the connection may be gone.
+    told: Table<ConnectionKey>,
     memory: DeviceMemory,
     /// The buffers in it.
     messages: DeviceTable,
@@ -122,14 +125,16 @@ impl Receives {
             place: Place::Idle,
         };
         let buffers = Table::new_in(region, buffers as usize, |buffer| idle(buffer as u32))?;
+        let told = Table::new_in(region, buffers.len(), |_| ConnectionKey::default())?;
         let messages = memory.table(offset, stride as usize, buffers.len() as u32);
         debug_assert_eq!(messages.len() as usize, buffers.len());
-        Ok(Self { buffers, messages, memory, offset, stride, depth })
+        Ok(Self { buffers, told, messages, memory, offset, stride, depth })
     }
 
     /// Bytes of the region that it takes, beside the buffers themselves.
     pub(crate) fn bytes_needed(buffers: u32) -> Option<usize> {
-        Table::<Buffer>::bytes_needed(buffers as usize)
+        let buffers = buffers as usize;
+        Table::<Buffer>::bytes_needed(buffers)?.checked_add(Table::<ConnectionKey>::bytes_needed(buffers)?)
     }
 
     /// The buffers of a connection.
@@ -220,6 +225,21 @@ impl Receives {
         let entry = self.buffers.get_mut(buffer as usize).filter(|entry| entry.is(Place::Held, generation))?;
         let address = self.messages.address(buffer);
         Some(HeldBuffer { entry, address, length: self.stride })
+    }
+
+    /// The caller is to be told of the message in a buffer, which came by this connection.
+    #[inline(always)]
+    pub(crate) fn tell(&mut self, buffer: u32, connection: ConnectionKey) {
+        if let Some(told) = self.told.get_mut(buffer as usize) {
+            *told = connection;
+        }
+    }
+
+    /// What it is told: the connection, and generation and bytes of the message.
+    #[inline(always)]
+    pub(crate) fn told(&self, buffer: u32) -> Option<(ConnectionKey, u32, u32)> {
+        let entry = self.buffers.get(buffer as usize).filter(|entry| entry.place == Place::Held)?;
+        Some((*self.told.get(buffer as usize)?, entry.token.generation(), entry.length))
     }
 
     /// Takes a buffer back from the caller, and says whose it is. `None` for one that the caller does not hold.

@@ -303,7 +303,8 @@ impl<P: Port> Engine<P> {
                     entry.credits.message_was_one_way();
                 }
                 let connection = entry.key;
-                return self.events.push_back(Event::Received { connection, received });
+                self.receives.tell(received.buffer, connection);
+                return self.events.push_received(received.buffer);
             }
             // A message that is no reply has no request whose key it could kill.
             Message::Command | Message::OneWay => (true, mutant!(F13_reply)),

@@ -9,9 +9,10 @@ use super::{
 use crate::{
     connection::Phase as ConnectionPhase,
     event::{ConnectionId, Event, RequestStatus},
+    mr::{Grant, Mr},
     protocol::Protocol,
     provider::{Chain, Port, PostError, WorkRequest},
-    request::{Phase, RequestHandle},
+    request::{Phase, Request, RequestHandle},
 };
 use core::time::Duration;
 use frwr_mempool::{mutant, slab::Handle};
@@ -115,20 +116,30 @@ impl<P: Port> Engine<P> {
 
     /// A registration was confirmed: a standalone one is open now, and its caller learns of its grant.
     pub(super) fn registered_now(&mut self, slot: u32) {
-        let Some((handle, request)) = self.requests.at(slot) else { return };
+        let Some((_, request)) = self.requests.at(slot) else { return };
         if !request.is_standalone() || request.phase() != Phase::Posted {
             return;
         }
-        let cookie = request.cookie();
-        let grant =
-            request.mrs().first().and_then(|&descriptor| self.pool.get(descriptor)).and_then(crate::mr::Mr::grant);
-        let index = request.connection();
-        if let Some(grant) = grant {
+        let (index, is_open) = (request.connection(), self.grant_of(request).is_some());
+        if is_open {
             if self.trace.is_some() {
                 self.record_told(index, slot);
             }
-            self.events.push_back(Event::Registered { request: RequestHandle(handle), cookie, grant });
+            self.events.push_registered(slot);
         }
+    }
+
+    /// What the peer may be told of a registration alone, while it is valid, or on its way.
+    fn grant_of(&self, request: &Request) -> Option<Grant> {
+        request.mrs().first().and_then(|&descriptor| self.pool.get(descriptor)).and_then(Mr::grant)
+    }
+
+    /// The event of a registration that was confirmed; `None` where its key died before the caller asked for it: its end is all that is
+    /// told then.
+    pub(super) fn registered_event(&self, slot: u32) -> Option<Event> {
+        let (handle, request) = self.requests.at(slot)?;
+        let grant = self.grant_of(request)?;
+        Some(Event::Registered { request: RequestHandle(handle), cookie: request.cookie(), grant })
     }
 
     /// Gives a request up: its keys are invalidated, then it ends as cancelled, whatever the peer does meanwhile (S75). A reply

@@ -16,6 +16,8 @@ impl<P: Port> Engine<P> {
         let slot = match self.events.pop()? {
             Told::Ended(slot) => slot,
             Told::Transferred(slot) => return self.transferred(slot),
+            Told::Received(buffer) => return self.received_event(buffer),
+            Told::Registered(slot) => return self.told_registered(slot),
             Told::Whole => return self.told_whole(),
         };
         let (handle, request) = self.requests.at_mut(slot)?;
@@ -27,6 +29,21 @@ impl<P: Port> Engine<P> {
         self.leave_slot(slot);
         let status = RequestStatus::Replied(Received { buffer, generation, length, is_reply: true });
         Some(Event::Completed { request: RequestHandle(handle), cookie, status })
+    }
+
+    /// The event of a message, whose buffer is the caller's from here on. Apart, so that a request's end has no part in it.
+    #[inline(never)]
+    fn received_event(&self, buffer: u32) -> Option<Event> {
+        let (connection, generation, length) = self.receives.told(buffer)?;
+        let received = Received { buffer, generation, length, is_reply: false };
+        Some(Event::Received { connection, received })
+    }
+
+    /// The event of a registration, or what comes behind it where that is over.
+    #[cold]
+    #[inline(never)]
+    fn told_registered(&mut self, slot: u32) -> Option<Event> {
+        self.registered_event(slot).or_else(|| self.next_event())
     }
 
     /// Behind the end of a connection its index is free for another one.
