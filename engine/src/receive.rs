@@ -268,14 +268,21 @@ impl Receives {
         Some(entry.connection)
     }
 
-    /// Copies a message out, from its byte `from` on. Returns how many bytes were copied.
+    /// Copies a message out, from its byte `from` on. Returns how many bytes were copied. Part of who reads so many, where the compiler
+    /// knows how many that are.
+    #[inline(always)]
     pub(crate) fn read(&self, buffer: u32, generation: u32, from: u32, into: &mut [u8]) -> usize {
         let Some((offset, behind)) = self.within(buffer, generation, from) else { return 0 };
-        let bytes = into.len().min(behind);
-        match self.memory.read(offset, &mut into[..bytes]) {
-            Ok(()) => bytes,
-            Err(_) => 0,
+        if behind < into.len() {
+            return self.read_end(offset, &mut into[..behind]);
         }
+        self.memory.read(offset, into).map_or(0, |()| into.len())
+    }
+
+    /// The same of a message that ends before.
+    #[cold]
+    fn read_end(&self, offset: usize, into: &mut [u8]) -> usize {
+        self.memory.read(offset, into).map_or(0, |()| into.len())
     }
 
     /// The same into memory, `bytes` at most, from its byte `at` on.
@@ -297,6 +304,7 @@ impl Receives {
     }
 
     /// Where the byte `from` of a message that the caller holds lies in the engine's memory, and how many bytes there are from it on.
+    #[inline(always)]
     fn within(&self, buffer: u32, generation: u32, from: u32) -> Option<(usize, usize)> {
         let entry = self.buffers.get(buffer as usize).filter(|entry| entry.is(Place::Held, generation))?;
         let behind = entry.length.checked_sub(from)?;

@@ -11,6 +11,7 @@ use frwr_mempool::{DeviceMemory, mutant};
 impl<P: Port> Engine<P> {
     /// Copies a received message, from its byte `from` on. Returns how many bytes were copied: also when its connection has ended
     /// meanwhile, until it is released.
+    #[inline(always)]
     pub fn message(&self, received: &Received, from: u32, into: &mut [u8]) -> usize {
         self.receives.read(received.buffer, received.generation, from, into)
     }
