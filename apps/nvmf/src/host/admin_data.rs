@@ -151,6 +151,6 @@ impl AdminData {
         let segments = asked.opens.map(|(_, length)| [Segment { memory: self.id, offset: 0, length }]);
         let chunk = asked.opens.zip(segments.as_ref()).map(|((access, _), segments)| Chunk { access, segments });
         let slot = context.options.admin_slot(slot);
-        context.transport.submit(connection, slot, &Outgoing::admin(asked.command, chunk.as_slice()))
+        context.transport.submit(connection, slot, &Outgoing::admin(&asked.command, chunk.as_slice()))
     }
 }

@@ -31,7 +31,8 @@ impl Capsule {
 
     /// Becomes that of a command. None of several keys is one that the controller may invalidate. `None` for more keys than
     /// [`MAX_DATA_BLOCKS`].
-    pub(super) fn fill(&mut self, mut entry: SubmissionQueueEntry, keys: u8) -> Option<()> {
+    #[inline(always)]
+    pub(super) fn fill(&mut self, entry: &mut SubmissionQueueEntry, keys: u8) -> Option<()> {
         let listed = if keys > 1 { keys } else { 0 };
         if listed > 0 {
             entry.data = listed_blocks(listed);
@@ -291,7 +292,7 @@ mod tests {
     fn several_keys_are_listed_behind_the_command_and_none_of_them_is_to_be_invalidated() {
         let grant = |key: u32| Grant { key, address: u64::from(key) << 20, length: 512 * key };
         let mut filled = Capsule::EMPTY;
-        filled.fill(capsule(512), 3).unwrap();
+        filled.fill(&mut capsule(512), 3).unwrap();
         let mut message = filled.bytes().to_vec();
         assert_eq!(message.len(), 64 + 3 * 16);
         assert_eq!(last_segment(message[24..40].try_into().unwrap()), Some((0, 48)));
@@ -304,9 +305,10 @@ mod tests {
         for grants in [&[grant(1)][..], &[grant(1), grant(2)], &[grant(1 << 20); 3]] {
             assert!(announce(&mut filled.bytes().to_vec(), grants).is_err());
         }
-        let entry = Command::KeepAlive.encode(1).unwrap();
-        assert!(filled.fill(entry, 9).is_none());
-        filled.fill(entry, 0).unwrap();
+        let mut entry = Command::KeepAlive.encode(1).unwrap();
+        let mut several = entry;
+        assert!(filled.fill(&mut several, 9).is_none());
+        filled.fill(&mut entry, 0).unwrap();
         assert_eq!(filled.bytes(), entry.as_bytes());
     }
 }

@@ -88,13 +88,13 @@ impl<P: Port> Cutter<'_, P> {
     fn data(&mut self, first: u32, rest: u32) -> Result<Taken, Uncut> {
         let block = self.path.block;
         let most = rest.min((self.path.limits.transfer(block) / block).max(1));
-        let (bytes, kind) = (most * block, self.request.kind);
-        let mut location = Location::new();
-        slice_into(&mut location, &self.request.segments, u64::from(first) * u64::from(block), bytes);
-        if location.len() == 1 && (bytes <= SURE_BYTES || fits_capsule(kind, &location, bytes, self.path, self.context))
+        let (from, bytes, kind) = (u64::from(first) * u64::from(block), most * block, self.request.kind);
+        if lie_in_one(&self.request.segments, from, bytes)
+            && (bytes <= SURE_BYTES || fits_capsule(kind, true, bytes, self.path, self.context))
         {
             return Ok((most, 1, None));
         }
+        let location = slice(&self.request.segments, from, bytes);
         match self.covered(&location)? {
             (covered, _) if covered < block => self.bounced(first, most),
             (covered, keys) if covered == bytes => Ok((most, keys, None)),
@@ -140,18 +140,32 @@ impl<P: Port> Cutter<'_, P> {
     }
 }
 
-/// The data of a command travels behind it, without a key.
+/// The data of a command travels behind it, without a key. `in_one`: it lies in one range.
 pub(super) fn fits_capsule<P: Port>(
     kind: Kind,
-    location: &[Segment],
+    in_one: bool,
     bytes: u32,
     path: &Path<'_>,
     context: &Context<P>,
 ) -> bool {
     context.options.in_capsule_data
         && matches!(kind, Kind::Write { .. } | Kind::Deallocate { .. } | Kind::Reserve { .. })
-        && location.len() == 1
+        && in_one
         && u64::from(bytes) <= path.limits.in_capsule_bytes
+}
+
+/// As many bytes of a list of segments from byte `from` on are part of one of them.
+#[inline(always)]
+fn lie_in_one(segments: &[Segment], from: u64, bytes: u32) -> bool {
+    let mut skip = from;
+    for segment in segments {
+        let length = u64::from(segment.length);
+        if skip < length {
+            return length - skip >= bytes.into();
+        }
+        skip -= length;
+    }
+    false
 }
 
 /// `bytes` bytes of a list of segments from byte `from` on.

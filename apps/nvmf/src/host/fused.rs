@@ -1,8 +1,9 @@
 //! A compare and write: two commands of one request, and what both come to.
 
 use super::error::{IoError, RequestError};
+use super::options::MAX_SEGMENTS;
 use super::parts::Part;
-use super::requests::{Kind, MAX_REQUEST_BYTES, Request};
+use super::requests::{Asked, Kind, MAX_REQUEST_BYTES, Request};
 use crate::storage::Geometry;
 use crate::wire::{Fuse, Status};
 use arrayvec::ArrayVec;
@@ -34,16 +35,20 @@ pub(super) fn outranks(error: IoError, before: Result<(), IoError>) -> bool {
     before.map_or_else(|before| weight(error) > weight(before), |()| true)
 }
 
-/// A request that compares and writes, where the namespace has its blocks. `most`: blocks that the controller takes.
+/// The segments of both halves, one behind the other.
+pub(super) type Both = ArrayVec<Segment, MAX_SEGMENTS>;
+
+/// What asks to compare and write, where the namespace has its blocks. `most`: blocks that the controller takes.
 ///
 /// # Errors
 /// [`RequestError`].
-pub(super) fn pair(
+pub(super) fn pair<'a>(
     (geometry, most): (Geometry, u32),
     lba: u64,
-    [expected, written]: [&[Segment]; 2],
+    [expected, written]: [&'a [Segment]; 2],
+    both: &'a mut Both,
     cookie: u64,
-) -> Result<Request, RequestError> {
+) -> Result<Asked<'a>, RequestError> {
     let bytes_of = |half: &[Segment]| half.iter().map(|segment| u64::from(segment.length)).sum::<u64>();
     let [bytes, of_written] = [expected, written].map(bytes_of);
     if bytes != of_written {
@@ -60,11 +65,11 @@ pub(super) fn pair(
         return Err(RequestError::CompareAndWrite { blocks, limit: most });
     }
     geometry.extent(lba, blocks).map_err(|_| RequestError::OutOfRange)?;
-    let mut held = ArrayVec::new();
+    both.clear();
     for half in [expected, written] {
-        held.try_extend_from_slice(half).map_err(|_| RequestError::Segments(expected.len() + written.len()))?;
+        both.try_extend_from_slice(half).map_err(|_| RequestError::Segments(expected.len() + written.len()))?;
     }
-    Ok(Request::new(Kind::CompareAndWrite, lba, blocks, held, cookie))
+    Ok(Asked::new(Kind::CompareAndWrite, lba, blocks, both, cookie))
 }
 
 #[cfg(test)]

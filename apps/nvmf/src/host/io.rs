@@ -12,14 +12,13 @@ use super::parts::{Abortion, Extent, Part, Parts};
 use super::path::Path;
 use super::queues::Queues;
 use super::recourse::{Verdict, is_of_path, judge};
-use super::requests::{Detour, HostCompletion, Kind, Request, Requests};
+use super::requests::{Asked, Detour, HostCompletion, Kind, Request, Requests};
 use super::reservations::Reserve;
 use super::retries::{Resend, blame};
 use super::statistics::HostStatistics;
 use super::submit::{copy_bounced, submit};
 use super::timeouts::{Late, Timeouts};
 use crate::wire::{AnaState, CompletionQueueEntry, DATASET_RANGE_BYTES, ReservationKeys, Status};
-use arrayvec::ArrayVec;
 use core::time::Duration;
 use frwr_engine::provider::Port;
 use frwr_engine::{ConnectionId, SubmitError};
@@ -110,8 +109,8 @@ impl Io {
         (!self.parts.is_empty()).then_some(self.timeouts.at())
     }
 
-    pub(super) fn take(&mut self, request: Request) -> Result<(), RequestError> {
-        self.requests.take(request)
+    pub(super) fn take(&mut self, asked: &Asked<'_>) -> Result<(), RequestError> {
+        self.requests.take(asked)
     }
 
     /// There are bounce buffers, in use or not, that hold the list of a deallocation.
@@ -130,17 +129,16 @@ impl Io {
         self.bounce.write_ranges(bounce, ranges);
         // At most 256.
         let kind = Kind::Deallocate { ranges: ranges.len() as u32, bounce };
-        let mut request = Request::new(kind, 0, 0, ArrayVec::new(), cookie);
-        request.detour = detour;
-        self.requests.take(request).inspect_err(|_| self.bounce.give_back(bounce))
+        let asked = Asked { detour, ..Asked::plain(kind, cookie) };
+        self.requests.take(&asked).inspect_err(|_| self.bounce.give_back(bounce))
     }
 
     /// Takes a command about reservations, with these keys.
     pub(super) fn take_keys(&mut self, what: Reserve, keys: &ReservationKeys, cookie: u64) -> Result<(), RequestError> {
         let bounce = self.bounce.take(size_of::<ReservationKeys>()).ok_or(RequestError::NoBounceBuffer)?;
         self.bounce.write_keys(bounce, keys);
-        let request = Request::new(Kind::Reserve { what, bounce }, 0, 0, ArrayVec::new(), cookie);
-        self.requests.take(request).inspect_err(|_| self.bounce.give_back(bounce))
+        let asked = Asked::plain(Kind::Reserve { what, bounce }, cookie);
+        self.requests.take(&asked).inspect_err(|_| self.bounce.give_back(bounce))
     }
 
     pub(super) fn next_completion(&mut self) -> Option<HostCompletion> {
@@ -152,10 +150,9 @@ impl Io {
         if self.half.is_some() && !self.send_half(path, context) {
             return;
         }
-        for suspects in [false, true] {
-            if !self.submit_again(suspects, path, context) {
-                return;
-            }
+        let has_again = !self.resend.is_empty();
+        if has_again && !(self.submit_again(false, path, context) && self.submit_again(true, path, context)) {
+            return;
         }
         self.submit_new(path, context);
     }
@@ -186,7 +183,8 @@ impl Io {
                 Err(Uncut::NoBuffer) => break,
                 Err(Uncut::NoRoom) => return false,
             }
-            if matches!(self.submit_command(slot, path, context), Attempt::NoRoom) {
+            let Some(queue) = path.queues.roomiest(context.options.queue_depth) else { return false };
+            if matches!(self.submit_command(slot, queue, path, context), Attempt::NoRoom) {
                 return false;
             }
             self.resend.pop_first(suspects);
@@ -213,17 +211,17 @@ impl Io {
 
     /// Makes and submits the next command of a request.
     fn cut_next<P: Port>(&mut self, index: u16, path: &mut Path<'_>, context: &mut Context<P>) -> Attempt {
-        if self.is_sent_once(index) {
+        let Some(request) = self.requests.get(index).filter(|request| !request.whole) else { return Attempt::Done };
+        if request.kind.is_sent_once() {
             return self.cut_pair(index, path, context);
         }
-        let Some((_, connection)) = path.queues.roomiest(context.options.queue_depth) else { return Attempt::NoRoom };
+        let Some(queue) = path.queues.roomiest(context.options.queue_depth) else { return Attempt::NoRoom };
         if self.parts.is_full() {
             return Attempt::NoRoom;
         }
-        let Some(request) = self.requests.get(index).filter(|request| !request.whole) else { return Attempt::Done };
         let (first, rest) = (request.cut, request.blocks - request.cut);
         // What is left is cut when its turn comes.
-        let extent = match cut(request, (first, rest), connection, path, &mut self.bounce, context) {
+        let extent = match cut(request, (first, rest), queue.1, path, &mut self.bounce, context) {
             Ok(extent) => Extent { rest: 0, ..extent },
             Err(Uncut::NoBuffer) => return Attempt::NoBuffer,
             Err(Uncut::NoRoom) => return Attempt::NoRoom,
@@ -238,7 +236,7 @@ impl Io {
             self.statistics.bounced_commands += 1;
             self.copy_bounced(slot, true, path, context);
         }
-        let attempt = self.submit_command(slot, path, context);
+        let attempt = self.submit_command(slot, queue, path, context);
         if matches!(attempt, Attempt::NoRoom) {
             self.send_again(slot);
         }
@@ -260,9 +258,13 @@ impl Io {
         Ok(())
     }
 
-    fn submit_command<P: Port>(&mut self, slot: u16, path: &mut Path<'_>, context: &mut Context<P>) -> Attempt {
-        let depth = context.options.queue_depth;
-        let Some(queue) = path.queues.roomiest(depth) else { return Attempt::NoRoom };
+    fn submit_command<P: Port>(
+        &mut self,
+        slot: u16,
+        queue: (u16, ConnectionId),
+        path: &mut Path<'_>,
+        context: &mut Context<P>,
+    ) -> Attempt {
         match self.submit_on(slot, queue, path, context) {
             Ok(()) => {}
             Err(SubmitError::NoSlot | SubmitError::NotConnected) => return Attempt::NoRoom,
@@ -310,10 +312,10 @@ impl Io {
     ) -> Option<AnaState> {
         self.leave_queue(slot, path);
         let part = self.parts.get(slot)?;
-        let (request, status, aborted) = (part.request, response.status(), part.abortion != Abortion::None);
+        let (status, aborted) = (response.status(), part.abortion != Abortion::None);
         let result = match status.code() {
+            0 if part.extent.is_plain() => Ok(()),
             0 => {
-                self.requests.path_is_open(request);
                 self.copy_bounced(slot, false, path, context);
                 if self.goes_on(slot) {
                     return None;

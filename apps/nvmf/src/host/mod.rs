@@ -222,8 +222,12 @@ impl<P: Port> Host<P> {
         let read = self.context.transport.poll(self.context.time.now());
         let mut work = read;
         for _ in 0..MAX_EVENTS_PER_POLL {
-            let Some(event) = self.context.transport.next_event() else { break };
-            self.event(event);
+            match self.context.transport.next_event() {
+                // What every command has. The others are larger, and not moved for it.
+                Some(Event::Completed { cookie, status, .. }) => self.completed(cookie, status),
+                Some(event) => self.event(event),
+                None => break,
+            }
             work += 1;
         }
         let engine = self.context.transport.engine();
@@ -231,6 +235,8 @@ impl<P: Port> Host<P> {
         work
     }
 
+    /// What is no command's end.
+    #[cold]
     fn event(&mut self, event: Event) {
         match event {
             Event::Connected { connection, private_data, .. } => {
@@ -243,7 +249,6 @@ impl<P: Port> Host<P> {
             Event::Disconnected { connection, cause, .. } => {
                 self.disconnected(connection, HostFailure::Disconnected(cause));
             }
-            Event::Completed { cookie, status, .. } => self.completed(cookie, status),
             // `classify` calls nothing a command; if the engine did, the buffer would have to go back all the same.
             Event::Received { received, .. } => self.context.transport.engine_mut().release(received),
             // It neither listens nor transfers, and shares its completion queues with nobody; an end that waits for the

@@ -28,6 +28,13 @@ pub(super) struct Extent {
     pub(super) session: u64,
 }
 
+impl Extent {
+    /// Nothing is to be copied when it has ended, and nothing follows it.
+    pub(super) fn is_plain(&self) -> bool {
+        self.rest == 0 && self.bounce.is_none()
+    }
+}
+
 /// A command of a request, from the moment it was cut until it ended. It is changed here alone: others see it by reference.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {

@@ -4,11 +4,10 @@ use super::Host;
 use super::error::RequestError;
 use super::fused;
 use super::options::MAX_SEGMENTS;
-use super::requests::{Detour, HostCompletion, Kind, MAX_REQUEST_BYTES, Request};
+use super::requests::{Asked, Detour, HostCompletion, Kind, MAX_REQUEST_BYTES};
 use super::reservations::Reserve;
 use crate::storage::Geometry;
 use crate::wire::{IdentifyController, MAX_DATASET_RANGES, ReservationKeys};
-use arrayvec::ArrayVec;
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
 
@@ -80,7 +79,8 @@ impl<P: Port> Host<P> {
     ) -> Result<(), RequestError> {
         let geometry = self.geometry().ok_or(RequestError::NotReady)?;
         let most = self.compares_and_writes().ok_or(RequestError::Unsupported(COMPARE_AND_WRITE))?;
-        self.hand(fused::pair((geometry, most), lba, [expected, written], cookie)?)
+        let mut both = fused::Both::new();
+        self.hand(&fused::pair((geometry, most), lba, [expected, written], &mut both, cookie)?)
     }
 
     /// Blocks of one [`Host::compare_and_write`] at most; `None` where the controller has no such operation, and before the first session.
@@ -95,7 +95,7 @@ impl<P: Port> Host<P> {
     /// # Errors
     /// [`RequestError`].
     pub fn flush_namespace(&mut self, cookie: u64) -> Result<(), RequestError> {
-        self.hand(Request::new(Kind::Flush, 0, 0, ArrayVec::new(), cookie))
+        self.hand(&Asked::plain(Kind::Flush, cookie))
     }
 
     /// Fills `blocks` blocks from `lba` on with zeros; they may be deallocated where `deallocate` is set and
@@ -106,7 +106,7 @@ impl<P: Port> Host<P> {
     pub fn write_zeroes(&mut self, lba: u64, blocks: u32, deallocate: bool, cookie: u64) -> Result<(), RequestError> {
         self.supports(IdentifyController::WRITE_ZEROES, "Write Zeroes")?;
         let geometry = self.geometry().ok_or(RequestError::NotReady)?;
-        self.hand(zeroes(geometry, (lba, blocks), deallocate, cookie)?)
+        self.hand(&zeroes(geometry, (lba, blocks), deallocate, cookie)?)
     }
 
     /// Tells the controller that the blocks of `ranges`, each a first block and a count, hold nothing any more (Dataset
@@ -144,7 +144,7 @@ impl<P: Port> Host<P> {
 
     fn transfer(&mut self, kind: Kind, lba: u64, segments: &[Segment], cookie: u64) -> Result<(), RequestError> {
         let geometry = self.geometry().ok_or(RequestError::NotReady)?;
-        self.hand(transfer(geometry, kind, lba, segments, cookie)?)
+        self.hand(&transfer(geometry, kind, lba, segments, cookie)?)
     }
 
     /// A host that stops, or has given up, takes nothing any more.
@@ -153,9 +153,9 @@ impl<P: Port> Host<P> {
     }
 
     /// Takes a request that was checked.
-    pub(super) fn hand(&mut self, request: Request) -> Result<(), RequestError> {
+    pub(super) fn hand(&mut self, asked: &Asked<'_>) -> Result<(), RequestError> {
         self.admits()?;
-        self.io.take(request)?;
+        self.io.take(asked)?;
         self.submit_queued();
         Ok(())
     }
@@ -182,7 +182,7 @@ impl<P: Port> Host<P> {
     }
 }
 
-/// A request that moves data, where the namespace has its blocks.
+/// What asks to move data, where the namespace has its blocks.
 ///
 /// # Errors
 /// [`RequestError`].
@@ -192,13 +192,11 @@ pub(super) fn transfer(
     lba: u64,
     segments: &[Segment],
     cookie: u64,
-) -> Result<Request, RequestError> {
-    let held: ArrayVec<Segment, MAX_SEGMENTS> =
-        segments.try_into().map_err(|_| RequestError::Segments(segments.len()))?;
-    if held.is_empty() {
-        return Err(RequestError::Segments(0));
+) -> Result<Asked<'_>, RequestError> {
+    if segments.is_empty() || segments.len() > MAX_SEGMENTS {
+        return Err(RequestError::Segments(segments.len()));
     }
-    let bytes: u64 = held.iter().map(|segment| u64::from(segment.length)).sum();
+    let bytes: u64 = segments.iter().map(|segment| u64::from(segment.length)).sum();
     let (limit, block) = (MAX_REQUEST_BYTES, u64::from(geometry.block_bytes()));
     if bytes == 0 || bytes > u64::from(limit) || !bytes.is_multiple_of(block) {
         return Err(RequestError::Length { bytes, limit });
@@ -206,10 +204,10 @@ pub(super) fn transfer(
     // Compared with the limit, which is 32 bit.
     let blocks = (bytes / block) as u32;
     geometry.extent(lba, blocks).map_err(|_| RequestError::OutOfRange)?;
-    Ok(Request::new(kind, lba, blocks, held, cookie))
+    Ok(Asked::new(kind, lba, blocks, segments, cookie))
 }
 
-/// A request that fills blocks with zeros, where the namespace has them.
+/// What asks to fill blocks with zeros, where the namespace has them.
 ///
 /// # Errors
 /// [`RequestError`].
@@ -218,12 +216,12 @@ pub(super) fn zeroes(
     (lba, blocks): (u64, u32),
     deallocate: bool,
     cookie: u64,
-) -> Result<Request, RequestError> {
+) -> Result<Asked<'static>, RequestError> {
     geometry.extent(lba, blocks).map_err(|_| RequestError::OutOfRange)?;
     if blocks == 0 {
         return Err(RequestError::Length { bytes: 0, limit: MAX_REQUEST_BYTES });
     }
-    Ok(Request::new(Kind::WriteZeroes { deallocate }, lba, blocks, ArrayVec::new(), cookie))
+    Ok(Asked::new(Kind::WriteZeroes { deallocate }, lba, blocks, &[], cookie))
 }
 
 /// The ranges of a deallocation are as many as one command takes, and the namespace has their blocks.

@@ -94,6 +94,28 @@ pub(super) struct Detour {
     pub(super) pauses: u16,
 }
 
+/// What is asked for. Its segments are [`MAX_SEGMENTS`] at most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) kind: Kind,
+    pub(super) lba: u64,
+    pub(super) blocks: u32,
+    pub(super) segments: &'a [Segment],
+    pub(super) cookie: u64,
+    pub(super) detour: Detour,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn new(kind: Kind, lba: u64, blocks: u32, segments: &'a [Segment], cookie: u64) -> Self {
+        Self { kind, lba, blocks, segments, cookie, detour: Detour::default() }
+    }
+
+    /// What is about no blocks, and moves no data of the caller's.
+    pub(super) fn plain(kind: Kind, cookie: u64) -> Self {
+        Self::new(kind, 0, 0, &[], cookie)
+    }
+}
+
 /// A request, from its submission until its completion is queued. It is changed here alone: others see it by reference.
 #[derive(Debug)]
 pub(super) struct Request {
@@ -117,21 +139,36 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn new(
-        kind: Kind,
-        lba: u64,
-        blocks: u32,
-        segments: ArrayVec<Segment, MAX_SEGMENTS>,
-        cookie: u64,
-    ) -> Self {
-        let (cut, outstanding, commands) = (0, 0, 0);
-        let (whole, refused, detour, result) = (false, None, Detour::default(), Ok(()));
+    pub(super) fn new(asked: &Asked<'_>) -> Self {
+        let mut request = Self::vacant();
+        request.begin(asked);
+        request
+    }
+
+    /// None yet.
+    fn vacant() -> Self {
+        let (lba, blocks, cookie, cut, outstanding, commands) = (0, 0, 0, 0, 0, 0);
+        let (kind, segments, detour) = (Kind::Flush, ArrayVec::new(), Detour::default());
+        let (whole, refused, result) = (false, None, Ok(()));
         Self { kind, lba, blocks, segments, cookie, cut, whole, outstanding, commands, refused, detour, result }
     }
 
+    /// It is this one from now on. In its place: it is large, and most of that are segments that few requests have.
+    #[inline(always)]
+    fn begin(&mut self, asked: &Asked<'_>) {
+        let Asked { kind, lba, blocks, segments, cookie, detour } = *asked;
+        (self.kind, self.lba, self.blocks, self.cookie, self.detour) = (kind, lba, blocks, cookie, detour);
+        (self.cut, self.whole, self.outstanding, self.commands) = (0, false, 0, 0);
+        (self.refused, self.result) = (None, Ok(()));
+        self.segments.clear();
+        debug_assert!(segments.len() <= MAX_SEGMENTS, "whoever asks has counted its segments");
+        // Few, so that each by itself is less than a call.
+        self.segments.extend(segments.iter().copied().take(MAX_SEGMENTS));
+    }
+
     /// The same for another host, which is to know it by this cookie.
-    pub(super) fn copy(&self, cookie: u64, detour: Detour) -> Self {
-        Self { detour, ..Self::new(self.kind, self.lba, self.blocks, self.segments.clone(), cookie) }
+    pub(super) fn asked(&self, cookie: u64, detour: Detour) -> Asked<'_> {
+        Asked { detour, ..Asked::new(self.kind, self.lba, self.blocks, &self.segments, cookie) }
     }
 
     pub(super) fn cookie(&self) -> u64 {
@@ -151,10 +188,17 @@ impl Request {
     }
 }
 
+/// Where a request is, or was.
+#[derive(Debug)]
+struct Place {
+    is_taken: bool,
+    request: Request,
+}
+
 /// All requests of a host, by index.
 #[derive(Debug)]
 pub(super) struct Requests {
-    places: Vec<Option<Request>>,
+    places: Vec<Place>,
     free: Vec<u16>,
     /// Those of which commands are to be made, in order.
     queued: VecDeque<u16>,
@@ -165,7 +209,7 @@ pub(super) struct Requests {
 impl Requests {
     pub(super) fn new(count: u16) -> Self {
         Self {
-            places: (0..count).map(|_| None).collect(),
+            places: (0..count).map(|_| Place { is_taken: false, request: Request::vacant() }).collect(),
             free: (0..count).rev().collect(),
             queued: VecDeque::with_capacity(count.into()),
             completions: VecDeque::with_capacity(count.into()),
@@ -194,21 +238,23 @@ impl Requests {
     }
 
     pub(super) fn get(&self, index: u16) -> Option<&Request> {
-        self.places.get(usize::from(index))?.as_ref()
+        self.places.get(usize::from(index)).filter(|place| place.is_taken).map(|place| &place.request)
     }
 
     fn get_mut(&mut self, index: u16) -> Option<&mut Request> {
-        self.places.get_mut(usize::from(index))?.as_mut()
+        self.places.get_mut(usize::from(index)).filter(|place| place.is_taken).map(|place| &mut place.request)
     }
 
     /// Takes a request, which waits for its commands to be made.
-    pub(super) fn take(&mut self, request: Request) -> Result<(), RequestError> {
+    #[inline(always)]
+    pub(super) fn take(&mut self, asked: &Asked<'_>) -> Result<(), RequestError> {
         if self.available() == 0 {
             return Err(RequestError::QueueFull);
         }
         let index = self.free.pop().ok_or(RequestError::QueueFull)?;
         if let Some(place) = self.places.get_mut(usize::from(index)) {
-            *place = Some(request);
+            place.is_taken = true;
+            place.request.begin(asked);
         }
         self.statistics.requests += 1;
         self.queued.push_back(index);
@@ -253,7 +299,7 @@ impl Requests {
     /// The rest of a command that ended follows, unless the request has failed.
     pub(super) fn goes_on(&mut self, index: u16) -> bool {
         let Some(request) = self.get_mut(index).filter(|request| request.result.is_ok()) else { return false };
-        request.commands += 1;
+        (request.refused, request.commands) = (None, request.commands + 1);
         true
     }
 
@@ -274,7 +320,8 @@ impl Requests {
         true
     }
 
-    /// The controller took a command, however it ended: the next refusal is the first one of another time without a path.
+    /// The controller may have taken a command: the next refusal is the first one of another time without a path, as behind one that
+    /// succeeded.
     pub(super) fn path_is_open(&mut self, index: u16) {
         if let Some(request) = self.get_mut(index) {
             request.refused = None;
@@ -295,6 +342,7 @@ impl Requests {
     pub(super) fn command_ended(&mut self, index: u16, result: Result<(), IoError>, bounce: &mut Bounce) {
         let Some(request) = self.get_mut(index) else { return };
         request.outstanding -= 1;
+        request.refused = None;
         if let Err(error) = result {
             let queued = !request.whole;
             request.fail(error);
@@ -307,9 +355,14 @@ impl Requests {
 
     /// Takes the first one out of the queue if it needs no more commands. One that was refused may have left it.
     pub(super) fn leave_queue_if_whole(&mut self, index: u16, bounce: &mut Bounce) {
-        if self.first_queued() == Some(index) && self.get(index).is_none_or(|request| request.whole) {
+        let (is_whole, has_ended) =
+            self.get(index).map_or((true, true), |request| (request.whole, request.outstanding == 0));
+        if self.first_queued() == Some(index) && is_whole {
             self.queued.pop_front();
-            self.finish_if_ended(index, bounce);
+            // Usually its commands are under way.
+            if has_ended || mutant!(K20_host_outstanding) {
+                self.finish_if_ended(index, bounce);
+            }
         }
     }
 
@@ -325,11 +378,12 @@ impl Requests {
     pub(super) fn finish_if_ended(&mut self, index: u16, bounce: &mut Bounce) {
         let Some(place) = self.places.get_mut(usize::from(index)) else { return };
         // K20: a request ends with the first of its commands, or while some are in flight.
-        let Some(request) =
-            place.take_if(|request| request.whole && (request.outstanding == 0 || mutant!(K20_host_outstanding)))
-        else {
+        let request = &place.request;
+        let has_ended = request.whole && (request.outstanding == 0 || mutant!(K20_host_outstanding));
+        if !(place.is_taken && has_ended) {
             return;
-        };
+        }
+        place.is_taken = false;
         if let Kind::Deallocate { bounce: buffer, .. } | Kind::Reserve { bounce: buffer, .. } = request.kind {
             bounce.give_back(buffer);
         }

@@ -3,13 +3,12 @@
 use super::Host;
 use super::cut::SURE_BYTES;
 use super::error::RequestError;
-use super::requests::{Kind, Request};
+use super::requests::{Asked, Kind};
 use crate::wire::{
     AcquireAction, Command, DataPointer, IdentifyController, PersistChange, RELEASE_KEY_BYTES, RESERVATION_KEYS_BYTES,
     RegisterAction, RegisteredControllerExtended, ReleaseAction, ReservationAcquire, ReservationKeys,
     ReservationRegister, ReservationRelease, ReservationType,
 };
-use arrayvec::ArrayVec;
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
 
@@ -107,7 +106,6 @@ impl<P: Port> Host<P> {
         if bytes == 0 || bytes > limit || !bytes.is_multiple_of(4) {
             return Err(RequestError::Length { bytes: bytes.into(), limit });
         }
-        let segments = core::iter::once(segment).collect::<ArrayVec<_, _>>();
-        self.hand(Request::new(Kind::ReservationReport { bytes }, 0, 0, segments, cookie))
+        self.hand(&Asked::new(Kind::ReservationReport { bytes }, 0, 0, &[segment], cookie))
     }
 }

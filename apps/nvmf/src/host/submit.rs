@@ -45,6 +45,7 @@ fn locate(location: &mut Location, request: &Request, part: &Part, block: u32, b
 }
 
 /// What is asked of the controller, and what it has to be able to do with the memory.
+#[inline(always)]
 fn command(kind: Kind, fuse: Fuse, range: BlockRange, can_deallocate: bool) -> (Command, Access) {
     let BlockRange { namespace, lba, blocks, data } = range;
     match kind {
@@ -85,7 +86,7 @@ pub(super) fn submit<P: Port>(
     let kind = request.kind;
     let mut location = Location::new();
     let bytes = locate(&mut location, request, part, path.block, bounce);
-    let in_capsule = fits_capsule(kind, &location, bytes, path, context);
+    let in_capsule = fits_capsule(kind, location.len() == 1, bytes, path, context);
     let opens_memory = bytes > 0 && !in_capsule;
     let keys = if opens_memory { part.extent.keys } else { 0 };
     // Of several keys a controller could invalidate one, but SPDK's refuses a list that asks for it.
@@ -107,7 +108,7 @@ pub(super) fn submit<P: Port>(
     let segments = location.as_slice();
     let chunk = [Chunk { access, segments }];
     let outgoing = Outgoing {
-        command,
+        command: &command,
         force_unit_access: kind.forces_unit_access(),
         fuse,
         keys,

@@ -13,7 +13,7 @@ use zerocopy::IntoBytes;
 
 /// A command, and the memory that goes with it.
 pub(super) struct Outgoing<'a> {
-    pub(super) command: Command,
+    pub(super) command: &'a Command,
     pub(super) force_unit_access: bool,
     pub(super) fuse: Fuse,
     /// Keys that the capsule names.
@@ -28,7 +28,7 @@ pub(super) struct Outgoing<'a> {
 
 impl<'a> Outgoing<'a> {
     /// A command that is no I/O.
-    pub(super) fn admin(command: Command, chunks: &'a [Chunk<'a>]) -> Self {
+    pub(super) fn admin(command: &'a Command, chunks: &'a [Chunk<'a>]) -> Self {
         Self { command, force_unit_access: false, fuse: Fuse::None, keys: 1, invite: false, inline: &[], chunks }
     }
 }
@@ -62,6 +62,7 @@ impl<P: Port> Transport<P> {
         self.engine.poll(now, &mut self.commands)
     }
 
+    #[inline(always)]
     pub(super) fn next_event(&mut self) -> Option<Event> {
         self.engine.next_event()
     }
@@ -101,8 +102,10 @@ impl<P: Port> Transport<P> {
         outgoing: &Outgoing<'_>,
     ) -> Result<(), SubmitError> {
         let identifier = self.commands.next_identifier(slot);
-        let entry = outgoing.command.encode(identifier).map_err(|_| SubmitError::MessageLength)?;
-        let entry = entry.with_force_unit_access(outgoing.force_unit_access).with_fuse(outgoing.fuse);
+        // Where it is: an entry is copied once, into the capsule.
+        let mut encoded = outgoing.command.encode(identifier);
+        let Ok(entry) = &mut encoded else { return Err(SubmitError::MessageLength) };
+        *entry = entry.with_force_unit_access(outgoing.force_unit_access).with_fuse(outgoing.fuse);
         self.capsule.fill(entry, outgoing.keys).ok_or(SubmitError::MessageLength)?;
         let submission = Submission {
             message: self.capsule.bytes(),

@@ -86,6 +86,7 @@ impl SubmissionQueueEntry {
 
     /// The entry as that command of a fused operation, or as none.
     #[must_use]
+    #[inline(always)]
     pub const fn with_fuse(mut self, fuse: Fuse) -> Self {
         let bits = match fuse {
             Fuse::None => 0b00,
@@ -108,6 +109,7 @@ impl SubmissionQueueEntry {
 
     /// The entry with FUA, or as it is. Only for a command that has it.
     #[must_use]
+    #[inline(always)]
     pub fn with_force_unit_access(mut self, force: bool) -> Self {
         let dword = self.dwords_10_15[2].get();
         self.dwords_10_15[2] = (dword | if force { Self::FORCE_UNIT_ACCESS } else { 0 }).into();

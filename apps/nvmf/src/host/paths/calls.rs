@@ -3,12 +3,11 @@
 use super::Paths;
 use super::one::OnePath;
 use crate::host::error::RequestError;
-use crate::host::fused::pair;
+use crate::host::fused::{Both, pair};
 use crate::host::request::{COMPARE_AND_WRITE, check_ranges, transfer, zeroes};
-use crate::host::requests::{HostCompletion, Kind, Request};
+use crate::host::requests::{Asked, HostCompletion, Kind};
 use crate::storage::Geometry;
 use crate::wire::IdentifyController;
-use arrayvec::ArrayVec;
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
 
@@ -96,7 +95,8 @@ impl<P: Port> Paths<P> {
             None => u32::MAX,
             Some(most) => most.ok_or(RequestError::Unsupported(COMPARE_AND_WRITE))?,
         };
-        self.take(pair((geometry, most), lba, [expected, written], cookie)?)
+        let mut both = Both::new();
+        self.take(&pair((geometry, most), lba, [expected, written], &mut both, cookie)?)
     }
 
     /// As [`Host::flush_namespace`](super::Host::flush_namespace). It takes one path: what controllers keep in front of the medium has to be
@@ -107,7 +107,7 @@ impl<P: Port> Paths<P> {
     pub fn flush_namespace(&mut self, cookie: u64) -> Result<(), RequestError> {
         match self.alone() {
             Some(host) => host.flush_namespace(cookie),
-            None => self.take(Request::new(Kind::Flush, 0, 0, ArrayVec::new(), cookie)),
+            None => self.take(&Asked::plain(Kind::Flush, cookie)),
         }
     }
 
@@ -120,8 +120,8 @@ impl<P: Port> Paths<P> {
             return host.write_zeroes(lba, blocks, deallocate, cookie);
         }
         self.supports(IdentifyController::WRITE_ZEROES, "Write Zeroes")?;
-        let request = zeroes(self.known()?, (lba, blocks), deallocate, cookie)?;
-        self.take(request)
+        let asked = zeroes(self.known()?, (lba, blocks), deallocate, cookie)?;
+        self.take(&asked)
     }
 
     /// As [`Host::deallocate`](super::Host::deallocate), and as [`Paths::write`].
@@ -180,8 +180,8 @@ impl<P: Port> Paths<P> {
     }
 
     fn transfer(&mut self, kind: Kind, lba: u64, segments: &[Segment], cookie: u64) -> Result<(), RequestError> {
-        let request = transfer(self.known()?, kind, lba, segments, cookie)?;
-        self.take(request)
+        let asked = transfer(self.known()?, kind, lba, segments, cookie)?;
+        self.take(&asked)
     }
 
     fn admits(&self) -> Result<(), RequestError> {
@@ -189,9 +189,9 @@ impl<P: Port> Paths<P> {
         if is_over { Err(RequestError::NotReady) } else { Ok(()) }
     }
 
-    fn take(&mut self, request: Request) -> Result<(), RequestError> {
+    fn take(&mut self, asked: &Asked<'_>) -> Result<(), RequestError> {
         self.admits()?;
-        self.table.take(request)?;
+        self.table.take(asked)?;
         self.send_waiting();
         Ok(())
     }

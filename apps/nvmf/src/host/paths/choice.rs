@@ -66,7 +66,7 @@ impl<P: Port> Paths<P> {
         let (cookie, given_back, detour) = (slot.into(), entry.given_back, entry.refused.detour(path));
         match (entry.request.kind, self.table.ranges(slot)) {
             (Kind::Deallocate { .. }, Some(ranges)) => one.host_mut().hand_ranges(ranges, cookie, detour)?,
-            _ => one.host_mut().hand(entry.request.copy(cookie, detour))?,
+            _ => one.host_mut().hand(&entry.request.asked(cookie, detour))?,
         }
         let counted = one.statistics_mut();
         counted.requests += 1;

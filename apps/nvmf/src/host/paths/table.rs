@@ -1,7 +1,7 @@
 //! The requests of all paths: where each of them is, and in which order those go that wait.
 
 use super::super::error::{IoError, RequestError};
-use super::super::requests::{Detour, HostCompletion, Kind, Request};
+use super::super::requests::{Asked, Detour, HostCompletion, Kind, Request};
 use super::options::MAX_PATHS;
 use crate::wire::MAX_DATASET_RANGES;
 use arrayvec::ArrayVec;
@@ -202,13 +202,13 @@ impl Table {
     }
 
     /// Takes a request, which waits.
-    pub(super) fn take(&mut self, request: Request) -> Result<(), RequestError> {
+    pub(super) fn take(&mut self, asked: &Asked<'_>) -> Result<(), RequestError> {
         if self.available() == 0 {
             return Err(RequestError::QueueFull);
         }
         let slot = self.free.pop().ok_or(RequestError::QueueFull)?;
         self.ages += 1;
-        let (age, place, losses) = (self.ages, Place::Waiting, 0);
+        let (request, age, place, losses) = (Request::new(asked), self.ages, Place::Waiting, 0);
         let entry =
             Entry { request, place, age, losses, given_back: false, refused: Refused::default(), verdict: None };
         if let Some(vacant) = self.entries.get_mut(usize::from(slot)) {
@@ -230,7 +230,7 @@ impl Table {
             list.extend(ranges.iter().copied().take(MAX_DATASET_RANGES as usize));
         }
         let kind = Kind::Deallocate { ranges: ranges.len() as u32, bounce: kept };
-        self.take(Request::new(kind, 0, 0, ArrayVec::new(), cookie))
+        self.take(&Asked::plain(kind, cookie))
     }
 
     /// The ranges of a deallocation.
