@@ -256,17 +256,13 @@ impl Commands {
     /// Frees a command's slot, and whatever it holds.
     #[inline]
     pub(super) fn end<P: Port>(&mut self, index: u32, engine: &mut Engine<P>, pool: &mut Pool) {
-        if let Some(slot) = self.slots.remove(index) {
-            slot.end(engine, pool);
-        }
+        self.slots.remove(index, |slot| slot.end(engine, pool));
     }
 
     /// The device is done with a response: the command's slot and buffer are free.
     #[inline]
     pub(super) fn responded<P: Port>(&mut self, cookie: u64, engine: &mut Engine<P>, pool: &mut Pool) {
-        if let Some(slot) = self.slots.remove_named(cookie) {
-            slot.end(engine, pool);
-        }
+        self.slots.remove_named(cookie, |slot| slot.end(engine, pool));
     }
 
     /// A command waits for its buffers behind all others of its part.

@@ -88,25 +88,26 @@ impl Slots {
         self.slots.iter_mut().filter_map(|(_, slot)| slot.as_mut())
     }
 
+    /// Frees a slot, whose command `end` has give back what it holds, where it is: it is large. False where there is none.
     #[inline(always)]
-    pub(super) fn remove(&mut self, index: u32) -> Option<Slot> {
-        let slot = self.slots.get_mut(index as usize)?.1.take()?;
+    pub(super) fn remove(&mut self, index: u32, end: impl FnOnce(&mut Slot)) -> bool {
+        let Some((_, place)) = self.slots.get_mut(index as usize) else { return false };
+        let Some(slot) = place else { return false };
+        end(slot);
+        *place = None;
         if !mutant!(S10_target_slot) {
             self.free.push(index);
         }
-        Some(slot)
+        true
     }
 
     /// The same by what names it, unless its slot was used again since.
     #[inline(always)]
-    pub(super) fn remove_named(&mut self, cookie: u64) -> Option<Slot> {
-        let (index, generation) = (cookie as u32, (cookie >> 32) as u32);
-        let (now, slot) = self.slots.get_mut(index as usize)?;
-        let slot = slot.take_if(|_| *now == generation || mutant!(S7_target_slot))?;
-        if !mutant!(S10_target_slot) {
-            self.free.push(index);
+    pub(super) fn remove_named(&mut self, cookie: u64, end: impl FnOnce(&mut Slot)) -> bool {
+        match self.named(cookie) {
+            Some((index, _)) => self.remove(index, end),
+            None => false,
         }
-        Some(slot)
     }
 
     /// What engine and storage give back with a completion.
@@ -139,7 +140,7 @@ mod tests {
         let first = slots.insert(command()).unwrap();
         let former = slots.cookie(first);
         assert_eq!(slots.index_of(former), Some(first));
-        assert!(slots.remove(first).is_some());
+        assert!(slots.remove(first, |_| {}));
         assert_eq!(slots.index_of(former), None, "it has ended");
         let second = slots.insert(command()).unwrap();
         assert_eq!(second, first, "there is one slot");

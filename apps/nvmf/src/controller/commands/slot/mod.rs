@@ -308,15 +308,18 @@ impl Slot {
 
     /// Gives back whatever it holds.
     #[inline(always)]
-    pub(super) fn end<P: Port>(self, engine: &mut Engine<P>, pool: &mut Pool) {
-        for buffer in [self.buffer, self.second].into_iter().flatten() {
+    pub(super) fn end<P: Port>(&mut self, engine: &mut Engine<P>, pool: &mut Pool) {
+        for buffer in [self.buffer.take(), self.second.take()].into_iter().flatten() {
             // S10: buffers of commands that are dropped never come back.
             if mutant!(S10_target_buffer) {
                 continue;
             }
             pool.put(buffer);
         }
-        if let Data::InCapsule { received, .. } | Data::Scattered { received, .. } = self.data
+        // Few keep their capsule until here.
+        if let Data::InCapsule { .. } | Data::Scattered { .. } = self.data
+            && let Data::InCapsule { received, .. } | Data::Scattered { received, .. } =
+                core::mem::replace(&mut self.data, Data::None)
             && !mutant!(S10_target_receive)
         {
             engine.release(received);
