@@ -76,7 +76,7 @@
 //! | `spdk_thread_send_msg` | [`Outbox::send`], from a thread that is no reactor [`ForeignOutbox::send`]; a message may be a closure, see below |
 //! | a thread's I/O channel, thread-local state | the context |
 //! | `spdk_thread_get_stats`, `framework_get_reactors`, `thread_get_pollers` | [`Running::statistics`] |
-//! | interrupt mode | [`Idle::SleepAfter`]: messages and timed pollers wake, and what pollers arm ([`Poller::arm`]): wakers ([`Seat::waker`]) and file descriptors ([`Reactor::wake_by`]); whoever polls a device that has neither answers [`Sleep::Busy`] |
+//! | interrupt mode | [`Idle::SleepAfter`]: messages and timed pollers wake, and what pollers arm ([`Poller::arm`]): wakers ([`Seat::waker`]) and file descriptors ([`Reactor::wake_by`], on a running reactor [`PollerAdder::wake_by`]); whoever polls a device that has neither answers [`Sleep::Busy`] |
 //! | `rte_ring` SP/SC; `rte_mempool` with its cache | `frwr_mempool`'s `lane`; `freelist` and its `Batch` |
 //! | `rte_ring` MP/SC | a lane for each producer; for indices that go home, `frwr_mempool::freelist::Returner` |
 //! | light threads that move between cores, schedulers | none: what is on a core stays there |

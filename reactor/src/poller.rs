@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, TryLockError};
 use crate::clock::Now;
 use crate::group::Group;
 use crate::primitive::{AtomicU8, AtomicUsize, Mutex, Ordering};
+use crate::sleeper::Bed;
 
 /// Pollers per reactor, removed ones not counted. Each costs one indirect call per iteration, so more than a handful is
 /// a design fault; the limit sizes the published statistics.
@@ -47,9 +48,9 @@ pub trait Poller<C> {
     fn sleep_until(&self, context: &C) -> Sleep;
 
     /// All have agreed to sleep: what brings this poller work from now on has to wake the reactor, by [`crate::Seat::waker`], or because a
-    /// descriptor becomes readable ([`crate::Reactor::wake_by`]). Everybody is polled once more behind this, so that what came before is
-    /// found, and asked again until when to sleep. False: something cannot wake, or is there already; the reactor goes on. Asked of busy
-    /// pollers only, and of who just sleeps until a message or a time there is nothing to do.
+    /// descriptor becomes readable ([`crate::Reactor::wake_by`], [`PollerAdder::wake_by`]). Everybody is polled once more behind this, so
+    /// that what came before is found, and asked again until when to sleep. False: something cannot wake, or is there already; the
+    /// reactor goes on. Asked of busy pollers only, and of who just sleeps until a message or a time there is nothing to do.
     fn arm(&mut self, context: &mut C) -> bool {
         let _ = context;
         true
@@ -255,11 +256,13 @@ pub struct PollerAdder<C> {
     pub(crate) additions: Arc<Additions<C>>,
     pub(crate) group: Arc<Group>,
     pub(crate) core: usize,
+    pub(crate) bed: Bed,
 }
 
 impl<C> Clone for PollerAdder<C> {
     fn clone(&self) -> Self {
-        Self { additions: Arc::clone(&self.additions), group: Arc::clone(&self.group), core: self.core }
+        let (additions, group) = (Arc::clone(&self.additions), Arc::clone(&self.group));
+        Self { additions, group, core: self.core, bed: self.bed.clone() }
     }
 }
 
@@ -283,5 +286,16 @@ impl<C> PollerAdder<C> {
         self.additions.push(new)?;
         self.group.ask_attention(self.core);
         Ok(handle)
+    }
+
+    /// As [`crate::Reactor::wake_by`], while the reactor runs, asleep or not: for what a poller brings that is added behind this call,
+    /// which the reactor asks to arm it before it sleeps with it. The kernel is asked by the thread that calls; the reactor does nothing
+    /// for it. Of a reactor that never sleeps, or has ended, it wakes nobody.
+    ///
+    /// # Errors
+    /// [`std::io::ErrorKind::Unsupported`] where the reactor had no descriptor before it ran; else as [`crate::Reactor::wake_by`].
+    #[cfg(not(loom))]
+    pub fn wake_by(&self, descriptor: impl std::os::fd::AsFd) -> std::io::Result<()> {
+        self.bed.add_later(descriptor)
     }
 }

@@ -211,12 +211,13 @@ impl<C: Context> Reactor<C> {
     #[must_use]
     pub fn adder(&self) -> PollerAdder<C> {
         let (additions, group) = (Arc::clone(&self.additions), Arc::clone(&self.group));
-        PollerAdder { additions, group, core: self.core.index() }
+        PollerAdder { additions, group, core: self.core.index(), bed: self.bed.clone() }
     }
 
     /// Wakes this reactor where a descriptor becomes readable while it sleeps, which costs it three descriptors, and waking it a system
     /// call more. Before it runs. Whoever arms what makes it readable ([`Poller::arm`]) also reads it, if that is needed: the reactor
-    /// does not, and is woken by what comes newly. A descriptor that is closed wakes no more.
+    /// does not, and is woken by what comes newly. A descriptor that is closed wakes no more. What comes while it runs is
+    /// [`PollerAdder::wake_by`]'s.
     ///
     /// # Errors
     /// The system has no descriptor left, or this is none that can be waited for.

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::{
     io,
     os::fd::{AsFd, OwnedFd},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use crate::primitive::{Thread, current, park, park_timeout};
@@ -30,12 +30,18 @@ impl Wakeup {
     }
 }
 
-/// Where it sleeps. Owned by the reactor.
-#[derive(Debug, Default)]
+/// Where it sleeps. The reactor's own, and that of who adds pollers later: those have it wait for more.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Bed {
+    /// Once it is there it stays; [`Bed::add`], the reactor's alone, puts it there.
     #[cfg(not(loom))]
-    descriptors: Option<Descriptors>,
+    descriptors: Arc<OnceLock<Descriptors>>,
 }
+
+/// What is refused where the reactor parks: how it is woken is settled when it begins to run.
+#[cfg(not(loom))]
+const PARKS: &str =
+    "this reactor sleeps without descriptors, and takes none while it runs; give it one before (Reactor::wake_by)";
 
 /// What it waits for beside others' wish to wake it. Edge-triggered, so that nobody has to read what only wakes: what became ready while
 /// nobody waited is told by the next wait.
@@ -96,20 +102,27 @@ impl Descriptors {
 }
 
 impl Bed {
-    /// Wakes the reactor too where this descriptor becomes readable.
+    /// Wakes the reactor too where this descriptor becomes readable. Before the reactor runs.
     #[cfg(not(loom))]
     pub(crate) fn add(&mut self, descriptor: impl AsFd) -> io::Result<()> {
-        let descriptors = match &mut self.descriptors {
-            Some(descriptors) => descriptors,
-            none => none.insert(Descriptors::new()?),
-        };
-        descriptors.add(descriptor)
+        if self.descriptors.get().is_none() {
+            // Nobody else makes them: the reactor is being built.
+            let _ = self.descriptors.set(Descriptors::new()?);
+        }
+        self.add_later(descriptor)
+    }
+
+    /// The same of one that waits for descriptors already, from any thread: it may be asleep.
+    #[cfg(not(loom))]
+    pub(crate) fn add_later(&self, descriptor: impl AsFd) -> io::Result<()> {
+        let descriptors = self.descriptors.get();
+        descriptors.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, PARKS))?.add(descriptor)
     }
 
     /// How the calling thread is woken, which sleeps here.
     pub(crate) fn wakeup(&self) -> Wakeup {
         #[cfg(not(loom))]
-        if let Some(descriptors) = &self.descriptors {
+        if let Some(descriptors) = self.descriptors.get() {
             return Wakeup::Event(Arc::clone(&descriptors.event));
         }
         Wakeup::Thread(current())
@@ -118,7 +131,7 @@ impl Bed {
     /// Sleeps until it is woken, or the time is over; or for no reason.
     pub(crate) fn sleep(&self, limit: Option<Duration>) {
         #[cfg(not(loom))]
-        if let Some(descriptors) = &self.descriptors {
+        if let Some(descriptors) = self.descriptors.get() {
             return descriptors.sleep(limit);
         }
         match limit {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use frwr_mempool::Bell;
 use frwr_reactor::{
-    Context, CoreIndex, Idle, Now, Options, Outbox, Placement, Poller, Reactors, Running, Schedule, Seat, Sleep,
-    Source, Turn,
+    Context, CoreIndex, Idle, Now, Options, Outbox, Placement, Poller, PollerAdder, Reactors, Running, Schedule, Seat,
+    Sleep, Source, Turn,
 };
 
 struct Nothing;
@@ -145,6 +145,61 @@ fn a_descriptor_that_becomes_readable_wakes_a_reactor_and_need_not_be_read() {
     }
     until(|| is_asleep(&running));
     end(running);
+}
+
+/// One reactor with nothing to poll, and who adds pollers to it; it waits for descriptors where it has one.
+fn run_empty(descriptor: Option<std::io::PipeReader>) -> (Running<(), Nothing>, PollerAdder<Nothing>) {
+    let (adders, mut descriptor) = (std::sync::mpsc::channel(), descriptor);
+    let init = |_: CoreIndex| {
+        let (adder, descriptor) = (adders.0.clone(), descriptor.take());
+        move |seat: Seat<()>, _: Outbox<()>| {
+            let mut reactor = seat.reactor(Nothing);
+            if let Some(descriptor) = &descriptor {
+                reactor.wake_by(descriptor.as_fd()).unwrap();
+            }
+            adder.send(reactor.adder()).unwrap();
+            Ok::<_, Infallible>(reactor)
+        }
+    };
+    let options = Options::default().idle(Idle::SleepAfter(Duration::ZERO));
+    let running = Reactors::new(Placement::Unpinned { reactors: 1 }).options(options).launch(init).unwrap();
+    (running, adders.1.recv().unwrap())
+}
+
+/// The reactor is asleep when both come.
+#[test]
+fn a_poller_that_is_added_to_a_reactor_that_sleeps_brings_a_descriptor_that_wakes_it() {
+    use std::io::Write as _;
+    let (first, kept) = std::io::pipe().unwrap();
+    let (running, adder) = run_empty(Some(first));
+    until(|| is_asleep(&running));
+    let (device, (reader, mut writer)) = (Arc::<Device>::default(), std::io::pipe().unwrap());
+    adder.wake_by(reader.as_fd()).unwrap();
+    let looks = Looks { device: Arc::clone(&device), arms: true };
+    adder.add("looks", Schedule::Busy, Holds(looks, Some(reader))).unwrap();
+    for round in 1..=20 {
+        until(|| is_asleep(&running));
+        device.written.fetch_add(1, Ordering::Release);
+        writer.write_all(b"x").unwrap();
+        until(|| device.seen.load(Ordering::Acquire) == round);
+    }
+    end(running);
+    drop(kept);
+}
+
+#[test]
+fn a_reactor_that_parks_takes_no_descriptor_while_it_runs() {
+    let (running, adder) = run_empty(None);
+    let (reader, writer) = std::io::pipe().unwrap();
+    let refused = adder.wake_by(reader.as_fd()).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::Unsupported, "{refused}");
+    // It goes on, and takes pollers that wake otherwise.
+    let device = Arc::<Device>::default();
+    device.written.store(1, Ordering::Release);
+    adder.add("looks", Schedule::Busy, Looks { device: Arc::clone(&device), arms: true }).unwrap();
+    until(|| device.seen.load(Ordering::Acquire) == 1);
+    end(running);
+    drop(writer);
 }
 
 #[test]
