@@ -23,7 +23,8 @@ impl Drop for Counted {
 fn capacities_are_rounded_up_to_a_power_of_two() {
     for (wanted, got) in [(0, 1), (1, 1), (3, 4), (64, 64), (65, 128)] {
         assert_eq!(lane::bounded::<u8>(wanted).0.capacity(), got);
-        assert_eq!(lane::records::<u8>(wanted).1.capacity(), got);
+        let (mut records, _receiver) = lane::records::<u8>(wanted);
+        assert_eq!((0..=got).take_while(|_| records.push_with(|_| ())).count(), got);
     }
     if !cfg!(miri) {
         // A million slots.
@@ -67,7 +68,6 @@ fn both_ends_see_the_other_go() {
     assert_eq!((receiver.pop(), receiver.pop()), (Some(1), None));
     let (mut sender, receiver) = lane::records::<u8>(2);
     drop(receiver);
-    assert!(sender.is_closed());
     assert!(sender.push_with(|record| *record = 1));
 }
 
@@ -125,7 +125,7 @@ fn records_stay_in_place_and_keep_what_was_left_in_them() {
     }
     assert!(sender.push_with(|_| ()) && sender.push_with(|_| ()));
     assert!(!sender.push_with(|_| panic!("full")));
-    assert_eq!((sender.len(), receiver.len()), (2, 2));
+    assert!(!receiver.is_empty());
 }
 
 #[test]
@@ -226,9 +226,9 @@ proptest! {
                     prop_assert_eq!(taken, expected);
                 }
             }
-            prop_assert_eq!(receiver.is_empty(), model.is_empty());
+            prop_assert_eq!((receiver.is_empty(), record_receiver.is_empty()), (model.is_empty(), model.is_empty()));
             prop_assert!(!receiver.has_news() || !model.is_empty(), "no news of an empty lane");
-            prop_assert_eq!((sender.len(), receiver.len(), record_receiver.len()), (model.len(), model.len(), model.len()));
+            prop_assert_eq!((sender.len(), receiver.len()), (model.len(), model.len()));
         }
     }
 }

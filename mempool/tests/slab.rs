@@ -39,19 +39,6 @@ fn a_stale_handle_finds_nothing() {
 }
 
 #[test]
-fn a_handle_survives_as_a_number() {
-    let mut slab = slab(3);
-    let handles = [1, 2, 3].map(|value| slab.insert(value).unwrap());
-    for (value, handle) in (1..).zip(handles) {
-        let back = Handle::from_bits(handle.to_bits());
-        assert_eq!((back, slab.get(back)), (handle, Some(&value)));
-    }
-    let largest = Handle::from_parts(u32::MAX, u32::MAX - 1);
-    assert_eq!(Handle::from_bits(largest.to_bits()), largest);
-    assert_eq!(slab.get(Handle::from_bits(u64::MAX)), None);
-}
-
-#[test]
 fn made_up_handles_find_nothing() {
     let mut slab = slab(4);
     let handle = slab.insert(1).unwrap();

@@ -180,52 +180,21 @@ pub(crate) fn load<const N: usize>(words: &Words<N>) -> [u64; N] {
     array::from_fn(|index| words.get(index).map_or(0, |word| word.load(Ordering::Relaxed)))
 }
 
-fn loop_words(counters: &LoopCounters) -> [u64; LOOP_WORDS] {
-    [
-        counters.at,
-        counters.iterations,
-        counters.busy_iterations,
-        counters.busy,
-        counters.idle,
-        counters.asleep,
-        counters.sleeps,
-        counters.work,
-        counters.messages,
-        counters.would_blocks,
-        counters.longest,
-        counters.longest_at,
-    ]
+/// Counters of a loop as words, and back, in the order that they are named in.
+macro_rules! loop_words {
+    ($($counter:ident),*) => {
+        fn loop_words(counters: &LoopCounters) -> [u64; LOOP_WORDS] {
+            [$(counters.$counter),*]
+        }
+
+        fn loop_from([$($counter),*]: [u64; LOOP_WORDS]) -> LoopCounters {
+            LoopCounters { $($counter),* }
+        }
+    };
 }
 
-fn loop_from(words: [u64; LOOP_WORDS]) -> LoopCounters {
-    let [
-        at,
-        iterations,
-        busy_iterations,
-        busy,
-        idle,
-        asleep,
-        sleeps,
-        work,
-        messages,
-        would_blocks,
-        longest,
-        longest_at,
-    ] = words;
-    LoopCounters {
-        at,
-        iterations,
-        busy_iterations,
-        busy,
-        idle,
-        asleep,
-        sleeps,
-        work,
-        messages,
-        would_blocks,
-        longest,
-        longest_at,
-    }
+loop_words! {
+    at, iterations, busy_iterations, busy, idle, asleep, sleeps, work, messages, would_blocks, longest, longest_at
 }
 
 fn poller_words(poller: &PollerStatistics) -> [u64; POLLER_WORDS] {

@@ -16,12 +16,6 @@ impl ShutdownHandle {
     pub fn request(&self, grace: Duration) {
         self.0.request_shutdown(grace);
     }
-
-    /// Whether shutdown was asked for.
-    #[must_use]
-    pub fn is_requested(&self) -> bool {
-        self.0.grace().is_some()
-    }
 }
 
 /// How a reactor ended.

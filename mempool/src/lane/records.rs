@@ -28,30 +28,6 @@ pub fn records<T: Default>(capacity: usize) -> (RecordSender<T>, RecordReceiver<
 }
 
 impl<T> RecordSender<T> {
-    /// Records of the lane.
-    #[must_use]
-    pub fn capacity(&self) -> usize {
-        self.0.capacity()
-    }
-
-    /// Full records: a hint, the receiver may take some at any time.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether no record is full: once true, it stays so until the next push.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Whether the receiver is gone.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.0.is_closed()
-    }
-
     /// Fills the next empty record, which still holds what was left in it a round ago. Returns false if there is none;
     /// `fill` is not called then. If `fill` panics, the record counts as empty.
     #[inline]
@@ -69,18 +45,6 @@ impl<T> RecordSender<T> {
 }
 
 impl<T> RecordReceiver<T> {
-    /// Records of the lane.
-    #[must_use]
-    pub fn capacity(&self) -> usize {
-        self.0.capacity()
-    }
-
-    /// Full records: a hint, the sender may add some at any time. One look for each push that was not seen yet.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// Whether no record is full, at this moment.
     #[must_use]
     pub fn is_empty(&self) -> bool {

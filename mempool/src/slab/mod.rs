@@ -50,19 +50,6 @@ impl Handle {
         Self { index, generation }
     }
 
-    /// The handle that [`Handle::to_bits`] made this number of.
-    #[must_use]
-    pub const fn from_bits(bits: u64) -> Self {
-        Self { index: (bits >> 32) as u32, generation: bits as u32 }
-    }
-
-    /// The handle as one number, for what carries numbers: a cookie, or a field of a message. A number that somebody else may have
-    /// changed is harmless: what it names, if anything, is a value of the slab.
-    #[must_use]
-    pub const fn to_bits(self) -> u64 {
-        (self.index as u64) << 32 | self.generation as u64
-    }
-
     /// The slot, below the slab's capacity.
     #[must_use]
     pub const fn index(self) -> u32 {
