@@ -1,14 +1,22 @@
 //! Connections from their acceptance to their end, and the queues that they carry.
 
+mod connecting;
+mod ends;
+mod leaving;
+mod proofs;
+mod wrongs;
+
+pub(super) use connecting::{Connecting, Wait};
+pub(super) use ends::{Ends, Names};
+
 use super::controllers::Controller;
 use super::identifiers::IdentifiersInUse;
 use super::incident::{Fault, Incident, Incidents};
 use super::listeners::Listeners;
 use super::options::TargetOptions;
-use super::refusal::{Offered, Refusal, Rejection};
 use super::statistics::TargetStatistics;
 use super::work::Seating;
-use crate::wire::{ADMIN_QUEUE, ConnectData, Nqn, QueueRequest};
+use crate::wire::{ADMIN_QUEUE, Nqn, QueueRequest};
 use core::time::Duration;
 use frwr_engine::provider::Port;
 use frwr_engine::{ConnectionId, Engine};
@@ -22,66 +30,6 @@ pub(super) struct Association {
     pub(super) controller: usize,
     /// Entries, as Connect said.
     entries: u16,
-}
-
-/// How far a connection's Connect command is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Connecting {
-    /// There is none, or it was answered.
-    No,
-    /// Its data is fetched from the host.
-    Arriving,
-    /// Its data is here: what it still waits for is not the host's to do.
-    Held(Wait),
-}
-
-/// What a Connect waits for that its host can do nothing for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wait {
-    /// Something short: its turn, another core, or keys that somebody changes.
-    Short,
-    /// The commands that storages have of a former session: the place of its controller.
-    Late(usize),
-    /// Whether another session of its host lives: the place of that one's controller, and what its host's device was asked.
-    Former { place: usize, question: u64 },
-}
-
-impl Wait {
-    /// A former session, or one that may be one, is what it waits for.
-    pub(super) fn is_for_former(self) -> bool {
-        self != Self::Short
-    }
-}
-
-/// Where the two ends of a connection are, as far as the device knows.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ends {
-    pub(super) peer: Option<SocketAddr>,
-    /// This one, as the peer calls it.
-    pub(super) local: Option<SocketAddr>,
-    /// The listener that it came by, as far as that can be said.
-    pub(super) listener: Option<SocketAddr>,
-}
-
-impl Ends {
-    /// The peer's address, without the port, which is another one for each of its queues.
-    pub(super) fn address(&self) -> Option<IpAddr> {
-        // A listener for both families hears of IPv4 in IPv6's clothes.
-        self.peer.map(|peer| peer.ip().to_canonical())
-    }
-}
-
-/// What a host says of itself and of what it connects to, as far as it could be read.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Names {
-    pub(super) host: Option<Nqn>,
-    pub(super) subsystem: Option<Nqn>,
-}
-
-impl Names {
-    pub(super) fn of(data: &ConnectData) -> Self {
-        Self { host: data.host, subsystem: Some(data.subsystem) }
-    }
 }
 
 /// What becomes of commands that arrive.
@@ -324,16 +272,6 @@ impl Sessions {
         &mut self.listeners
     }
 
-    /// There are commands of authentication.
-    pub(super) fn authenticates(&self) -> bool {
-        self.authenticates
-    }
-
-    /// From now on.
-    pub(super) fn begin_to_authenticate(&mut self) {
-        self.authenticates = true;
-    }
-
     /// Connections that there can be.
     pub(super) fn places(&self) -> usize {
         self.queues.len()
@@ -462,20 +400,6 @@ impl Sessions {
         }
     }
 
-    /// Its host has proven itself.
-    pub(super) fn unlock(&mut self, connection: ConnectionId) {
-        if let Some(queue) = self.find(connection).filter(|queue| queue.is_locked()) {
-            queue.intake = Intake::Open;
-        }
-    }
-
-    /// Its host is not believed any more.
-    pub(super) fn lock(&mut self, connection: ConnectionId) {
-        if let Some(queue) = self.find(connection).filter(|queue| queue.intake == Intake::Open) {
-            queue.intake = Intake::Locked;
-        }
-    }
-
     /// A connection is gone; `None` where that was no connection of these.
     pub(super) fn close(&mut self, connection: ConnectionId) -> Option<Closed> {
         let place = self.queues.get_mut(usize::from(connection.index))?;
@@ -483,84 +407,6 @@ impl Sessions {
         self.spare.push(queue.in_use);
         let controller = queue.association.map(|association| association.controller);
         Some(Closed { controller, left_to: controller.or(queue.ended_with) })
-    }
-
-    /// Ends the connections of a controller's I/O queues. They are no part of the controller any more, nor of one that takes
-    /// its place while they drain.
-    pub(super) fn end_io_queues(&mut self, controller: usize, mut ended: impl FnMut(ConnectionId)) {
-        for queue in self.queues.iter_mut().flatten().filter(|queue| !queue.is_admin() && queue.is_of(controller)) {
-            queue.leave(controller);
-            ended(queue.connection);
-        }
-    }
-
-    /// The I/O queues of a controller take no commands any more, and end with those that they have.
-    pub(super) fn drain_io_queues(&mut self, controller: usize) {
-        let all = self.queues.iter_mut().flatten();
-        let takes = |queue: &Queue| matches!(queue.intake, Intake::Open | Intake::Locked);
-        for queue in all.filter(|queue| takes(queue) && !queue.is_admin() && queue.is_of(controller)) {
-            queue.intake = Intake::Drains;
-        }
-    }
-
-    /// So does an admin queue; since when it has had none but so many that wait for ever.
-    pub(super) fn drain_admin_queue(
-        &mut self,
-        connection: ConnectionId,
-        event_requests: u16,
-        now: Duration,
-    ) -> Option<Duration> {
-        let queue = self.find(connection).filter(|queue| !queue.is_doomed())?;
-        queue.intake = Intake::Drains;
-        queue.empty_since(event_requests, now)
-    }
-
-    /// An I/O queue that drains, and since when it has had no commands. `at`: below [`Sessions::places`].
-    pub(super) fn drained(&mut self, at: usize, now: Duration) -> Option<(ConnectionId, Duration)> {
-        let queue = self.queues.get_mut(at)?.as_mut()?;
-        let drains = queue.intake == Intake::Drains && !queue.is_admin() && queue.association.is_some();
-        let since = if drains { queue.empty_since(0, now) } else { None };
-        Some((queue.connection, since?))
-    }
-
-    /// Takes such a queue from its controller, and ends its connection.
-    pub(super) fn end_drained<P: Port>(&mut self, connection: ConnectionId, engine: &mut Engine<P>) {
-        if let Some(queue) = self.find(connection)
-            && let Some(Association { controller, .. }) = queue.association
-        {
-            queue.leave(controller);
-            engine.disconnect(connection);
-        }
-    }
-
-    /// Takes a queue whose connection ends from its controller, as its last event will: that comes when the device has destroyed the
-    /// queue pair, and a host may have connected again long before. `at`: below [`Sessions::places`]. Of an admin queue the
-    /// place of its controller, whose I/O queues end with it.
-    pub(super) fn leave_if_ending<P: Port>(&mut self, at: usize, engine: &Engine<P>) -> Option<usize> {
-        let queue = self.queues.get_mut(at)?.as_mut()?;
-        let Association { controller, .. } = queue.association.filter(|_| !engine.is_ready(queue.connection))?;
-        if queue.is_admin() {
-            return Some(controller);
-        }
-        queue.leave(controller);
-        if mutant!(target_ending_place_forgotten) {
-            queue.ended_with = None;
-        }
-        None
-    }
-
-    /// A connection that had not become a queue of a host ends, for another one to have its place. The place of its controller, which
-    /// ends as well.
-    pub(super) fn end_unproven<P: Port>(&mut self, index: u16, now: Duration, engine: &mut Engine<P>) -> Option<usize> {
-        let queue = self.queues.get_mut(usize::from(index))?.as_mut()?;
-        queue.connect_by = None;
-        queue.intake = Intake::Doomed;
-        let association = queue.association.take();
-        let after = now.saturating_sub(queue.since);
-        self.counted.made_room += 1;
-        self.incidents.note(queue.incident(Fault::MadeRoom { after, is_queue: association.is_some() }));
-        engine.disconnect(queue.connection);
-        association.map(|association| association.controller)
     }
 
     /// It is a queue whose commands are taken.
@@ -578,16 +424,6 @@ impl Sessions {
         forgets: impl FnOnce() -> bool,
     ) -> Result<Option<(bool, Option<Association>)>, Fault> {
         self.admit_where(Intake::Open, connection, command_id, forgets)
-    }
-
-    /// The same of a queue whose host has to prove itself first.
-    #[cold]
-    pub(super) fn admit_locked(
-        &mut self,
-        connection: ConnectionId,
-        command_id: u16,
-    ) -> Result<Option<(bool, Option<Association>)>, Fault> {
-        self.admit_where(Intake::Locked, connection, command_id, || false)
     }
 
     #[inline(always)]
@@ -621,83 +457,6 @@ impl Sessions {
             queue.in_use.remove(command_id);
             queue.outstanding = queue.outstanding.saturating_sub(1);
         }
-    }
-
-    /// Ends connections that never became a queue: their host may be gone without a word, and they keep a place. Those whose
-    /// Connect is held back here have another time-out from now.
-    pub(super) fn expire<P: Port>(&mut self, now: Duration, limit: Duration, engine: &mut Engine<P>) {
-        if self.next_connect_check.is_none_or(|at| now < at) {
-            return;
-        }
-        self.next_connect_check = None;
-        for queue in self.queues.iter_mut().flatten() {
-            let Some(by) = queue.connect_by else { continue };
-            if let (Connecting::Held(held), true) = (queue.connecting, by <= now) {
-                queue.connect_by = Some(now.saturating_add(limit));
-                match held {
-                    Wait::Short => {}
-                    Wait::Late(_) => self.incidents.note(queue.incident(Fault::Held { limit })),
-                    Wait::Former { .. } => self.incidents.note(queue.incident(Fault::HeldByFormer { limit })),
-                }
-            }
-            match queue.connect_by {
-                Some(at) if at <= now => {
-                    queue.connect_by = None;
-                    self.counted.connect_timeouts += 1;
-                    self.incidents.note(queue.incident(Fault::Silent { limit }));
-                    engine.disconnect(queue.connection);
-                }
-                later => self.next_connect_check = [self.next_connect_check, later].into_iter().flatten().min(),
-            }
-        }
-    }
-
-    /// Notes what the peer of a connection did.
-    #[cold]
-    pub(super) fn note(&mut self, connection: ConnectionId, fault: Fault) {
-        if let Some(incident) = self.find(connection).map(|queue| queue.incident(fault)) {
-            self.incidents.note(incident);
-        }
-    }
-
-    /// The host broke the protocol: the queue cannot go on.
-    #[cold]
-    pub(super) fn protocol_error<P: Port>(&mut self, connection: ConnectionId, fault: Fault, engine: &mut Engine<P>) {
-        // Of messages that came in one batch the first that is wrong decides.
-        let Some(queue) = self.find(connection).filter(|queue| !queue.is_doomed()) else { return };
-        queue.intake = Intake::Doomed;
-        self.counted.protocol_errors += 1;
-        self.note(connection, fault);
-        engine.disconnect(connection);
-    }
-
-    /// Notes a connect request that is rejected.
-    #[cold]
-    pub(super) fn rejected(&mut self, ends: Ends, queue_id: Option<u16>, rejection: Rejection) {
-        self.counted.rejected += 1;
-        self.listeners.count(ends.listener, false);
-        let queue_id = queue_id.filter(|_| rejection.is_of_nvme());
-        self.incidents.note(Incident { queue_id, ..Incident::new(ends.peer, Fault::Rejected(rejection)) });
-    }
-
-    /// Notes a Connect that is refused: of a host by the name that it claims, which nobody has looked at but for lists of names.
-    #[cold]
-    pub(super) fn connect_refused(
-        &mut self,
-        connection: ConnectionId,
-        names: Names,
-        refusal: Refusal,
-        offered: Option<Offered>,
-    ) {
-        let Names { host, subsystem } = names;
-        let Some(queue) = self.find(connection) else { return };
-        let (peer, queue_id, fault) = (queue.ends.peer, Some(queue.asked.queue_id), Fault::ConnectRefused(refusal));
-        self.incidents.note(Incident { peer, host, subsystem, offered, queue_id, fault });
-    }
-
-    /// The oldest incident that was not taken yet.
-    pub(super) fn next_incident(&mut self) -> Option<Incident> {
-        self.incidents.next()
     }
 
     pub(super) fn statistics(&self) -> TargetStatistics {

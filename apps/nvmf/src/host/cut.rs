@@ -175,7 +175,7 @@ pub(super) fn slice(segments: &[Segment], from: u64, bytes: u32) -> Location {
     location
 }
 
-/// [`slice`] into an empty location, in its place: it is large.
+/// [`slice()`] into an empty location, in its place: it is large.
 #[inline(always)]
 pub(super) fn slice_into(location: &mut Location, segments: &[Segment], from: u64, bytes: u32) {
     let (mut skip, mut rest) = (from, bytes);

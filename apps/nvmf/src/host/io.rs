@@ -1,23 +1,22 @@
 //! Requests on their way: cut into commands, sent on the queue with the least in flight, sent again where it has to be, and
 //! put together again.
 
+mod aborts;
 mod pairs;
 
 use super::bounce::Bounce;
 use super::context::Context;
 use super::cut::{Uncut, cut, cut_again};
 use super::error::{IoError, RequestError};
-use super::failure::HostFailure;
 use super::parts::{Abortion, Extent, Part, Parts};
 use super::path::Path;
-use super::queues::Queues;
 use super::recourse::{Verdict, is_of_path, judge};
 use super::requests::{Asked, Detour, HostCompletion, Kind, Request, Requests};
 use super::reservations::Reserve;
 use super::retries::{Resend, blame};
 use super::statistics::HostStatistics;
 use super::submit::{copy_bounced, submit};
-use super::timeouts::{Late, Timeouts};
+use super::timeouts::Timeouts;
 use crate::wire::{AnaState, CompletionQueueEntry, DATASET_RANGE_BYTES, ReservationKeys, Status};
 use core::time::Duration;
 use frwr_engine::provider::Port;
@@ -440,75 +439,6 @@ impl Io {
             self.command_ended(slot, Err(error));
         }
         self.requests.fail_queued(error, &mut self.bounce);
-    }
-
-    /// Gives the requests with this cookie up: commands in flight are to be aborted, others end. Returns how many there are.
-    pub(super) fn abort<P: Port>(&mut self, cookie: u64, context: &mut Context<P>) -> usize {
-        let mut found = 0;
-        for index in 0..self.requests.len() {
-            if self.requests.give_up(index, cookie) {
-                found += 1;
-                self.abort_commands(index, context);
-                self.requests.finish_if_ended(index, &mut self.bounce);
-            }
-        }
-        found
-    }
-
-    /// A request was given up: its commands are aborted, or end here if they were not sent.
-    fn abort_commands<P: Port>(&mut self, request: u16, context: &mut Context<P>) {
-        for slot in self.parts.slots() {
-            let Some(part) = self.parts.get(slot).filter(|part| part.request == request) else { continue };
-            if self.half.is_some_and(|half| half.is(slot)) {
-                // Its first one would wait for it.
-                continue;
-            }
-            if !context.transport.commands().is_in_flight(slot) {
-                self.resend.remove(slot);
-                self.command_ended(slot, Err(IoError::Aborted));
-            } else if part.abortion == Abortion::None {
-                self.timeouts.abort(slot, &mut self.parts, &mut context.time);
-            }
-        }
-    }
-
-    /// The first command that takes too long and is to be aborted, where it is time to look.
-    ///
-    /// # Errors
-    /// One was aborted, and is not answered either.
-    pub(super) fn late<P: Port>(
-        &mut self,
-        path: &mut Path<'_>,
-        context: &Context<P>,
-    ) -> Result<Option<Late>, HostFailure> {
-        let late = self.timeouts.look(&self.parts, context)?;
-        if let Some(Late { slot, .. }) = late
-            && mutant!(K20_host_timeout)
-        {
-            // K20: a command that is too late ends without its fence.
-            self.unsent(slot, IoError::TimedOut, path);
-            return Ok(None);
-        }
-        Ok(late)
-    }
-
-    /// What was done about a late command; `None` where nothing could be done now.
-    pub(super) fn asked_to_abort<P: Port>(&mut self, slot: u16, abortion: Option<Abortion>, context: &Context<P>) {
-        self.timeouts.asked(slot, abortion, &mut self.parts, context);
-    }
-
-    /// The host that has the admin queue sent the Abort of a command.
-    pub(super) fn abort_told<P: Port>(
-        &mut self,
-        (queue_id, identifier): (u16, u16),
-        queues: &Queues,
-        context: &Context<P>,
-    ) {
-        let Some(slot) = context.transport.commands().in_flight(identifier) else { return };
-        let asked = |part: &&Part| part.abortion == Abortion::Asked && queues.id(part.queue) == queue_id;
-        if self.parts.get(slot).filter(asked).is_some() {
-            self.asked_to_abort(slot, Some(Abortion::Sent), context);
-        }
     }
 
     /// Neither a request nor a command of it is sent twice.

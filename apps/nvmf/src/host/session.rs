@@ -1,29 +1,33 @@
 //! A session's life: connections opened one after the other, kept alive, closed together, and set up again.
 
+mod beside;
+mod end;
+mod proofs;
+mod set_up;
+
 use super::aborts::Aborts;
 use super::admin_data::AdminData;
 use super::attachment::Attachment;
-use super::authentication::{Authentication, Stage, connect_of, connects};
-use super::bring_up::{Found, Next};
+use super::authentication::Authentication;
+use super::bring_up::Found;
 use super::chores::Chores;
 use super::context::Context;
-use super::error::ReauthenticateError;
 use super::failure::HostFailure;
 use super::keep_alive::KeepAlive;
 use super::limits::check_depth;
-use super::options::{ADMIN_ENTRIES, AdminSlot};
+use super::options::AdminSlot;
 use super::path::Path;
 use super::queues::{QueueOf, Queues};
 use super::reconnect::Reconnect;
-use super::renewal::{Means, Renewal};
+use super::renewal::Renewal;
 use super::role::Role;
 use super::statistics::HostStatistics;
 use super::step::Step;
 use crate::authentication::Authenticator;
-use crate::wire::{AcceptPrivateData, AnaState, CompletionQueueEntry};
+use crate::wire::AnaState;
 use core::time::Duration;
+use frwr_engine::ConnectionId;
 use frwr_engine::provider::Port;
-use frwr_engine::{ConnectionId, SubmitError};
 use frwr_mempool::mutant;
 use std::sync::Arc;
 
@@ -288,218 +292,9 @@ impl Session {
         self.queues.open(queue, context);
     }
 
-    /// A connection is there.
-    ///
-    /// # Errors
-    /// The controller's queue is not what is needed.
-    pub(super) fn connected<P: Port>(
-        &mut self,
-        connection: ConnectionId,
-        private_data: &[u8],
-        context: &mut Context<P>,
-    ) -> Result<(), HostFailure> {
-        let State::Opening { queue, .. } = self.state else { return Ok(()) };
-        if self.queues.connection(queue) != Some(connection) {
-            return Ok(());
-        }
-        let (entries, step) = match queue {
-            QueueOf::Admin => (ADMIN_ENTRIES, Step::Connect),
-            QueueOf::Io(queue) => (context.options.io_entries(), Step::ConnectIo(queue)),
-        };
-        match AcceptPrivateData::parse(private_data) {
-            Ok(receives) if receives >= entries => self.bring(step, context),
-            Ok(_) if queue == QueueOf::Admin => {
-                Err(HostFailure::Unsupported("an admin queue of 32 entries, which every controller has to take"))
-            }
-            Ok(receives) => {
-                let wanted = context.options.queue_depth;
-                Err(HostFailure::QueueDepth { wanted, limit: u32::from(receives.saturating_sub(1)) })
-            }
-            Err(_) => Err(HostFailure::Unsupported("record format 0 of private data")),
-        }
-    }
-
     /// A connection is gone, or could not be opened; whether that is news.
     pub(super) fn disconnected(&mut self, connection: ConnectionId) -> bool {
         self.queues.closed(connection) && !self.is_closing()
-    }
-
-    fn bring<P: Port>(&mut self, step: Step, context: &mut Context<P>) -> Result<(), HostFailure> {
-        let deadline = context.time.deadline_in(self.time_for(step, context));
-        self.state = State::Bringing { step, at: context.time.now(), deadline };
-        self.issue(step, context)
-    }
-
-    /// A controller may take as long to become ready as it says in CAP.TO, whatever the options say.
-    fn time_for<P: Port>(&self, step: Step, context: &Context<P>) -> Duration {
-        let timeout = context.options.step_timeout;
-        match step {
-            Step::AwaitReady => timeout.max(self.found.limits().capabilities.ready_timeout()),
-            _ => timeout,
-        }
-    }
-
-    /// Sends the step's command; tried again by the next poll where the engine has no room.
-    fn issue<P: Port>(&mut self, step: Step, context: &mut Context<P>) -> Result<(), HostFailure> {
-        let asked = self.found.command_of(step, &self.queues, &self.data, context);
-        let queue = match step {
-            Step::ConnectIo(queue) => QueueOf::Io(queue),
-            Step::Authenticate(queue, _) => queue,
-            _ => QueueOf::Admin,
-        };
-        match self.data.send(self.queues.connection(queue), AdminSlot::Step, asked, context) {
-            Ok(()) | Err(SubmitError::NoSlot | SubmitError::NotConnected) => Ok(()),
-            Err(_) => Err(HostFailure::Unsupported("the engine's way to open admin data")),
-        }
-    }
-
-    /// The step's command was answered.
-    ///
-    /// # Errors
-    /// The controller refused it, or is not one that this host can use.
-    pub(super) fn step_answered<P: Port>(
-        &mut self,
-        response: &CompletionQueueEntry,
-        context: &mut Context<P>,
-    ) -> Result<Turn, HostFailure> {
-        let State::Bringing { step, deadline, .. } = self.state else {
-            self.renewal_answered(response, context)?;
-            return Ok(Turn::None);
-        };
-        let (status, result) = (response.status(), response.result.get());
-        if !status.is_success() && !step.is_optional() {
-            return Err(HostFailure::Command { step: step.name(), status });
-        }
-        if let Some(queue) = connects(step)
-            && self.authentication.follows(result)?
-        {
-            self.think(queue, Stage::Begin, context);
-            return Ok(Turn::None);
-        }
-        match step {
-            Step::Authenticate(queue, Stage::Send) => {
-                match self.authentication.said()? {
-                    true => self.bring(Step::Authenticate(queue, Stage::Receive), context)?,
-                    false => return self.authenticated(queue, context),
-                }
-                Ok(Turn::None)
-            }
-            Step::Authenticate(queue, _) => {
-                self.authentication.told(&self.data.read());
-                self.think(queue, Stage::Judge, context);
-                Ok(Turn::None)
-            }
-            step => self.follow(step, (result, status.is_success()), deadline, context),
-        }
-    }
-
-    /// What was answered is being judged, and takes its time.
-    fn think<P: Port>(&mut self, queue: QueueOf, stage: Stage, context: &Context<P>) {
-        let (step, at) = (Step::Authenticate(queue, stage), context.time.now());
-        self.state = State::Bringing { step, at, deadline: context.time.deadline_in(self.time_for(step, context)) };
-    }
-
-    /// Looks whether something is known by now.
-    fn advance_authentication<P: Port>(
-        &mut self,
-        queue: QueueOf,
-        stage: Stage,
-        context: &mut Context<P>,
-    ) -> Result<Turn, HostFailure> {
-        if stage == Stage::Begin {
-            match self.authentication.begin(&context.options) {
-                None => {}
-                Some(true) => self.think(queue, Stage::Judge, context),
-                Some(false) => return self.authenticated(queue, context),
-            }
-            return Ok(Turn::None);
-        }
-        match self.authentication.judged()? {
-            None => {}
-            Some(None) => return self.authenticated(queue, context),
-            Some(Some(message)) => {
-                self.data.write_message(&message);
-                self.bring(Step::Authenticate(queue, Stage::Send), context)?;
-            }
-        }
-        Ok(Turn::None)
-    }
-
-    /// What follows the Connect of a queue.
-    fn authenticated<P: Port>(&mut self, queue: QueueOf, context: &mut Context<P>) -> Result<Turn, HostFailure> {
-        self.authentication.end();
-        let (step, result) = (connect_of(queue), self.authentication.connected());
-        let deadline = context.time.deadline_in(context.options.step_timeout);
-        self.follow(step, (result, true), deadline, context)
-    }
-
-    /// What follows a step that was answered so.
-    fn follow<P: Port>(
-        &mut self,
-        step: Step,
-        (result, success): (u64, bool),
-        deadline: Duration,
-        context: &mut Context<P>,
-    ) -> Result<Turn, HostFailure> {
-        match self.found.next_step(step, result, success, &self.data, context)? {
-            Next::Step(next) if next == step => {
-                self.state = State::Bringing { step, at: context.time.after(step.pause()), deadline };
-            }
-            Next::Step(step) => self.bring(step, context)?,
-            Next::Enabled => {
-                self.keep_alive.begin(context);
-                self.bring(Step::IdentifyController, context)?;
-            }
-            Next::OpenIo(queue) => self.open(QueueOf::Io(queue), false, context),
-            Next::Ready => {
-                self.ready(context);
-                return Ok(Turn::Ready);
-            }
-            Next::ShutDown => return Ok(Turn::Stop),
-        }
-        Ok(Turn::None)
-    }
-
-    fn ready<P: Port>(&mut self, context: &Context<P>) {
-        self.ends_elsewhere = false;
-        self.sessions += 1;
-        self.chores.begin(context);
-        self.renewal.begin(self.authentication.is_proven(), context);
-        self.state = State::Ready;
-    }
-
-    /// The caller wants this host to prove itself once more.
-    ///
-    /// # Errors
-    /// There is no session to do so in, or it was not authenticated.
-    pub(super) fn reauthenticate(&mut self) -> Result<(), ReauthenticateError> {
-        if !self.is_ready() || self.stopping {
-            return Err(ReauthenticateError::NoSession);
-        }
-        if !self.authentication.is_proven() {
-            return Err(ReauthenticateError::NotAuthenticated);
-        }
-        self.renewal.ask();
-        Ok(())
-    }
-
-    fn step_renewal<P: Port>(&mut self, role: &Role, context: &mut Context<P>) -> Result<(), HostFailure> {
-        if !self.renewal.has_work(context) {
-            return Ok(());
-        }
-        let is_free = !context.is_in_flight(AdminSlot::Chore) && !context.is_in_flight(AdminSlot::Step);
-        let may_begin = is_free && !self.stopping && self.authentication.is_proven();
-        let Self { renewal, authentication, queues, data, .. } = self;
-        renewal.step(may_begin, &mut Means { authentication, queues, data, follows: role.follows() }, context)
-    }
-
-    fn renewal_answered<P: Port>(
-        &mut self,
-        response: &CompletionQueueEntry,
-        context: &mut Context<P>,
-    ) -> Result<(), HostFailure> {
-        let Self { renewal, authentication, queues, data, .. } = self;
-        renewal.answered(response, &mut Means { authentication, queues, data, follows: false }, context)
     }
 
     /// All queues of all cores are up.
@@ -538,115 +333,12 @@ impl Session {
         self.found.ana_mut().set(state, context.time.watched());
     }
 
-    /// Sends a Keep Alive where one is due.
-    ///
-    /// # Errors
-    /// One was not answered in time.
-    pub(super) fn step_keep_alive<P: Port>(&mut self, context: &mut Context<P>) -> Result<(), HostFailure> {
-        self.keep_alive.step(&self.queues, &self.data, context)
-    }
-
-    /// What the admin queue does beside I/O.
-    ///
-    /// # Errors
-    /// Something was not answered in time.
-    pub(super) fn step_chores<P: Port>(&mut self, context: &mut Context<P>) -> Result<(), HostFailure> {
-        let late_at =
-            [("a log page or Identify", self.chores.late_at(context)), ("an Abort", self.aborts.late_at(context))];
-        for (what, at) in late_at {
-            if at.is_some_and(|at| context.time.has_passed(at)) {
-                return Err(late(what, context));
-            }
-        }
-        self.chores.step((self.stopping, self.renewal.is_running()), &self.found, &self.queues, &self.data, context);
-        Ok(())
-    }
-
-    /// Something that the admin queue asked for was answered. Whether all of it is there.
-    ///
-    /// # Errors
-    /// The session cannot go on with it.
-    pub(super) fn chore_answered<P: Port>(
-        &mut self,
-        response: &CompletionQueueEntry,
-        context: &Context<P>,
-    ) -> Result<bool, HostFailure> {
-        self.chores.answered(response, &mut self.found, &self.data, context)
-    }
-
-    /// It was not sent, or lost.
-    pub(super) fn chore_refused(&mut self) {
-        self.chores.refused();
-    }
-
-    pub(super) fn event_reported(&mut self, response: &CompletionQueueEntry) {
-        self.chores.event_reported(response, self.found.limits().reports_ana);
-    }
-
-    /// Asks the controller to abort a command; false where that cannot be said now.
-    pub(super) fn send_abort<P: Port>(&mut self, queue_id: u16, command_id: u16, context: &mut Context<P>) -> bool {
-        self.aborts.send(queue_id, command_id, &self.queues, &self.data, context)
-    }
-
     /// The namespace cannot be reached, and has not for so long that requests do not wait any longer.
     pub(super) fn is_unreachable<P: Port>(&self, context: &Context<P>) -> Option<AnaState> {
         let (ana, timeout) = (self.found.ana(), context.options.inaccessible_timeout);
         let since = ana.since().filter(|_| self.is_ready())?;
         let waited = context.time.has_waited(since, timeout);
         (waited || ana.state() == AnaState::PersistentLoss).then_some(ana.state())
-    }
-
-    /// Ends the session because of a failure; another one follows unless the failure is permanent.
-    pub(super) fn fail<P: Port>(&mut self, failure: HostFailure, role: &Role, context: &mut Context<P>) {
-        self.last_failure = Some(failure);
-        self.failures += 1;
-        let Context { time, options, .. } = context;
-        self.reconnect.failed(time, options);
-        let then = if self.stopping {
-            After::Stop
-        } else if role.follows() {
-            // Whether it is the last one is for the other host to judge.
-            After::Retry
-        } else if failure.is_permanent(self.sessions > 0) {
-            After::Fail(failure)
-        } else {
-            self.reconnect.given_up(time, options).map_or(After::Retry, After::Fail)
-        };
-        self.close(then, context);
-    }
-
-    /// Another core ended the session.
-    pub(super) fn ended_elsewhere(&mut self) {
-        self.ends_elsewhere = true;
-    }
-
-    /// The host with the admin queue has given up.
-    pub(super) fn give_up<P: Port>(&mut self, failure: HostFailure, context: &mut Context<P>) {
-        self.last_failure = Some(failure);
-        self.close(After::Fail(failure), context);
-    }
-
-    pub(super) fn close<P: Port>(&mut self, then: After, context: &mut Context<P>) {
-        self.state = State::Closing { then };
-        self.reconnect.ended();
-        self.keep_alive.stop();
-        self.renewal.stop(&mut self.queues);
-        self.authentication.end();
-        self.disconnect(context);
-    }
-
-    pub(super) fn disconnect<P: Port>(&self, context: &mut Context<P>) {
-        self.queues.disconnect(&mut context.transport);
-    }
-
-    /// All connections have ended.
-    pub(super) fn closed<P: Port>(&mut self, then: After, role: &Role, context: &Context<P>) {
-        self.ended = self.sessions;
-        self.state = match then {
-            After::Retry => self.rest(role, self.reconnect.pause(&context.options), context),
-            After::Stop => State::Stopped,
-            After::Fail(failure) => State::Failed(failure),
-        };
     }
 
     /// When it has to be polled again although nothing arrives: by the caller's time, and in watched time. `waits`: a
