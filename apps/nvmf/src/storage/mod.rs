@@ -35,7 +35,7 @@ pub use rbd::{
 use arrayvec::ArrayVec;
 use core::{task::Waker, time::Duration};
 use frwr_mempool::DeviceMemory;
-use std::os::fd::BorrowedFd;
+use std::{collections::VecDeque, os::fd::BorrowedFd};
 
 /// Completions taken by one call of [`Storage::poll`]: the budget of one stage of a poll iteration, as
 /// [`frwr_engine::provider::MAX_COMPLETIONS_PER_POLL`].
@@ -241,6 +241,19 @@ frwr_mempool::statistics! {
         pub broken: i32 => First,
         /// What is wrong with the medium until it is opened again; the same on all cores.
         pub fault: Option<MediumFault> => First,
+    }
+}
+
+impl StorageStatistics {
+    /// Tells what has ended, the oldest first, while there is room, and counts it.
+    pub(crate) fn hand_on(&mut self, ended: &mut VecDeque<Completion>, out: &mut CompletionBatch) {
+        while !out.is_full()
+            && let Some(completion) = ended.pop_front()
+        {
+            self.completed += 1;
+            self.failed += u64::from(completion.result.is_err());
+            out.push(completion);
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Capsules (Base 3.3.2; RDMA 3.2): a submission queue entry with optional data behind it, and a completion queue entry.
 
 use super::{DataPointer, Status};
-use core::mem::{offset_of, size_of};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -33,11 +32,10 @@ pub struct SubmissionQueueEntry {
     pub dwords_10_15: [U32; 6],
 }
 
-const _: () = assert!(size_of::<SubmissionQueueEntry>() == COMMAND_CAPSULE_BYTES);
-const _: () = assert!(offset_of!(SubmissionQueueEntry, command_id) == 2);
-const _: () = assert!(offset_of!(SubmissionQueueEntry, namespace) == 4);
-const _: () = assert!(offset_of!(SubmissionQueueEntry, data) == SubmissionQueueEntry::DATA_OFFSET);
-const _: () = assert!(offset_of!(SubmissionQueueEntry, dwords_10_15) == 40);
+layout!(
+    SubmissionQueueEntry, COMMAND_CAPSULE_BYTES; command_id: 2, namespace: 4,
+    data: SubmissionQueueEntry::DATA_OFFSET, dwords_10_15: 40
+);
 
 /// Which command of a fused operation one is (FUSE, Base figure 87).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,10 +154,7 @@ pub struct CompletionQueueEntry {
     pub status: U16,
 }
 
-const _: () = assert!(size_of::<CompletionQueueEntry>() == RESPONSE_CAPSULE_BYTES);
-const _: () = assert!(offset_of!(CompletionQueueEntry, submission_queue_head) == 8);
-const _: () = assert!(offset_of!(CompletionQueueEntry, command_id) == 12);
-const _: () = assert!(offset_of!(CompletionQueueEntry, status) == 14);
+layout!(CompletionQueueEntry, RESPONSE_CAPSULE_BYTES; submission_queue_head: 8, command_id: 12, status: 14);
 
 impl CompletionQueueEntry {
     /// The response to one command.

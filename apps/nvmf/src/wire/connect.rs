@@ -1,7 +1,6 @@
 //! The data of the Connect command (Base 6.3, figure 380).
 
 use arrayvec::ArrayString;
-use core::mem::{offset_of, size_of};
 use zerocopy::little_endian::U16;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -108,10 +107,7 @@ struct WireConnectData {
     reserved_end: [u8; 256],
 }
 
-const _: () = assert!(size_of::<WireConnectData>() == CONNECT_DATA_BYTES);
-const _: () = assert!(offset_of!(WireConnectData, controller_id) == 16);
-const _: () = assert!(offset_of!(WireConnectData, subsystem) == 256);
-const _: () = assert!(offset_of!(WireConnectData, host) == 512);
+layout!(WireConnectData, CONNECT_DATA_BYTES; controller_id: 16, subsystem: 256, host: 512);
 
 /// Connect's data, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,6 @@
 
 use super::{DYNAMIC_CONTROLLER, Nqn};
 use arrayvec::ArrayString;
-use core::mem::{offset_of, size_of};
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use zerocopy::little_endian::{U16, U64};
@@ -61,11 +60,7 @@ pub struct DiscoveryEntry {
 }
 
 const _: () = assert!(size_of::<DiscoveryHeader>() == DISCOVERY_ENTRY_BYTES);
-const _: () = assert!(size_of::<DiscoveryEntry>() == DISCOVERY_ENTRY_BYTES);
-const _: () = assert!(offset_of!(DiscoveryEntry, service) == 32);
-const _: () = assert!(offset_of!(DiscoveryEntry, subsystem) == 256);
-const _: () = assert!(offset_of!(DiscoveryEntry, address) == 512);
-const _: () = assert!(offset_of!(DiscoveryEntry, rdma) == 768);
+layout!(DiscoveryEntry, DISCOVERY_ENTRY_BYTES; service: 32, subsystem: 256, address: 512, rdma: 768);
 
 impl DiscoveryHeader {
     /// With as many entries of format 0.

@@ -1,7 +1,6 @@
 //! Data structures of the Identify command (Base 5.17.2, NVM 4.1.5). Fields that neither host nor target here sets or
 //! reads are reserved bytes.
 
-use core::mem::{offset_of, size_of};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -117,35 +116,14 @@ pub struct IdentifyController {
     reserved_end: [u8; 2292],
 }
 
-const _: () = assert!(size_of::<IdentifyController>() == IDENTIFY_BYTES);
-const _: () = assert!(offset_of!(IdentifyController, max_data_transfer) == 77);
-const _: () = assert!(offset_of!(IdentifyController, controller_id) == 78);
-const _: () = assert!(offset_of!(IdentifyController, version) == 80);
-const _: () = assert!(offset_of!(IdentifyController, controller_attributes) == 96);
-const _: () = assert!(offset_of!(IdentifyController, events) == 92);
-const _: () = assert!(offset_of!(IdentifyController, abort_limit) == 258);
-const _: () = assert!(offset_of!(IdentifyController, log_pages) == 261);
-const _: () = assert!(offset_of!(IdentifyController, warning_temperature) == 266);
-const _: () = assert!(offset_of!(IdentifyController, retry_delays) == 128);
-const _: () = assert!(offset_of!(IdentifyController, ana_transition_time) == 342);
-const _: () = assert!(offset_of!(IdentifyController, ana_groups) == 348);
-const _: () = assert!(offset_of!(IdentifyController, optional_commands) == 520);
-const _: () = assert!(offset_of!(IdentifyController, controller_type) == 111);
-const _: () = assert!(offset_of!(IdentifyController, async_event_limit) == 259);
-const _: () = assert!(offset_of!(IdentifyController, keep_alive) == 320);
-const _: () = assert!(offset_of!(IdentifyController, submission_entry_size) == 512);
-const _: () = assert!(offset_of!(IdentifyController, max_commands) == 514);
-const _: () = assert!(offset_of!(IdentifyController, namespaces) == 516);
-const _: () = assert!(offset_of!(IdentifyController, fused_operations) == 522);
-const _: () = assert!(offset_of!(IdentifyController, volatile_write_cache) == 525);
-const _: () = assert!(offset_of!(IdentifyController, compare_and_write_unit) == 532);
-const _: () = assert!(offset_of!(IdentifyController, sgl_support) == 536);
-const _: () = assert!(offset_of!(IdentifyController, max_namespaces) == 540);
-const _: () = assert!(offset_of!(IdentifyController, subsystem) == 768);
-const _: () = assert!(offset_of!(IdentifyController, io_command_capsule) == 1792);
-const _: () = assert!(offset_of!(IdentifyController, io_response_capsule) == 1796);
-const _: () = assert!(offset_of!(IdentifyController, in_capsule_data_offset) == 1800);
-const _: () = assert!(offset_of!(IdentifyController, max_data_blocks) == 1803);
+layout!(
+    IdentifyController, IDENTIFY_BYTES; max_data_transfer: 77, controller_id: 78, version: 80, events: 92,
+    controller_attributes: 96, controller_type: 111, retry_delays: 128, abort_limit: 258, async_event_limit: 259,
+    log_pages: 261, warning_temperature: 266, keep_alive: 320, ana_transition_time: 342, ana_groups: 348,
+    submission_entry_size: 512, max_commands: 514, namespaces: 516, optional_commands: 520, fused_operations: 522,
+    volatile_write_cache: 525, compare_and_write_unit: 532, sgl_support: 536, max_namespaces: 540, subsystem: 768,
+    io_command_capsule: 1792, io_response_capsule: 1796, in_capsule_data_offset: 1800, max_data_blocks: 1803
+);
 
 impl IdentifyController {
     /// SGLS bits 1:0, 01b: SGLs without a rule on alignment.
@@ -180,18 +158,12 @@ impl IdentifyController {
     pub const COMPARE_AND_WRITE: u16 = 1;
     /// ONCS bit 0.
     pub const COMPARE: u16 = 1;
-    /// ONCS bit 1. This host and this target have no such command, nor Verify and Copy.
-    pub const WRITE_UNCORRECTABLE: u16 = 1 << 1;
     /// ONCS bit 2.
     pub const DATASET_MANAGEMENT: u16 = 1 << 2;
     /// ONCS bit 3.
     pub const WRITE_ZEROES: u16 = 1 << 3;
     /// ONCS bit 5.
     pub const RESERVATIONS: u16 = 1 << 5;
-    /// ONCS bit 7.
-    pub const VERIFY: u16 = 1 << 7;
-    /// ONCS bit 8.
-    pub const COPY: u16 = 1 << 8;
     /// SQES: required and maximum 2^6 bytes.
     pub const SUBMISSION_ENTRY: u8 = 0x66;
     /// CQES: required and maximum 2^4 bytes.
@@ -275,16 +247,10 @@ pub struct IdentifyNamespace {
     reserved_end: [u8; 3904],
 }
 
-const _: () = assert!(size_of::<IdentifyNamespace>() == IDENTIFY_BYTES);
-const _: () = assert!(offset_of!(IdentifyNamespace, format) == 26);
-const _: () = assert!(offset_of!(IdentifyNamespace, sharing) == 30);
-const _: () = assert!(offset_of!(IdentifyNamespace, reservations) == 31);
-const _: () = assert!(offset_of!(IdentifyNamespace, deallocate_features) == 33);
-const _: () = assert!(offset_of!(IdentifyNamespace, compare_and_write_unit) == 38);
-const _: () = assert!(offset_of!(IdentifyNamespace, ana_group) == 92);
-const _: () = assert!(offset_of!(IdentifyNamespace, attributes) == 99);
-const _: () = assert!(offset_of!(IdentifyNamespace, nguid) == 104);
-const _: () = assert!(offset_of!(IdentifyNamespace, lba_formats) == 128);
+layout!(
+    IdentifyNamespace, IDENTIFY_BYTES; format: 26, sharing: 30, reservations: 31, deallocate_features: 33,
+    compare_and_write_unit: 38, ana_group: 92, attributes: 99, nguid: 104, lba_formats: 128
+);
 
 /// A namespace's format that cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -361,8 +327,7 @@ pub struct IdentifyDescriptors {
     end: [u8; 4076],
 }
 
-const _: () = assert!(size_of::<IdentifyDescriptors>() == IDENTIFY_BYTES);
-const _: () = assert!(offset_of!(IdentifyDescriptors, nguid) == 4);
+layout!(IdentifyDescriptors, IDENTIFY_BYTES; nguid: 4);
 
 impl IdentifyDescriptors {
     const TYPE_NGUID: u8 = 2;

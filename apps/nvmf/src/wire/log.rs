@@ -1,6 +1,5 @@
 //! Log pages (Base 5.16.1): what Get Log Page returns.
 
-use core::mem::{offset_of, size_of};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -56,9 +55,7 @@ pub struct ErrorLogEntry {
     reserved_end: [u8; 22],
 }
 
-const _: () = assert!(size_of::<ErrorLogEntry>() == 64);
-const _: () = assert!(offset_of!(ErrorLogEntry, lba) == 16);
-const _: () = assert!(offset_of!(ErrorLogEntry, transport_specific) == 40);
+layout!(ErrorLogEntry, 64; lba: 16, transport_specific: 40);
 
 impl ErrorLogEntry {
     /// No parameter of the command is to blame.
@@ -105,9 +102,7 @@ pub struct HealthLog {
     reserved_end: [u8; 320],
 }
 
-const _: () = assert!(size_of::<HealthLog>() == 512);
-const _: () = assert!(offset_of!(HealthLog, data_read) == 32);
-const _: () = assert!(offset_of!(HealthLog, error_entries) == 176);
+layout!(HealthLog, 512; data_read: 32, error_entries: 176);
 
 /// Firmware Slot Information (Base figure 209).
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug)]

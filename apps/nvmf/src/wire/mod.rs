@@ -9,6 +9,14 @@
 //! All multi-byte fields are little-endian (Base 1.4.2), and no structure needs alignment: they can be read in place
 //! from a received message.
 
+/// Checks that a structure has as many bytes as the standard's, and its fields the standard's offsets.
+macro_rules! layout {
+    ($structure:ident, $bytes:expr; $($field:ident: $offset:expr),*) => {
+        const _: () = assert!(size_of::<$structure>() == $bytes);
+        $(const _: () = assert!(core::mem::offset_of!($structure, $field) == $offset);)*
+    };
+}
+
 mod capsule;
 mod command;
 mod connect;

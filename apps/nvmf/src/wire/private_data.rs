@@ -1,6 +1,5 @@
 //! Private data of the connection manager's messages (RDMA 3.4, figures 4 to 7).
 
-use core::mem::{offset_of, size_of};
 use zerocopy::little_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -45,9 +44,8 @@ pub struct RejectPrivateData {
     pub status: U16,
 }
 
-const _: () = assert!(size_of::<RequestPrivateData>() == 32 && size_of::<AcceptPrivateData>() == 32);
-const _: () = assert!(size_of::<RejectPrivateData>() == 4);
-const _: () = assert!(offset_of!(RequestPrivateData, host_send_queue) == 6);
+layout!(RequestPrivateData, 32; host_send_queue: 6);
+const _: () = assert!(size_of::<AcceptPrivateData>() == 32 && size_of::<RejectPrivateData>() == 4);
 
 /// Why a controller rejects a connection (RDMA figure 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

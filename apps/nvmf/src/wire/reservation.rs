@@ -2,7 +2,6 @@
 
 use super::command::opcode;
 use super::{DataPointer, Status, SubmissionQueueEntry};
-use core::mem::{offset_of, size_of};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -237,11 +236,9 @@ impl RegisteredControllerExtended {
     pub const BYTES: usize = 64;
 }
 
-const _: () = assert!(size_of::<ReservationStatus>() == 24 && size_of::<RegisteredController>() == 24);
-const _: () = assert!(size_of::<RegisteredControllerExtended>() == RegisteredControllerExtended::BYTES);
-const _: () = assert!(offset_of!(ReservationStatus, registered) == 5 && offset_of!(ReservationStatus, persists) == 9);
-const _: () = assert!(offset_of!(RegisteredControllerExtended, key) == 8);
-const _: () = assert!(offset_of!(RegisteredControllerExtended, host_id) == 16);
+const _: () = assert!(size_of::<RegisteredController>() == 24);
+layout!(ReservationStatus, 24; registered: 5, persists: 9);
+layout!(RegisteredControllerExtended, RegisteredControllerExtended::BYTES; key: 8, host_id: 16);
 
 /// What a host is told of that another one did (Base 8.19.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,8 +287,7 @@ pub struct ReservationNotification {
     reserved_end: [u8; 48],
 }
 
-const _: () = assert!(size_of::<ReservationNotification>() == 64);
-const _: () = assert!(offset_of!(ReservationNotification, namespace) == 12);
+layout!(ReservationNotification, 64; namespace: 12);
 
 fn invalid_field() -> Status {
     Status::INVALID_FIELD.do_not_retry()

@@ -42,9 +42,8 @@ struct WireInCapsule {
     identifier: u8,
 }
 
-const _: () = assert!(size_of::<WireKeyed>() == 16 && size_of::<WireInCapsule>() == 16);
-const _: () = assert!(core::mem::offset_of!(WireKeyed, identifier) == 15);
-const _: () = assert!(core::mem::offset_of!(WireInCapsule, identifier) == 15);
+layout!(WireKeyed, 16; identifier: 15);
+layout!(WireInCapsule, 16; identifier: 15);
 
 /// Memory of the host that the controller reaches by RDMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

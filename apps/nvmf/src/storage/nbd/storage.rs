@@ -332,12 +332,7 @@ impl Storage for NbdStorage {
         {
             self.shared().acknowledge(oldest);
         }
-        while !out.is_full() {
-            let Some(completion) = self.ended.pop_front() else { break };
-            self.statistics.completed += 1;
-            self.statistics.failed += u64::from(completion.result.is_err());
-            out.push(completion);
-        }
+        self.statistics.hand_on(&mut self.ended, out);
         out.len() - before
     }
 
