@@ -1,15 +1,23 @@
 //! What methods answer: figures of cores, put together and named for people and programs.
 
 use super::{
-    super::{ana_name::ana_name, live_line::name as doing_name, medium::fault_text, survey::Findings},
+    super::{
+        ana_name::ana_name,
+        live_line::name as doing_name,
+        lock_line::{LOCK_NAMES, lock_name},
+        media_watch::MediaWatch,
+        medium::fault_text,
+        survey::Findings,
+    },
     Facts,
     hosts::{all_controllers, host_names},
     key_trace::file as key_trace_file,
     listeners::addresses,
     methods::{self as table, MethodDescription},
-    metrics::authenticated,
     namespace_figures::NamespaceFigures,
     parameters::{Parameter, none, nqn, read},
+    planned::Known,
+    sums::{authenticated, engine, engine_of, home, merged, target, waiting},
 };
 use crate::{
     control::{Failure, INTERNAL, INVALID_PARAMS},
@@ -17,12 +25,12 @@ use crate::{
     report::{counts, object},
 };
 use core::ops::Add;
-use frwr_engine::{Statistics as EngineStatistics, Waits, control::ControlStatistics};
+use frwr_engine::{Waits, control::ControlStatistics};
 use frwr_nvmf::{
     controller::{
-        AllowedHosts, ControllerState, Inventory, NamespaceState, SubsystemState, TargetListening, TargetStatistics,
-        WaitingNow,
+        AllowedHosts, ControllerState, NamespaceState, SubsystemState, TargetListening, TargetStatistics, WaitingNow,
     },
+    storage::RbdLock,
     wire::{AnaState, Nqn},
 };
 use frwr_reactor::{Longest, Statistics as ReactorStatistics};
@@ -90,43 +98,9 @@ pub(super) fn list(name: &str, all: Vec<Value>, findings: &Findings) -> Value {
     json!({ name: all, "at_seconds": findings.at.as_secs_f64(), "silent_reactors": findings.silent() })
 }
 
-/// The sum of a statistics over all cores.
-pub(super) fn target(findings: &Findings) -> TargetStatistics {
-    findings.answered().map(|(core, _)| core.target).reduce(Add::add).unwrap_or_default()
-}
-
-pub(super) fn engine(findings: &Findings) -> EngineStatistics {
-    findings.answered().map(|(core, _)| core.engine).reduce(Add::add).unwrap_or_default()
-}
-
-/// The same of one device.
-pub(super) fn engine_of(findings: &Findings, device: usize) -> EngineStatistics {
-    findings.of_device(device).map(|core| core.engine).reduce(Add::add).unwrap_or_default()
-}
-
-pub(super) fn inventories(findings: &Findings) -> impl Iterator<Item = &Inventory> {
-    findings.answered().map(|(core, _)| &core.inventory)
-}
-
-pub(super) fn home(findings: &Findings) -> Option<&Inventory> {
-    findings.home().map(|home| &home.inventory)
-}
-
-pub(super) fn waiting(findings: &Findings) -> WaitingNow {
-    let mut sum = WaitingNow::default();
-    for WaitingNow { buffers, transfers_or_storage, admission, former_session, .. } in
-        inventories(findings).map(|core| core.waiting)
-    {
-        sum.buffers += buffers;
-        sum.transfers_or_storage += transfers_or_storage;
-        sum.admission += admission;
-        sum.former_session += former_session;
-    }
-    sum
-}
-
-pub(super) fn status(facts: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
+pub(super) fn status(known: &mut Known<'_>, parameters: Parameters) -> Answer {
     none(&parameters)?;
+    let Known { facts, findings, media, .. } = known;
     let (target, engine) = (target(findings), engine(findings));
     let here = home(findings);
     let controllers = all_controllers(findings).filter(|one| one.subsystem.is_some()).count();
@@ -148,6 +122,7 @@ pub(super) fn status(facts: &Facts, findings: &Findings, parameters: Parameters)
         "waiting": waiting_json(waiting(findings)),
         "authentications": authentications(&target),
         "faults": faults(findings),
+        "locks": locks(media),
         "cores": cores,
         "silent_reactors": findings.silent(),
     });
@@ -155,6 +130,13 @@ pub(super) fn status(facts: &Facts, findings: &Findings, parameters: Parameters)
         commands, reads, writes, bytes_read, bytes_written, failed_commands, media_errors, commands_in_flight, incidents,
     );
     Ok(object([version_json(facts), computed, done]))
+}
+
+/// How many images of those that one of several gateways serves are what to this one.
+fn locks(media: &MediaWatch) -> Value {
+    let locks = media.lock_figures();
+    let count = |name| locks.iter().filter(|one| lock_name(&one.lock) == name).count();
+    LOCK_NAMES.map(|name| (name, count(name))).into_iter().collect()
 }
 
 /// What became of proofs, and how many run.
@@ -299,36 +281,16 @@ fn count(states: &[AnaState], state: AnaState) -> usize {
     states.iter().filter(|other| **other == state).count()
 }
 
-/// Namespaces with what all cores did in them.
-pub(super) fn merged(findings: &Findings) -> Vec<NamespaceState> {
-    let mut all = inventories(findings);
-    let Some(first) = all.next() else { return Vec::new() };
-    let mut sums = first.namespaces.clone();
-    for core in all {
-        let mut others = core.namespaces.iter();
-        for sum in &mut sums {
-            // Both are in the same order, and while one comes or goes a core may not have it.
-            let is_it =
-                |other: &&NamespaceState| (other.subsystem, other.identifier) == (sum.subsystem, sum.identifier);
-            let Some(other) = others.clone().find(is_it) else { continue };
-            others.find(is_it);
-            sum.storage = sum.storage + other.storage;
-            sum.bytes_read += other.bytes_read;
-            sum.bytes_written += other.bytes_written;
-        }
-    }
-    sums
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OfSubsystem {
     subsystem: Option<String>,
 }
 
-pub(super) fn namespaces(facts: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
+pub(super) fn namespaces(known: &mut Known<'_>, parameters: Parameters) -> Answer {
     let OfSubsystem { subsystem } = read(parameters)?;
     let wanted = subsystem.map(|text| nqn("subsystem", &text)).transpose()?;
+    let Known { facts, findings, media, .. } = known;
     let here = home(findings);
     let name = |namespace: &NamespaceState| here?.subsystems.get(namespace.subsystem).map(|subsystem| &subsystem.name);
     let (all, figures) = (merged(findings), NamespaceFigures::of(findings));
@@ -336,6 +298,8 @@ pub(super) fn namespaces(facts: &Facts, findings: &Findings, parameters: Paramet
     let one = |namespace: &NamespaceState| {
         let report = name(namespace).and_then(|name| facts.served.namespace(name, namespace.identifier));
         let storage = &namespace.storage;
+        let lock = name(namespace).and_then(|name| media.locked((*name, namespace.identifier))).map(|(_, lock)| lock);
+        let owner = if let Some(RbdLock::Standby { owner, .. }) = &lock { owner.as_deref() } else { None };
         let named = json!({
             "subsystem": name(namespace).map(Nqn::as_str),
             "namespace": namespace.identifier,
@@ -351,6 +315,8 @@ pub(super) fn namespaces(facts: &Facts, findings: &Findings, parameters: Paramet
             "bytes_written": namespace.bytes_written,
             "broken": (storage.broken != 0).then_some(storage.broken),
             "fault": storage.fault.map(fault_text),
+            "lock": lock.as_ref().map(lock_name),
+            "lock_owner": owner,
         });
         let counted = counts!(storage => completed, failed, cancelled, flushes, system_calls, restarts);
         object([named, counted, figures.json(namespace)])

@@ -1,10 +1,11 @@
 //! What methods answer of hosts: who is connected, by which controllers, and by which queue pairs.
 
 use super::{
-    super::{present::TargetSnapshot, survey::Findings},
+    super::{load_file::hex, present::TargetSnapshot, survey::Findings},
     Facts,
-    answers::{Answer, Parameters, home, inventories, list},
+    answers::{Answer, Parameters, list},
     parameters::{none, nqn, read},
+    sums::{home, inventories},
 };
 use crate::{control::Failure, report::object};
 use frwr_nvmf::{
@@ -36,10 +37,6 @@ pub(super) fn host_names(findings: &Findings) -> Vec<(Option<Nqn>, [u8; 16])> {
     names
 }
 
-fn hex(bytes: [u8; 16]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 pub(super) fn hosts(_: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
     none(&parameters)?;
     let one = |(host, id): (Option<Nqn>, [u8; 16])| {
@@ -52,7 +49,7 @@ pub(super) fn hosts(_: &Facts, findings: &Findings, parameters: Parameters) -> A
         peers.dedup();
         json!({
             "host": host_text(host),
-            "host_id": hex(id),
+            "host_id": hex(&id),
             "addresses": peers,
             "controllers": controllers,
             "queues": queues().count(),
@@ -92,7 +89,7 @@ pub(super) fn controllers(facts: &Facts, findings: &Findings, parameters: Parame
             "controller": controller.id,
             "device": facts.served.label(device),
             "host": host_text(controller.host),
-            "host_id": hex(controller.host_id),
+            "host_id": hex(&controller.host_id),
             "subsystem": subsystem.map(|subsystem| subsystem.name.as_str()),
             "discovery": controller.subsystem.is_none(),
             "ready": controller.ready,

@@ -8,9 +8,9 @@ use super::{
         trace::{Core, Trace, follow},
     },
     Facts,
-    answers::engine,
     parameters::{none, read},
     planned::{Behind, Known, Plan, Planned, Step, stands_still},
+    sums::engine,
 };
 use crate::{
     Error,

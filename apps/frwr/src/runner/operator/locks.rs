@@ -4,14 +4,13 @@
 use super::{
     super::{
         change::Change,
-        lock_line::{LOCK_NAMES, lock_name},
+        lock_line::lock_name,
         media_watch::{Identity, MediaWatch},
         orders::Orders,
         stock::Stock,
     },
-    answers, changes,
-    metrics::Only,
-    parameters::{nqn, read},
+    changes,
+    parameters::read,
     planned::{Known, listed, subsystem},
 };
 use crate::control::{Failure, INVALID_PARAMS, NOT_DONE};
@@ -120,56 +119,9 @@ fn image<'a>(known: &'a Known<'_>, parameters: Map<String, Value>) -> Result<(&'
     })
 }
 
-/// Namespaces, with whose the locks are.
-pub(super) fn namespaces(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Value, Failure> {
-    let mut all = answers::namespaces(known.facts, known.findings, parameters)?;
-    for one in all["namespaces"].as_array_mut().into_iter().flatten() {
-        let lock = identity(one).and_then(|identity| known.media.locked(identity));
-        let owner = match &lock {
-            Some((_, RbdLock::Standby { owner, .. })) => owner.clone(),
-            _ => None,
-        };
-        one["lock"] = lock.as_ref().map(|(_, lock)| lock_name(lock)).into();
-        one["lock_owner"] = owner.into();
-    }
-    Ok(all)
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OfNamespaces {
-    subsystem: Option<String>,
-    namespace: Option<u32>,
-}
-
-/// All figures, with whose the locks are.
-pub(super) fn metrics(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Value, Failure> {
-    let OfNamespaces { subsystem, namespace } = read(parameters)?;
-    let subsystem = subsystem.map(|text| nqn("subsystem", &text)).transpose()?;
-    let (locks, only) = (known.media.lock_figures(), Only { subsystem, namespace });
-    Ok(super::metrics::text(known.facts, known.findings, &locks, &only).into())
-}
-
-/// What the target is and does, with how many images of those that one of several gateways serves are this one's.
-pub(super) fn status(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Value, Failure> {
-    let mut status = answers::status(known.facts, known.findings, parameters)?;
-    let mut counts: Map<String, Value> = LOCK_NAMES.map(|name| (name.to_owned(), 0.into())).into_iter().collect();
-    for one in known.media.lock_figures() {
-        let name = lock_name(&one.lock);
-        counts[name] = counts[name].as_u64().map_or(1, |count| count + 1).into();
-    }
-    status["locks"] = counts.into();
-    Ok(status)
-}
-
-fn identity(namespace: &Value) -> Option<Identity> {
-    let name = nqn("subsystem", namespace["subsystem"].as_str()?).ok()?;
-    Some((name, namespace["namespace"].as_u64()?.try_into().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::parameters::nqn, *};
 
     #[test]
     fn a_group_follows_the_lock_of_its_namespace_and_nothing_when_that_is_gone() {

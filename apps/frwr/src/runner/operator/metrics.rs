@@ -7,18 +7,23 @@ use super::{
         survey::{Findings, Found},
     },
     Facts,
-    answers::{engine, engine_of, home, inventories, merged, target, waiting},
     families::{Families, Figure, Labels, Length},
     hosts::all_controllers,
     listeners,
     namespace_figures::{errors, latencies, status_name, status_type},
+    parameters::{nqn, read},
+    planned::Known,
+    sums::{authenticated, engine, engine_of, home, inventories, merged, target, waiting},
 };
+use crate::control::Failure;
 use core::time::Duration;
 use frwr_engine::{Statistics, Waits, control::ControlStatistics};
 use frwr_nvmf::{
-    controller::{Latencies, NamespaceState, QueueState, TargetListening, TargetStatistics},
+    controller::{Latencies, NamespaceState, QueueState, TargetListening},
     wire::Nqn,
 };
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 /// A figure without labels.
 fn one(figure: impl Into<Figure>) -> Vec<(Labels, Figure)> {
@@ -42,6 +47,21 @@ impl Only {
         self.subsystem.is_none_or(|only| only.as_str() == subsystem)
             && self.namespace.is_none_or(|only| only == identifier)
     }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfNamespaces {
+    subsystem: Option<String>,
+    namespace: Option<u32>,
+}
+
+/// What the method of that name answers.
+pub(super) fn metrics(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Value, Failure> {
+    let OfNamespaces { subsystem, namespace } = read(parameters)?;
+    let subsystem = subsystem.map(|text| nqn("subsystem", &text)).transpose()?;
+    let (locks, only) = (known.media.lock_figures(), Only { subsystem, namespace });
+    Ok(text(known.facts, known.findings, &locks, &only).into())
 }
 
 /// The text of all that the cores said, as a scrape has it.
@@ -232,19 +252,6 @@ fn of_target(families: &mut Families, findings: &Findings) {
     families.gauge("queues", "Queues that hosts use.", one(target.queues));
     families.gauge("data_buffers", "Data buffers.", one(target.buffers));
     families.gauge("data_buffers_free", "Data buffers that nobody uses.", one(target.buffers_free));
-}
-
-/// What became of proofs, by names.
-pub(super) fn authenticated(target: &TargetStatistics) -> [(&'static str, u64); 7] {
-    [
-        ("proven", target.authentications),
-        ("wrong_proof", target.authentications_wrong),
-        ("no_key", target.authentications_without_key),
-        ("no_common_choice", target.authentications_without_choice),
-        ("late", target.authentications_late),
-        ("refused_by_host", target.authentications_refused),
-        ("broken", target.authentications_broken),
-    ]
 }
 
 fn of_namespaces(families: &mut Families, findings: &Findings, only: &Only) {

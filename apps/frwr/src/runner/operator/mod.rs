@@ -22,6 +22,7 @@ mod planned;
 mod recent;
 mod reload;
 mod subsystem_changes;
+mod sums;
 
 pub(super) use facts::Facts;
 pub(super) use key_trace::KeyTrace;

@@ -1,6 +1,6 @@
 //! What became of the commands of namespaces on all cores together: how long they took, and as what they failed.
 
-use super::{super::survey::Findings, answers::inventories};
+use super::{super::survey::Findings, sums::inventories};
 use frwr_nvmf::{
     controller::{CommandKind, Latencies, NamespaceState},
     wire::Status,
