@@ -39,7 +39,7 @@ use std::{
 ///
 /// # Errors
 /// [`Error`].
-pub fn measure_both<D: Device>(
+pub fn measure_both<D: Device<Port: Send + 'static>>(
     server: D,
     client: D,
     address: SocketAddr,
@@ -47,10 +47,7 @@ pub fn measure_both<D: Device>(
     machine: &Machine,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<LatencyReport, Error>
-where
-    D::Port: Send + 'static,
-{
+) -> Result<LatencyReport, Error> {
     let placement = config.placement.clone().unwrap_or_else(|| for_both(&machine.topology));
     let cores = reactors(&placement);
     let halves = if cores == 1 { 1 } else { cores / 2 };
@@ -105,17 +102,14 @@ where
 ///
 /// # Errors
 /// [`Error`].
-pub fn measure<D: Device>(
+pub fn measure<D: Device<Port: Send + 'static>>(
     device: D,
     address: SocketAddr,
     config: &LatencyConfig,
     machine: &Machine,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<LatencyReport, Error>
-where
-    D::Port: Send + 'static,
-{
+) -> Result<LatencyReport, Error> {
     let placement = config.placement.clone().unwrap_or_else(|| for_host(&machine.topology));
     let cores = reactors(&placement);
     let capabilities = *device.capabilities();
@@ -157,17 +151,14 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// `servers`: the reactors in front of the clients', where there are servers in this process.
-    fn clients<D: Device>(
+    fn clients<D: Device<Port: Send + 'static>>(
         &self,
         sides: &mut Sides<D::Port>,
         control: &mut Control<D>,
         cores: usize,
         servers: Option<usize>,
         keys: &mut Option<Trace>,
-    ) -> Result<(), Error>
-    where
-        D::Port: Send + 'static,
-    {
+    ) -> Result<(), Error> {
         let data = ConnectData { parameters: self.parameters, client: random() };
         for core in 0..cores {
             let plan = ClientPlan {

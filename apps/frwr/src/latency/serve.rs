@@ -77,17 +77,14 @@ impl Report for LatencyServerReport {
 ///
 /// # Errors
 /// [`Error`].
-pub fn serve<D: Device>(
+pub fn serve<D: Device<Port: Send + 'static>>(
     open: &mut dyn FnMut() -> Result<D, Error>,
     address: SocketAddr,
     config: &LatencyConfig,
     machine: &Machine,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<LatencyServerReport, Error>
-where
-    D::Port: Send + 'static,
-{
+) -> Result<LatencyServerReport, Error> {
     let (mut report, mut capacity, mut unaffordable, mut first) = (LatencyServerReport::default(), FIRST, None, true);
     let askers = Askers::new(Clock::system());
     let mut keys = config.output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
@@ -130,16 +127,13 @@ struct Session<'a> {
 
 impl Session<'_> {
     /// Returns what there is to be room for next.
-    fn run<D: Device>(
+    fn run<D: Device<Port: Send + 'static>>(
         self,
         device: D,
         report: &mut LatencyServerReport,
         keys: &mut Option<Trace>,
         say: &mut dyn FnMut(&str),
-    ) -> Result<Option<Parameters>, Error>
-    where
-        D::Port: Send + 'static,
-    {
+    ) -> Result<Option<Parameters>, Error> {
         let Self { address, config, machine, asked, capacity, unaffordable, askers, first } = self;
         let placement = config.placement.clone().unwrap_or_else(|| for_target(&machine.topology));
         let cores = reactors(&placement);

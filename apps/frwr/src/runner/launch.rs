@@ -73,10 +73,12 @@ struct Move<'a> {
 
 impl Move<'_> {
     /// `tracing`: where records go, and the taps of the host's device.
-    fn run<H: Device>(self, target: SoftDevice, host: H, tracing: Option<(&Path, Taps)>) -> Result<RunReport, Error>
-    where
-        H::Port: Send + 'static,
-    {
+    fn run<H: Device<Port: Send + 'static>>(
+        self,
+        target: SoftDevice,
+        host: H,
+        tracing: Option<(&Path, Taps)>,
+    ) -> Result<RunReport, Error> {
         let Self { config, file, monitor, asked, say } = self;
         let topology = with_neighbours(Topology::of_machine());
         let target_plan = plan::target(config, file, target.capabilities())?;
@@ -126,8 +128,6 @@ impl Move<'_> {
             listening: None,
             stop_at: None,
             service: None,
-            gives_up: true,
-            outlives: false,
         };
         let driven = main.drive(asked, say);
         let outcome = match ended(threads, driven) {

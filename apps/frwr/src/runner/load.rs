@@ -41,15 +41,12 @@ use std::{io, path::Path};
 ///
 /// # Errors
 /// [`Error`]; a run that found something wrong returns its report.
-pub fn load<D: Device>(
+pub fn load<D: Device<Port: Send + 'static>>(
     device: D,
     config: &LoadConfig,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<RunReport, Error>
-where
-    D::Port: Send + 'static,
-{
+) -> Result<RunReport, Error> {
     let LoadArguments { file, output, job, observe, .. } = &config.arguments;
     let others = [("--file", file.as_deref()), ("--output", output.as_deref())];
     check_path(OF_PORT, job.trace.as_deref(), &others)?;
@@ -68,16 +65,13 @@ where
     }
 }
 
-fn load_on<D: Device>(
+fn load_on<D: Device<Port: Send + 'static>>(
     device: D,
     config: &LoadConfig,
     tracing: Option<(&Path, Taps)>,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<RunReport, Error>
-where
-    D::Port: Send + 'static,
-{
+) -> Result<RunReport, Error> {
     let mut control = Control::new(device);
     let (found, mut following) = connect_all(&mut control, config, asked, say)?.unzip();
     let (config, mut following) = (found.as_ref().unwrap_or(config), following.take().flatten());
@@ -151,8 +145,6 @@ where
         listening: None,
         stop_at: None,
         service: None,
-        gives_up: true,
-        outlives: false,
     };
     let driven = main.drive(asked, say);
     let outcome = match ended(threads, driven) {

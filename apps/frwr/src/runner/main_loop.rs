@@ -157,7 +157,8 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
     pub(super) paths: PathLog,
     /// Who hears of others.
     pub(super) following: Option<&'a mut Following<H>>,
-    /// Who answers and does what somebody asks for; without, a line is told.
+    /// Who answers and does what somebody asks for, where it serves: then it goes on without a core that stands still for good, and
+    /// without a device that fails while another one is left. Without, a line is told.
     pub(super) operator: Option<&'a mut Operator>,
     /// What to say once the target listens.
     pub(super) listening: Option<String>,
@@ -165,10 +166,6 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
     pub(super) stop_at: Option<Duration>,
     /// Whom a program that serves tells that it does.
     pub(super) service: Option<Service>,
-    /// A core that stands still for good ends it: one that serves goes on with the others.
-    pub(super) gives_up: bool,
-    /// Once it serves, a device that fails does not end it while another one is left.
-    pub(super) outlives: bool,
 }
 
 /// The reactors of a run that is over, or all but over.
@@ -235,7 +232,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                         log.finish(say);
                         return Err(left_standing(&cores));
                     }
-                    Verdict::Alone(_) | Verdict::GiveUp(_) if self.gives_up && !ending => {
+                    Verdict::Alone(_) | Verdict::GiveUp(_) if self.operator.is_none() && !ending => {
                         ending = true;
                         say(GIVEN_UP);
                         self.threads.shutdown_handle().request(GRACE);
@@ -344,7 +341,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             let Some(error) = self.controls[at].trouble().filter(|_| !lost[at]) else { continue };
             lost[at] = true;
             // Before it serves it is not known to be able to.
-            if !self.outlives || self.listening.is_some() || lost.iter().all(|lost| *lost) {
+            if self.operator.is_none() || self.listening.is_some() || lost.iter().all(|lost| *lost) {
                 return Some(error);
             }
             say(&format!("warning: {error}; its hosts are gone, and the other devices go on"));

@@ -51,15 +51,12 @@ const PLAIN_REPLIES: &str =
 ///
 /// # Errors
 /// [`Error`]; also where there are fewer devices, or more.
-pub fn serve<D: Device>(
+pub fn serve<D: Device<Port: Send + 'static>>(
     devices: Vec<D>,
     config: &ServeConfig,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<ServeReport, Error>
-where
-    D::Port: Send + 'static,
-{
+) -> Result<ServeReport, Error> {
     if devices.len() != config.devices().len() {
         let (got, named) = (devices.len(), config.devices().len());
         let text = format!("{got} devices are open, and --device names {named}; open each that it names");
@@ -77,15 +74,12 @@ where
     })
 }
 
-fn serve_on<D: Device>(
+fn serve_on<D: Device<Port: Send + 'static>>(
     devices: Vec<D>,
     config: &ServeConfig,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
-) -> Result<ServeReport, Error>
-where
-    D::Port: Send + 'static,
-{
+) -> Result<ServeReport, Error> {
     let ServeArguments { target, core, output, .. } = &config.arguments;
     check_trace(config)?;
     let mut keys = output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
@@ -184,8 +178,6 @@ where
         listening: Some(format!("listening on {}, {all}; {size}{asked_at}", addresses_text(&listen))),
         stop_at: target.runtime.map(Duration::from_secs),
         service: Some(Service::of_environment()),
-        gives_up: false,
-        outlives: true,
     };
     let driven = main.drive(asked, say);
     let (served, mut keys) = operator.end();
