@@ -79,6 +79,11 @@ impl MediaWatch {
         Some((&watched.name, watched.medium.fault()))
     }
 
+    /// What a namespace lives in is a block device.
+    pub(super) fn is_device(&self, namespace: Identity) -> bool {
+        self.media.iter().any(|watched| watched.namespace == namespace && watched.medium.is_device())
+    }
+
     /// Namespaces that are served by who has the locks of their images, and whether that is this process.
     pub(super) fn locks(&self) -> impl Iterator<Item = (Identity, bool)> {
         let of = |watched: &Watched| {
@@ -105,9 +110,22 @@ impl MediaWatch {
 
     /// Measures it again; it is looked at as before until [`Self::resized`]. `None` as of [`Self::find`].
     pub(super) fn measure(&mut self, namespace: Identity) -> Option<Result<Geometry, String>> {
+        self.find_size(namespace, Medium::measure)
+    }
+
+    /// The same by what is known already: it waits for nobody.
+    pub(super) fn looked(&mut self, namespace: Identity) -> Option<Result<Geometry, String>> {
+        self.find_size(namespace, Medium::looked)
+    }
+
+    fn find_size(
+        &mut self,
+        namespace: Identity,
+        find: fn(&mut Medium) -> Result<Geometry, String>,
+    ) -> Option<Result<Geometry, String>> {
         let medium = self.medium_of(namespace)?;
         let before = medium.geometry().blocks();
-        Some(medium.measure().inspect(|found| {
+        Some(find(medium).inspect(|found| {
             // What is no longer there nobody looks for.
             medium.resize(before.min(found.blocks()));
         }))

@@ -19,6 +19,11 @@ impl Medium {
         !matches!(self, Self::File(_))
     }
 
+    /// It is a block device.
+    pub(super) fn is_device(&self) -> bool {
+        matches!(self, Self::File(medium) if medium.is_device())
+    }
+
     /// What is wrong with it for good.
     pub(super) fn fault(&self) -> Option<MediumFault> {
         match self {
@@ -64,6 +69,14 @@ impl Medium {
                 let text = "an NBD export has one size for ever here; remove the namespace, and add it again";
                 Err(text.to_owned())
             }
+        }
+    }
+
+    /// The same, by what is known of it without asking anybody.
+    pub(super) fn looked(&mut self) -> Result<Geometry, String> {
+        match self {
+            Self::File(medium) => medium.looked().map_err(|error| error.to_string()),
+            Self::Rbd(_) | Self::Nbd(_) => self.measure(),
         }
     }
 

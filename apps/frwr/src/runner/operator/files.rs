@@ -5,7 +5,7 @@ use super::{
         ana_name::AnaStates,
         clash::Media,
         difference::{Present, PresentNamespace, PresentSubsystem, Step, beside_keys, difference},
-        media_watch::Identity,
+        media_watch::{Identity, MediaWatch},
         namespaces::{ListedNamespace, MediumConfig, NamespaceConfig, SubsystemConfig},
         saved,
         serve_command::ServeConfig,
@@ -25,7 +25,7 @@ use frwr_nvmf::{
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use std::{fs, os::unix::fs::FileTypeExt as _, path::PathBuf};
+use std::{fs, path::PathBuf};
 
 /// What a file is called whose name nobody says.
 const UNNAMED: &str = "config";
@@ -33,7 +33,7 @@ const UNNAMED: &str = "config";
 pub(super) fn save(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Value, Failure> {
     none(&parameters)?;
     let Present { listeners, subsystems, .. } = present(known)?;
-    let subsystems: Vec<_> = subsystems.iter().map(as_config).collect();
+    let subsystems: Vec<_> = subsystems.iter().map(|subsystem| as_config(subsystem, known.media)).collect();
     if subsystems.is_empty() {
         let text = "there is no subsystem, and a file has one at least; add one first (`add_subsystem`)";
         return Err(Failure::new(NOT_DONE, text));
@@ -187,9 +187,9 @@ fn namespaces_of(home: &Inventory, subsystem: usize) -> impl Iterator<Item = &Na
     home.namespaces.iter().filter(move |state| state.subsystem == subsystem)
 }
 
-/// What its medium has by now: of what cannot be measured it has what it has.
+/// What its medium has by now, as far as that is known: else it has what it has.
 fn medium_blocks(known: &mut Known<'_>, identity: Identity, blocks: u64) -> u64 {
-    match known.media.measure(identity) {
+    match known.media.looked(identity) {
         Some(measured) => measured.map_or(blocks, |geometry| geometry.blocks()),
         None => {
             let report = known.facts.served.namespace(&identity.0, identity.1);
@@ -199,14 +199,14 @@ fn medium_blocks(known: &mut Known<'_>, identity: Identity, blocks: u64) -> u64 
 }
 
 /// As a file says it, with what is as usual left out.
-fn as_config(subsystem: &PresentSubsystem) -> SubsystemConfig {
+fn as_config(subsystem: &PresentSubsystem, media: &MediaWatch) -> SubsystemConfig {
     let PresentSubsystem { nqn, serial, hosts, ana, namespaces } = subsystem;
     let namespace = |one: &PresentNamespace| ListedNamespace {
         identifier: one.identifier,
         nguid: (one.nguid != nqn.identifier(one.identifier.into())).then_some(one.nguid),
         active: one.active,
         bytes: (one.blocks != one.medium_blocks).then(|| one.blocks * u64::from(one.config.block_bytes)),
-        config: anywhere(&one.config),
+        config: anywhere(&one.config, media.is_device((*nqn, one.identifier))),
     };
     SubsystemConfig {
         nqn: *nqn,
@@ -218,12 +218,11 @@ fn as_config(subsystem: &PresentSubsystem) -> SubsystemConfig {
 }
 
 /// The same for a process in another folder; what is a file and what a device was not asked on a command line.
-fn anywhere(config: &NamespaceConfig) -> NamespaceConfig {
+fn anywhere(config: &NamespaceConfig, is_device: bool) -> NamespaceConfig {
     let medium = match config.medium.whole() {
         MediumConfig::Stored { path, kind, backing, direct } => {
-            let is_device = || fs::metadata(&path).is_ok_and(|found| found.file_type().is_block_device());
             let kind = match kind {
-                MediumKind::Any if is_device() => MediumKind::Device,
+                MediumKind::Any if is_device => MediumKind::Device,
                 MediumKind::Any => MediumKind::File,
                 said => said,
             };

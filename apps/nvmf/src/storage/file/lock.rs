@@ -69,6 +69,11 @@ impl LockedFile {
         self.measured.load(Relaxed)
     }
 
+    /// The same as far as this machine knows now. One system call, as [`Self::is_too_short`].
+    pub(super) fn known(&self, kind: Kind) -> u64 {
+        length(&self.file, kind).unwrap_or_else(|| self.measured())
+    }
+
     /// Measures it again. A system call.
     pub(super) fn measure(&self) -> io::Result<u64> {
         // Whoever may be asked for longer answers here.

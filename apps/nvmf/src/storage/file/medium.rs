@@ -315,6 +315,12 @@ impl FileMedium {
         self.layout.alignment
     }
 
+    /// It is a block device, and no regular file.
+    #[must_use]
+    pub fn is_device(&self) -> bool {
+        self.layout.kind == Kind::Device
+    }
+
     /// What is wrong with it for good, as its operations, on any core, have found by now.
     #[must_use]
     pub fn fault(&self) -> Option<MediumFault> {
@@ -336,15 +342,23 @@ impl FileMedium {
     /// [`FileError::Read`], [`FileError::Geometry`].
     pub fn measure(&mut self) -> Result<Geometry, FileError> {
         let bytes = self.file.measure().map_err(|source| FileError::Read { path: self.path.clone(), source })?;
-        let block_bytes = self.layout.geometry.block_bytes();
-        let blocks = bytes / u64::from(block_bytes);
-        self.layout.geometry = Geometry::new(blocks, block_bytes).map_err(|source| FileError::Geometry {
-            path: self.path.clone(),
-            bytes,
-            block_bytes,
-            source,
-        })?;
+        self.layout.geometry = self.whole(bytes)?;
         Ok(self.layout.geometry)
+    }
+
+    /// What that would find, as far as this machine knows: no server of files is asked, and nothing is changed.
+    ///
+    /// # Errors
+    /// [`FileError::Geometry`].
+    pub fn looked(&self) -> Result<Geometry, FileError> {
+        self.whole(self.file.known(self.layout.kind))
+    }
+
+    /// The blocks of so many bytes.
+    fn whole(&self, bytes: u64) -> Result<Geometry, FileError> {
+        let block_bytes = self.layout.geometry.block_bytes();
+        let geometry = Geometry::new(bytes / u64::from(block_bytes), block_bytes);
+        geometry.map_err(|source| FileError::Geometry { path: self.path.clone(), bytes, block_bytes, source })
     }
 
     /// Has so many blocks from now on, of those that it had when it was measured last: what [`FileMedium::look`] looks for, and storages
