@@ -252,12 +252,6 @@ impl<D: Device> Control<D> {
         &self.device
     }
 
-    /// The device, for wrappers that are told something.
-    #[must_use]
-    pub fn device_mut(&mut self) -> &mut D {
-        &mut self.device
-    }
-
     /// Counters, by value.
     #[must_use]
     pub fn statistics(&self) -> ControlStatistics {

@@ -44,11 +44,8 @@ pub use options::{
 pub use port::VerbsPort;
 pub use quirks::{Evidence, KNOWN_DEVICES, KnownDevice, known_device};
 pub use self_test::{Finding, Findings, Outcome, SelfTestError};
-pub use sys::{
-    context::device_names,
-    library::{
-        ConnectionManagerFunctions, FunctionTables, Library, LibraryError, Mlx5Functions, NoMlx5, VerbsFunctions,
-    },
+pub use sys::library::{
+    ConnectionManagerFunctions, FunctionTables, Library, LibraryError, Mlx5Functions, NoMlx5, VerbsFunctions,
 };
 
 /// What [`FunctionTables`] speak in, where ibverbs-sys has no type for it.

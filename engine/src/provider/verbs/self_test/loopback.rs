@@ -9,11 +9,10 @@ use crate::provider::{
         commands::initialise,
         connection_manager::mtu_code,
         sys::{
-            batch::{Batch, SendMemory, Sink},
+            batch::{SendMemory, Sink},
             builder::Builder,
-            data::{Data, RegisteredMemory},
-            mkey::Mkey,
-            objects::{CompletionQueue, MemoryRegion, ProtectionDomain, Window, no_completion},
+            data::RegisteredMemory,
+            objects::{CompletionQueue, MemoryRegion, ProtectionDomain, no_completion},
             queue_pair::QueuePair,
             registered::{KeyObjects, Registered},
             thread_domain::QueuePairDomain,
@@ -380,77 +379,6 @@ impl LoopBack {
 /// The token of every receive: one is posted at a time.
 const RECEIVE: Token = Token::new(TokenKind::Receive, 0, 0);
 
-/// A post under way, by the interface that the device's ports will use.
-enum Posting<'a> {
-    List(Batch<'a>),
-    Builder(Builder<'a>),
-}
-
-impl Posting<'_> {
-    fn post(self, queue_pair: &QueuePair) -> io::Result<()> {
-        match self {
-            Self::List(batch) => batch.post(queue_pair).map_err(|(_, error)| error),
-            Self::Builder(builder) => builder.complete(),
-        }
-    }
-}
-
-impl<'a> Sink<'a> for Posting<'a> {
-    fn send(&mut self, request: &WorkRequest, data: Data<'a>, invalidate: Option<u32>) {
-        match self {
-            Self::List(batch) => batch.send(request, data, invalidate),
-            Self::Builder(builder) => builder.send(request, data, invalidate),
-        }
-    }
-
-    fn read(&mut self, request: &WorkRequest, local: &'a [ScatterElement], remote: RemoteRange) {
-        match self {
-            Self::List(batch) => batch.read(request, local, remote),
-            Self::Builder(builder) => builder.read(request, local, remote),
-        }
-    }
-
-    fn write(&mut self, request: &WorkRequest, data: Data<'a>, remote: RemoteRange) {
-        match self {
-            Self::List(batch) => batch.write(request, data, remote),
-            Self::Builder(builder) => builder.write(request, data, remote),
-        }
-    }
-
-    fn invalidate(&mut self, request: &WorkRequest, key: u32) {
-        match self {
-            Self::List(batch) => batch.invalidate(request, key),
-            Self::Builder(builder) => builder.invalidate(request, key),
-        }
-    }
-
-    fn bind(
-        &mut self,
-        request: &WorkRequest,
-        fields: &RegistrationFields,
-        window: &'a Window,
-        region: &'a MemoryRegion,
-    ) {
-        match self {
-            Self::List(batch) => batch.bind(request, fields, window, region),
-            Self::Builder(builder) => builder.bind(request, fields, window, region),
-        }
-    }
-
-    fn list(
-        &mut self,
-        request: &WorkRequest,
-        fields: &RegistrationFields,
-        mkey: &'a Mkey,
-        elements: &'a [ScatterElement],
-    ) {
-        match self {
-            Self::List(batch) => batch.list(request, fields, mkey, elements),
-            Self::Builder(builder) => builder.list(request, fields, mkey, elements),
-        }
-    }
-}
-
 impl End {
     fn new(device: &VerbsDevice, domain: &Arc<ProtectionDomain>) -> io::Result<Self> {
         let completions = Arc::new(CompletionQueue::new(&device.context, 2 * DEPTH)?);
@@ -524,17 +452,24 @@ impl End {
         step: &'static str,
         memory: &'a mut SendMemory,
         token: Token,
-        fill: impl FnOnce(&mut Posting<'a>),
+        fill: impl FnOnce(&mut dyn Sink<'a>),
     ) -> Result<Result<ibv_wc, Failure>, SelfTestError>
     where
         'b: 'a,
     {
-        let mut posting = match Builder::begin(&self.queue_pair) {
-            Some(builder) => Posting::Builder(builder),
-            None => Posting::List(memory.batch()),
+        // By the interface that the device's ports will use.
+        let posted = match Builder::begin(&self.queue_pair) {
+            Some(mut builder) => {
+                fill(&mut builder);
+                builder.complete()
+            }
+            None => {
+                let mut batch = memory.batch();
+                fill(&mut batch);
+                batch.post(&self.queue_pair).map_err(|(_, error)| error)
+            }
         };
-        fill(&mut posting);
-        posting.post(&self.queue_pair).map_err(system_error(step, ""))?;
+        posted.map_err(system_error(step, ""))?;
         self.wait(step, token)
     }
 

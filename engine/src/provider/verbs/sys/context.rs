@@ -3,7 +3,7 @@
 use super::{
     super::system::SystemView,
     check,
-    library::{Library, LibraryError, NoMlx5, text},
+    library::{Library, NoMlx5, text},
     wait::set_nonblocking,
 };
 use core::{mem::MaybeUninit, ptr::NonNull};
@@ -202,12 +202,4 @@ fn with_devices<T>(
         (library.verbs.ibv_free_device_list)(list);
         Ok(result)
     }
-}
-
-/// Names of the devices of this machine that libibverbs has a driver for.
-///
-/// # Errors
-/// [`LibraryError`] where the libraries cannot be loaded. A machine whose kernel has no RDMA support has no device.
-pub fn device_names() -> Result<Vec<String>, LibraryError> {
-    Ok(Context::names(Library::get()?).unwrap_or_default())
 }
