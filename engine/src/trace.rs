@@ -1,23 +1,30 @@
 //! Trace points (1.L): what happened to which MR and which key, in a bounded ring that somebody else empties.
 
 use crate::{
+    counters::Counters,
     event::DisconnectCause,
+    mr::Mr,
     pad::PadFailure,
-    provider::{Access, CommandError, Failure, PostError},
+    provider::{Access, CommandError, Failure, MAX_COMPLETIONS_PER_POLL, PostError, RegistrationFields},
 };
+use arrayvec::ArrayVec;
 use frwr_mempool::lane;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TracePoint {
-    /// mr_map: segments were mapped to an MR.
+    /// mr_map: segments were mapped to an MR whose registration no device took. Of others [`TracePoint::MrRegister`]
+    /// says so as well: an MR is mapped in the iteration in which it is posted.
     MrMapped,
     /// An MR went back unused (S85).
     MrReset,
     /// mr_fastreg: the device took a registration. A key's life begins.
-    MrRegister,
-    /// The device took the message that tells the peer of the key; the caller was handed the grant of one that was registered
-    /// without a message; or a pad is there to be told of.
+    MrRegister {
+        /// And with it the message that tells the peer of the key, or the key is that of a pad, which is there to be
+        /// told of from now on.
+        told: bool,
+    },
+    /// The caller was handed the grant of a key that was registered without a message.
     KeyTold,
     /// mr_localinv: the device took a local invalidation.
     MrLocalInvalidate,
@@ -88,18 +95,73 @@ pub struct TraceRecord {
     pub access: Option<Access>,
 }
 
-/// What an engine that is traced knows besides: which keys live, so that the end of each is told with what it opened, also
-/// where its MR has another one by now (the early return, D2). Allocates: only who traces has it.
+/// No MR or no request slot.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A key, and what it opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Life {
+    pub(crate) key: u32,
+    pub(crate) owner: u32,
+    pub(crate) length: u32,
+    pub(crate) address: u64,
+    pub(crate) access: Option<Access>,
+}
+
+impl Life {
+    /// That of the latest key of an MR.
+    #[inline(always)]
+    pub(crate) const fn latest(mr: &Mr) -> Self {
+        let (fields, owner) = mr.latest();
+        let RegistrationFields { key, iova: address, length, access, .. } = *fields;
+        let owner = match owner {
+            Some(owner) => owner,
+            None => NONE,
+        };
+        Self { key, owner, length, address, access: Some(access) }
+    }
+
+    /// Of a key of which no more is known: a former one of ours, or one of the peer's, of which so many bytes are read
+    /// or written.
+    #[inline(always)]
+    pub(crate) const fn of(key: u32, length: u32) -> Self {
+        Self { key, owner: NONE, length, address: 0, access: None }
+    }
+}
+
+/// What an engine has that is traced: where records go, and which keys live.
 #[derive(Debug)]
 pub(crate) struct Tracer {
     sender: lane::Sender<TraceRecord>,
-    /// By descriptor, in the order of their registrations, the records that began their lives: one as a rule.
-    live: Box<[Vec<TraceRecord>]>,
+    pub(crate) keys: Keys,
+    /// MRs whose keys the peer killed by the replies that are being taken. Their records are made together, behind the
+    /// last one.
+    killed: ArrayVec<u32, MAX_COMPLETIONS_PER_POLL>,
+}
+
+/// Which keys live, so that the end of each is told with what it opened. That stands in its MR, but for keys with an
+/// invalidation under way, whose MR may have another one by now (the early return, D2). Allocates: only who traces has
+/// it.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    /// By descriptor, whether the latest key of its MR lives.
+    live: Box<[bool]>,
+    /// By descriptor, in the order of their registrations, the keys that are being invalidated: one at most as a rule.
+    dying: Box<[Vec<Life>]>,
+}
+
+/// Records of one time, which whoever takes records sees when this is dropped.
+pub(crate) struct Recording<'a> {
+    records: lane::Filling<'a, TraceRecord>,
+    is_closed: bool,
+    counters: &'a mut Counters,
+    time_ns: u64,
 }
 
 impl Tracer {
     pub(crate) fn new(sender: lane::Sender<TraceRecord>, descriptors: usize) -> Self {
-        Self { sender, live: vec![Vec::new(); descriptors].into() }
+        let keys = Keys { live: vec![false; descriptors].into(), dying: vec![Vec::new(); descriptors].into() };
+        Self { sender, keys, killed: ArrayVec::new() }
     }
 
     /// The sending end.
@@ -112,38 +174,88 @@ impl Tracer {
         self.sender.is_closed()
     }
 
-    /// False where there is no room for it.
-    pub(crate) fn push(&mut self, record: TraceRecord) -> bool {
-        self.sender.push(record).is_ok()
+    /// Takes records of this time, and what is known of keys beside it. What finds no room is counted, where anybody
+    /// misses it.
+    #[inline(always)]
+    pub(crate) fn at<'a>(&'a mut self, time_ns: u64, counters: &'a mut Counters) -> (Recording<'a>, &'a mut Keys) {
+        let is_closed = self.sender.is_closed();
+        (Recording { records: self.sender.filling(), is_closed, counters, time_ns }, &mut self.keys)
     }
 
-    /// A key's life begins with this record.
-    pub(crate) fn begin(&mut self, record: TraceRecord) {
-        if let Some(live) = self.live.get_mut(record.mr as usize) {
-            live.push(record);
+    /// The peer killed the latest key of this MR; [`Tracer::take_killed`] is to follow.
+    #[inline(always)]
+    pub(crate) fn killed(&mut self, descriptor: u32) {
+        // A poll takes no more replies than there is room for.
+        let _ = self.killed.try_push(descriptor);
+    }
+
+    /// Those MRs, once.
+    #[inline(always)]
+    pub(crate) fn take_killed(&mut self) -> ArrayVec<u32, MAX_COMPLETIONS_PER_POLL> {
+        core::mem::take(&mut self.killed)
+    }
+}
+
+impl Recording<'_> {
+    /// This happened to a key.
+    #[inline(always)]
+    pub(crate) fn put(&mut self, point: TracePoint, connection: u16, mr: u32, life: Life) {
+        let Life { key: handle, owner, length, address: offset, access } = life;
+        self.push(TraceRecord { time_ns: self.time_ns, point, connection, mr, owner, handle, length, offset, access });
+    }
+
+    /// A record of this time.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, record: TraceRecord) {
+        if self.records.push(record).is_err() && !self.is_closed {
+            self.counters.trace_record_dropped();
+        }
+    }
+}
+
+impl Keys {
+    /// The latest key of an MR lives, or does so no longer.
+    #[inline(always)]
+    pub(crate) fn set_live(&mut self, descriptor: u32, lives: bool) {
+        if let Some(live) = self.live.get_mut(descriptor as usize) {
+            *live = lives;
         }
     }
 
-    /// The living key of a descriptor with this number; without a number the one that was registered first.
-    pub(crate) fn living(&self, descriptor: u32, key: Option<u32>) -> Option<TraceRecord> {
-        let live = self.live.get(descriptor as usize)?;
-        live.iter().find(|life| key.is_none_or(|key| life.handle == key)).copied()
+    /// The invalidation of a key is under way: of the latest one of its MR, if that lives, or of one that is not the
+    /// latest any more.
+    pub(crate) fn dies(&mut self, descriptor: u32, life: Life) {
+        self.set_live(descriptor, false);
+        if let Some(dying) = self.dying.get_mut(descriptor as usize) {
+            dying.push(life);
+        }
     }
 
-    /// The same, whose life ends.
-    pub(crate) fn end(&mut self, descriptor: u32, key: Option<u32>) -> Option<TraceRecord> {
-        let live = self.live.get_mut(descriptor as usize)?;
-        let at = live.iter().position(|life| key.is_none_or(|key| life.handle == key))?;
-        Some(live.remove(at))
+    /// Whether the latest key of an MR lives.
+    pub(crate) fn is_live(&self, descriptor: u32) -> bool {
+        self.live.get(descriptor as usize).is_some_and(|live| *live)
     }
 
-    /// Living keys of a descriptor.
-    pub(crate) fn count(&self, descriptor: u32) -> usize {
-        self.live.get(descriptor as usize).map_or(0, Vec::len)
+    /// The living key of an MR that was registered first, if it is not the latest.
+    pub(crate) fn first(&self, descriptor: u32) -> Option<Life> {
+        self.dying.get(descriptor as usize)?.first().copied()
     }
 
-    /// One of them, by its place in their order.
-    pub(crate) fn nth(&self, descriptor: u32, at: usize) -> Option<TraceRecord> {
-        self.live.get(descriptor as usize)?.get(at).copied()
+    /// The life of the living key of an MR that was registered first ends.
+    pub(crate) fn end_first(&mut self, descriptor: u32, latest: Life) -> Option<Life> {
+        if let Some(dying) = self.dying.get_mut(descriptor as usize)
+            && !dying.is_empty()
+        {
+            return Some(dying.remove(0));
+        }
+        let lives = self.is_live(descriptor);
+        self.set_live(descriptor, false);
+        lives.then_some(latest)
+    }
+
+    /// The living keys of an MR in the order of their registrations.
+    pub(crate) fn lives(&self, descriptor: u32, latest: Life) -> Vec<Life> {
+        let dying = self.dying.get(descriptor as usize).into_iter().flatten().copied();
+        dying.chain(self.is_live(descriptor).then_some(latest)).collect()
     }
 }

@@ -83,14 +83,12 @@ fn s123_s124_the_records_of_one_request_name_its_mr_in_every_step() {
         test.until("ended", |pair| pair.host.ended.len() == 1);
         let records = take(&mut receiver);
         let points: Vec<_> = records.iter().map(|record| record.point).collect();
-        use TracePoint::{KeyTold, LocalInvalidateDone, MrLocalInvalidate, MrMapped, MrRegister, PostSend};
-        assert_eq!(
-            points,
-            [MrMapped, MrRegister, KeyTold, PostSend, MrLocalInvalidate, PostSend, LocalInvalidateDone],
-            "{profile}"
-        );
+        use TracePoint::{LocalInvalidateDone, MrLocalInvalidate, MrRegister, PostSend};
+        let begun = [MrRegister { told: true }, PostSend];
+        assert_eq!(points[..2], begun, "{profile}");
+        assert_eq!(points[2..], [MrLocalInvalidate, PostSend, LocalInvalidateDone], "{profile}");
         let of_mr: Vec<_> = records.iter().filter(|record| record.mr != u32::MAX).collect();
-        assert_eq!(of_mr.len(), 5);
+        assert_eq!(of_mr.len(), 3);
         for record in &of_mr {
             assert_eq!((record.mr, record.handle), (of_mr[0].mr, grants[0].key), "{profile} {record:?}");
         }
@@ -104,7 +102,7 @@ fn s123_s124_the_records_of_one_request_name_its_mr_in_every_step() {
         test.reply(name, Some(grants[0].key));
         test.until("ended", |pair| pair.host.ended.len() == 2);
         let points: Vec<_> = take(&mut receiver).iter().map(|record| record.point).collect();
-        assert_eq!(points, [MrMapped, MrRegister, KeyTold, PostSend, TracePoint::MrRemoteInvalidate], "{profile}");
+        assert_eq!(points, [begun[0], begun[1], TracePoint::MrRemoteInvalidate], "{profile}");
     }
 }
 

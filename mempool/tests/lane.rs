@@ -89,6 +89,31 @@ fn what_is_left_is_dropped_once() {
     assert_eq!(drops.get(), 5);
 }
 
+/// Of small values, which share a word, and of large ones.
+#[test]
+fn what_is_filled_is_seen_together_and_a_full_lane_hands_the_value_back() {
+    fn filled<T: Copy + PartialEq + std::fmt::Debug>(values: [T; 5]) {
+        let (mut sender, mut receiver) = lane::bounded(4);
+        sender.push(values[0]).unwrap();
+        assert_eq!(receiver.pop(), Some(values[0]));
+        let mut filling = sender.filling();
+        for value in &values[1..] {
+            filling.push(*value).unwrap();
+            assert!(receiver.is_empty());
+        }
+        assert_eq!(filling.push(values[0]), Err(Full(values[0])));
+        drop(filling);
+        assert_eq!(receiver.len(), 4);
+        let mut taken = Vec::new();
+        assert_eq!(receiver.pop_batch(9, |value| taken.push(value)), 4);
+        assert_eq!(taken, values[1..]);
+        drop(sender.filling());
+        assert!(receiver.is_empty());
+    }
+    filled([1_u64, 2, 3, 4, 5]);
+    filled([1, 2, 3, 4, 5].map(|value| [value; 100]));
+}
+
 #[test]
 fn a_panic_in_a_batch_neither_loses_nor_repeats_values() {
     let drops = Rc::new(Cell::new(0));

@@ -150,7 +150,13 @@ fn engine<const AT: usize>(requests: u64, batch: u64) -> Result<(), Box<dyn Erro
         protocol.sent(handle);
         Ok(())
     };
-    let polled = || while shape.traced && traces.as_mut().and_then(|traces| traces.pop()).is_some() {};
+    let polled = || {
+        if let Some(traces) = traces.as_mut().filter(|_| shape.traced) {
+            traces.pop_batch(TRACE_RECORDS, |record| {
+                black_box(record.handle);
+            });
+        }
+    };
     let done = requester::run(engine, protocol, Load { requests, batch }, submit, polled)?;
     println!("{done} iterations of 1 request, {}", posted(&before, &engine.statistics()));
     Ok(())

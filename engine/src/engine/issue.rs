@@ -17,7 +17,7 @@ use crate::{
     protocol::{Announcement, Protocol},
     provider::{Port, ScatterElement},
     reach::{Reach, locate},
-    request::{Kind, Mrs, Request, RequestHandle},
+    request::{Kind, Request, RequestHandle},
     sending::Asks,
     trace::TracePoint,
 };
@@ -180,21 +180,17 @@ impl<P: Port> Engine<P> {
         }
         self.counters.request();
         connection.mark_dirty(&mut self.dirty);
-        if self.trace.is_some() {
-            self.record_mapped(index, handle);
-        }
         Ok(handle)
     }
 
     /// The message had no room for the keys: everything goes back, unposted (S23, S85 to S87).
     #[cold]
     fn unannounced(&mut self, index: usize, seat: Seat, handle: Handle) -> Hindrance {
-        self.record_mapped(index, handle);
         self.counters.request_unannounced();
-        self.record(TracePoint::MarshalFailed, index as u16, None, 0);
         if !mutant!(unannounced_stays_staged) {
             self.unstage(handle);
         }
+        self.record(TracePoint::MarshalFailed, index as u16, None, 0);
         self.undo(seat, handle)
     }
 
@@ -224,15 +220,6 @@ impl<P: Port> Engine<P> {
             if !mutant!(K2_unannounced) {
                 self.give_back_unused(index, descriptor);
             }
-        }
-    }
-
-    #[cold]
-    fn record_mapped(&mut self, index: usize, handle: Handle) {
-        let mrs =
-            self.requests.get(handle).map(|request| request.mrs().iter().copied().collect::<Mrs>()).unwrap_or_default();
-        for descriptor in mrs {
-            self.record(TracePoint::MrMapped, index as u16, Some(descriptor), 0);
         }
     }
 

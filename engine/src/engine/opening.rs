@@ -313,11 +313,8 @@ impl<P: Port> Engine<P> {
         match self.try_pad(index) {
             Ok(descriptor) => {
                 self.connections[index].set_pad(descriptor);
-                if self.trace.is_some() {
-                    self.record_registered(index, descriptor);
-                }
                 // Whoever asks may tell the peer from here on ([`Engine::write_pad`]).
-                self.record(TracePoint::KeyTold, index as u16, Some(descriptor), PAD_BYTES);
+                self.record_pad(descriptor);
             }
             Err(failure) => {
                 self.counters.pad_failed(failure);

@@ -108,11 +108,15 @@ impl<P: Port> Engine<P> {
     pub(super) fn take_receives(&mut self, batch: &CompletionBatch, protocol: &mut impl Protocol) {
         // Before they are taken: behind that the loop would keep the number at hand.
         self.counters.receives_completed(batch.len() as u32);
-        match (self.shared.is_some(), self.trace.is_some()) {
+        let is_traced = self.trace.is_some();
+        match (self.shared.is_some(), is_traced) {
             (false, false) => batch.iter().for_each(|it| self.take_receive::<false, false>(it, protocol)),
             (true, false) => batch.iter().for_each(|it| self.take_receive::<true, false>(it, protocol)),
             (false, true) => batch.iter().for_each(|it| self.take_receive::<false, true>(it, protocol)),
             (true, true) => batch.iter().for_each(|it| self.take_receive::<true, true>(it, protocol)),
+        }
+        if is_traced {
+            self.record_killed();
         }
     }
 
@@ -155,7 +159,7 @@ impl<P: Port> Engine<P> {
                 if !taken {
                     self.unexpected_reply(completion, owner, request);
                 } else if TRACED {
-                    self.record_killed(killed);
+                    self.note_killed(killed);
                 }
             }
             message => self.other_message(completion, owner, message),
@@ -236,7 +240,8 @@ impl<P: Port> Engine<P> {
             let mut replies = replies!(self);
             let (taken, killed) = (replies.take(connection, request, success.invalidated, &received), replies.killed);
             if taken {
-                return self.record_killed(killed);
+                self.note_killed(killed);
+                return self.record_killed();
             }
         }
         self.not_taken(index, received, success, message);

@@ -93,6 +93,7 @@ impl<P: Port> Engine<P> {
     /// mapped.
     #[cold]
     pub(super) fn unstage(&mut self, handle: Handle) {
+        self.record_unposted(handle);
         let Some(request) = self.requests.get_mut(handle) else { return };
         let connection = &mut self.connections[request.connection()];
         let leaving = positions(connection.sending.queue(), handle, request);
@@ -122,6 +123,7 @@ impl<P: Port> Engine<P> {
     /// was to die is as after a refused post (S71 to S73).
     #[cold]
     pub(super) fn unstage_all(&mut self, index: usize) {
+        self.record_unposted_from(index, 0);
         let (pool, requests) = (&mut self.pool, &mut self.requests);
         self.connections[index].sending.unstage_all(|posted| {
             let token = posted.token;

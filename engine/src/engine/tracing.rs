@@ -1,12 +1,15 @@
 //! Trace records, for who asked for them. Without a trace each of these is one comparison, or is not called.
 
-use super::{Engine, life::keys_at_stake};
+use super::Engine;
 use crate::{
-    mr::Mr,
-    provider::{ElementRange, Operation, Port, PostError, TokenKind},
-    trace::{TracePoint, TraceRecord, Tracer},
+    elements::Elements,
+    mr::{Mr, State},
+    options::MAX_MRS_PER_REQUEST,
+    provider::{Operation, Port, PostError, TokenKind, WorkRequest},
+    request::Mrs,
+    trace::{Keys, Life, NONE, Recording, TracePoint, TraceRecord, Tracer},
 };
-use frwr_mempool::lane;
+use frwr_mempool::{lane, slab::Handle};
 
 impl<P: Port> Engine<P> {
     /// [`Engine::trace_to`] a lane of its own; `None` unless [`EngineOptions::trace_records`] says how many records have room in it.
@@ -30,9 +33,9 @@ impl<P: Port> Engine<P> {
     pub fn trace_to(&mut self, records: lane::Sender<TraceRecord>) {
         let mut trace = Tracer::new(records, self.pool.len());
         for descriptor in 0..self.pool.len() as u32 {
-            self.living_keys(descriptor).into_iter().flatten().for_each(|life| trace.begin(life));
+            self.note_living(&mut trace.keys, descriptor);
         }
-        self.forget_staged(&mut trace);
+        self.forget_staged(&mut trace.keys);
         self.trace = Some(Box::new(trace));
     }
 
@@ -42,24 +45,28 @@ impl<P: Port> Engine<P> {
         self.trace.take().map(|trace| trace.into_sender())
     }
 
-    /// Keys of a descriptor that live, in the order of their registrations: where an MR was taken again early (D2), of the first one no
-    /// more is known than its number.
-    fn living_keys(&self, descriptor: u32) -> [Option<TraceRecord>; 2] {
-        let Some(mr) = self.pool.get(descriptor) else { return [None; 2] };
-        let now = self.describe(TracePoint::MrRegister, self.pool.connection_of(descriptor), Some(descriptor), 0);
-        let (owner, length, offset, access) = (u32::MAX, 0, 0, None);
-        match keys_at_stake(mr) {
-            0 => [None; 2],
-            1 => [Some(TraceRecord { handle: mr.device_key(), ..now }), None],
-            _ => [Some(TraceRecord { handle: mr.former_key(), owner, length, offset, access, ..now }), Some(now)],
+    /// Keys of a descriptor that live: where an MR was taken again since their invalidation was posted (D2), no more is
+    /// known than their number.
+    fn note_living(&self, keys: &mut Keys, descriptor: u32) {
+        let Some(mr) = self.pool.get(descriptor) else { return };
+        match mr.state() {
+            State::Registering { pending: Some(_), .. } => {
+                keys.dies(descriptor, Life::of(mr.former_key(), 0));
+                keys.set_live(descriptor, true);
+            }
+            _ if !mr.is_live() => {}
+            // Its latest one was burnt.
+            _ if mr.device_key() != mr.key() => keys.dies(descriptor, Life::of(mr.device_key(), 0)),
+            State::IdlePending { .. } => keys.dies(descriptor, Life::latest(mr)),
+            _ => keys.set_live(descriptor, true),
         }
     }
 
     /// What waits for the next flush does not live yet.
-    fn forget_staged(&self, trace: &mut Tracer) {
+    fn forget_staged(&self, keys: &mut Keys) {
         for request in self.connections.iter().flat_map(|connection| connection.sending.chain()) {
-            if let Operation::Register(fields) = request.operation {
-                trace.end(request.token.index(), Some(fields.key));
+            if matches!(request.operation, Operation::Register(_)) {
+                keys.set_live(request.token.index(), false);
             }
         }
     }
@@ -86,8 +93,8 @@ impl<P: Port> Engine<P> {
             time_ns: self.now_ns(),
             point,
             connection,
-            mr: descriptor.unwrap_or(u32::MAX),
-            owner: mr.and_then(Mr::owner).unwrap_or(u32::MAX),
+            mr: descriptor.unwrap_or(NONE),
+            owner: mr.and_then(Mr::owner).unwrap_or(NONE),
             handle: mr.map_or(0, Mr::key),
             length: grant.map_or(length, |grant| grant.length),
             offset: grant.map_or(0, |grant| grant.address),
@@ -96,119 +103,113 @@ impl<P: Port> Engine<P> {
     }
 
     fn push_record(&mut self, record: TraceRecord) {
-        if let Some(trace) = &mut self.trace
-            && !trace.push(record)
-        {
-            self.record_lost();
-        }
-    }
-
-    /// A record found no room.
-    #[cold]
-    fn record_lost(&mut self) {
-        if self.trace.as_ref().is_some_and(|trace| trace.is_closed()) {
-            self.trace = None;
-        } else {
-            self.counters.trace_record_dropped();
-        }
-    }
-
-    /// The device took a registration: a key's life begins.
-    #[cold]
-    pub(super) fn record_registered(&mut self, index: usize, descriptor: u32) {
-        let record = self.describe(TracePoint::MrRegister, index as u16, Some(descriptor), 0);
         if let Some(trace) = &mut self.trace {
-            trace.begin(record);
+            trace.at(record.time_ns, &mut self.counters).0.push(record);
+            if trace.is_closed() {
+                self.trace = None;
+            }
         }
-        self.push_record(record);
     }
 
-    /// Something that befalls a living key: the one with this number, or the one that its MR had first.
+    /// Something that befalls a key, with what it opened.
+    fn record_life(&mut self, point: TracePoint, descriptor: u32, life: Life) {
+        let (time_ns, connection) = (self.now_ns(), self.pool.connection_of(descriptor));
+        if let Some(trace) = &mut self.trace {
+            trace.at(time_ns, &mut self.counters).0.put(point, connection, descriptor, life);
+        }
+    }
+
+    /// That of the latest key of an MR.
+    fn latest_life(&self, descriptor: u32) -> Life {
+        self.pool.get(descriptor).map_or(Life::of(0, 0), Life::latest)
+    }
+
+    /// A pad's key lives, and whoever asks may tell the peer of it.
+    pub(super) fn record_pad(&mut self, descriptor: u32) {
+        if let Some(trace) = &mut self.trace {
+            trace.keys.set_live(descriptor, true);
+            self.record_life(TracePoint::MrRegister { told: true }, descriptor, self.latest_life(descriptor));
+        }
+    }
+
+    /// Something befell the latest key of an MR.
     #[cold]
-    pub(super) fn record_of_key(&mut self, point: TracePoint, descriptor: u32, key: Option<u32>) {
-        let life = self.trace.as_ref().and_then(|trace| trace.living(descriptor, key));
-        self.record_life(point, descriptor, life);
+    pub(super) fn record_of_latest(&mut self, point: TracePoint, descriptor: u32) {
+        self.record_life(point, descriptor, self.latest_life(descriptor));
     }
 
-    /// The same, and it is the end.
+    /// The same of its living key that was registered first.
     #[cold]
-    pub(super) fn record_dead(&mut self, point: TracePoint, descriptor: u32, key: Option<u32>) {
-        let life = self.trace.as_mut().and_then(|trace| trace.end(descriptor, key));
-        self.record_life(point, descriptor, life);
-    }
-
-    /// With what the record of its beginning says; of one that the trace does not know, what is known now.
-    #[inline(always)]
-    fn record_life(&mut self, point: TracePoint, descriptor: u32, life: Option<TraceRecord>) {
-        let time_ns = self.now_ns();
-        let record = life.map_or_else(
-            || self.describe(point, self.pool.connection_of(descriptor), Some(descriptor), 0),
-            |life| TraceRecord { time_ns, point, ..life },
-        );
-        self.push_record(record);
+    pub(super) fn record_of_first(&mut self, point: TracePoint, descriptor: u32) {
+        let first = self.trace.as_ref().and_then(|trace| trace.keys.first(descriptor));
+        self.record_life(point, descriptor, first.unwrap_or_else(|| self.latest_life(descriptor)));
     }
 
     /// All keys of an MR whose object is to be destroyed.
     #[cold]
     pub(super) fn record_doomed(&mut self, descriptor: u32) {
-        let count = self.trace.as_ref().map_or(0, |trace| trace.count(descriptor));
-        for at in 0..count {
-            let life = self.trace.as_ref().and_then(|trace| trace.nth(descriptor, at));
-            self.record_life(TracePoint::KeyDoomed, descriptor, life);
-        }
+        let latest = self.latest_life(descriptor);
+        let lives = self.trace.as_ref().map(|trace| trace.keys.lives(descriptor, latest)).unwrap_or_default();
+        lives.into_iter().for_each(|life| self.record_life(TracePoint::KeyDoomed, descriptor, life));
     }
 
     /// All keys of an MR whose object is destroyed, or kept for good.
     #[cold]
     pub(super) fn record_all_dead(&mut self, point: TracePoint, descriptor: u32) {
-        while let Some(life) = self.trace.as_mut().and_then(|trace| trace.end(descriptor, None)) {
-            self.record_life(point, descriptor, Some(life));
+        let latest = self.latest_life(descriptor);
+        while let Some(life) = self.trace.as_mut().and_then(|trace| trace.keys.end_first(descriptor, latest)) {
+            self.record_life(point, descriptor, life);
         }
     }
 
     /// The device took the first `accepted` of a chain.
-    #[cold]
+    #[inline(never)]
     pub(super) fn record_accepted(&mut self, index: usize, accepted: usize, all: usize) {
-        for at in 0..accepted {
-            let request = self.connections[index].sending.chain()[at];
-            let slot = request.token.index();
-            match request.operation {
-                Operation::Register(_) => self.record_registered(index, slot),
-                Operation::Invalidate { key, .. } => {
-                    self.record_of_key(TracePoint::MrLocalInvalidate, slot, Some(key));
+        let Some(trace) = &mut self.trace else { return };
+        let (time_ns, connection) = (self.polls.now().nanoseconds(), index as u16);
+        let (mut records, keys) = trace.at(time_ns, &mut self.counters);
+        let mut rest = &self.connections[index].sending.chain()[..accepted];
+        while let [request, behind @ ..] = rest {
+            rest = behind;
+            let descriptor = request.token.index();
+            match (&request.operation, self.pool.get(descriptor)) {
+                (Operation::Register(_), Some(mr)) => {
+                    let life = Life::latest(mr);
+                    keys.set_live(descriptor, true);
+                    let told = is_told(behind, life.owner);
+                    records.put(TracePoint::MrRegister { told }, connection, descriptor, life);
                 }
-                Operation::Send { invalidate, .. } => {
-                    if request.token.is(TokenKind::Message) {
-                        self.record_told(index, slot);
-                    }
-                    if let Some(key) = invalidate {
-                        self.record_of_peer(TracePoint::PeerKeyInvalidated, index, key, 0);
-                    }
-                }
-                Operation::Read { remote, local } => {
-                    let bytes = self.bytes_of(local);
-                    self.record_of_peer(TracePoint::PeerKeyRead, index, remote.key, bytes);
-                }
-                Operation::Write { remote, local } => {
-                    let bytes = self.bytes_of(local);
-                    self.record_of_peer(TracePoint::PeerKeyWritten, index, remote.key, bytes);
-                }
+                (Operation::Send { invalidate: None, .. }, _) => {}
+                (_, mr) => record_other(&mut records, keys, connection, request, mr, &self.elements),
             }
         }
-        self.record(TracePoint::PostSend, index as u16, None, all as u32);
+        drop(records);
+        self.record_unposted_from(index, accepted);
+        self.record(TracePoint::PostSend, connection, None, all as u32);
     }
 
-    /// What the device took of a work request that names a key of the peer.
-    fn record_of_peer(&mut self, point: TracePoint, index: usize, key: u32, length: u32) {
-        let record = TraceRecord { handle: key, ..self.describe(point, index as u16, None, length) };
-        self.push_record(record);
+    /// From here on a connection's chain is not posted: what it would have registered was mapped all the same.
+    #[cold]
+    pub(super) fn record_unposted_from(&mut self, index: usize, from: usize) {
+        for at in from..self.connections[index].sending.chain().len() {
+            let request = self.connections[index].sending.chain()[at];
+            if matches!(request.operation, Operation::Register(_)) {
+                self.record(TracePoint::MrMapped, index as u16, Some(request.token.index()), 0);
+            }
+        }
     }
 
-    fn bytes_of(&self, local: ElementRange) -> u32 {
-        self.elements.range(local).iter().map(|element| element.length).sum()
+    /// The same of one request of it.
+    #[cold]
+    pub(super) fn record_unposted(&mut self, handle: Handle) {
+        let Some(request) = self.requests.get(handle) else { return };
+        let (index, mrs) = (request.connection(), request.mrs().iter().copied().collect::<Mrs>());
+        for descriptor in mrs {
+            self.record(TracePoint::MrMapped, index as u16, Some(descriptor), 0);
+        }
     }
 
-    /// The keys of a request whose message the device took, or whose grant its caller has.
+    /// The keys of a request whose grant its caller has.
     #[cold]
     pub(super) fn record_told(&mut self, index: usize, slot: u32) {
         let mr = |engine: &Self, at: usize| engine.requests.at(slot)?.1.mrs().get(at).copied();
@@ -220,21 +221,37 @@ impl<P: Port> Engine<P> {
     }
 
     /// Invalidations completed: those at the positions from `word` on whose bits are set.
-    #[cold]
+    #[inline(never)]
     pub(super) fn record_invalidations(&mut self, index: usize, word: u64, mut dead: u64) {
         while dead != 0 {
             let token = self.connections[index].sending.queue().token_at(word + u64::from(dead.trailing_zeros()));
             dead &= dead - 1;
-            self.record_dead(TracePoint::LocalInvalidateDone, token.index(), None);
+            let (descriptor, latest) = (token.index(), self.latest_life(token.index()));
+            let life = self.trace.as_mut().and_then(|trace| trace.keys.end_first(descriptor, latest));
+            self.record_life(TracePoint::LocalInvalidateDone, descriptor, life.unwrap_or(latest));
         }
     }
 
-    /// A reply was taken, which killed the key of this MR.
-    #[cold]
-    pub(super) fn record_killed(&mut self, descriptor: Option<u32>) {
-        if let Some(descriptor) = descriptor.filter(|_| self.trace.is_some()) {
-            let key = self.pool.get(descriptor).map(Mr::key);
-            self.record_dead(TracePoint::MrRemoteInvalidate, descriptor, key);
+    /// The peer killed the key of this MR by a reply that was taken; [`Engine::record_killed`] is to follow.
+    #[inline(always)]
+    pub(super) fn note_killed(&mut self, descriptor: Option<u32>) {
+        if let (Some(descriptor), Some(trace)) = (descriptor, &mut self.trace) {
+            trace.killed(descriptor);
+        }
+    }
+
+    /// Replies were taken that killed keys.
+    #[inline(never)]
+    pub(super) fn record_killed(&mut self) {
+        let Some(trace) = &mut self.trace else { return };
+        let killed = trace.take_killed();
+        let (mut records, keys) = trace.at(self.polls.now().nanoseconds(), &mut self.counters);
+        for &descriptor in &killed {
+            if let Some(mr) = self.pool.get(descriptor) {
+                keys.set_live(descriptor, false);
+                let connection = self.pool.connection_of(descriptor);
+                records.put(TracePoint::MrRemoteInvalidate, connection, descriptor, Life::latest(mr));
+            }
         }
     }
 
@@ -254,5 +271,46 @@ impl<P: Port> Engine<P> {
 
     pub(super) fn now_ns(&self) -> u64 {
         self.polls.now().nanoseconds()
+    }
+}
+
+/// What the device took and is neither a registration nor a message that kills no key.
+#[inline(never)]
+fn record_other(
+    records: &mut Recording<'_>,
+    keys: &mut Keys,
+    connection: u16,
+    request: &WorkRequest,
+    mr: Option<&Mr>,
+    elements: &Elements,
+) {
+    let descriptor = request.token.index();
+    let bytes = |local| elements.range(local).iter().map(|element| element.length).sum();
+    let (point, life) = match (request.operation, mr) {
+        (Operation::Invalidate { .. }, Some(mr)) => {
+            let life = Life::latest(mr);
+            if keys.is_live(descriptor) {
+                keys.dies(descriptor, life);
+            }
+            return records.put(TracePoint::MrLocalInvalidate, connection, descriptor, life);
+        }
+        (Operation::Send { invalidate: Some(key), .. }, _) => (TracePoint::PeerKeyInvalidated, Life::of(key, 0)),
+        (Operation::Read { remote, local }, _) => (TracePoint::PeerKeyRead, Life::of(remote.key, bytes(local))),
+        (Operation::Write { remote, local }, _) => (TracePoint::PeerKeyWritten, Life::of(remote.key, bytes(local))),
+        _ => return,
+    };
+    records.put(point, connection, NONE, life);
+}
+
+/// Whether the message of the request in this slot stands behind the rest of its registrations.
+#[inline(always)]
+fn is_told(behind: &[WorkRequest], slot: u32) -> bool {
+    let is_its = |next: &WorkRequest| next.token.is(TokenKind::Message) && next.token.index() == slot;
+    match behind {
+        [next, ..] if !next.token.is(TokenKind::Register) => is_its(next),
+        _ => {
+            let mut rest = behind.iter().take(MAX_MRS_PER_REQUEST);
+            rest.find(|next| !next.token.is(TokenKind::Register)).is_some_and(is_its)
+        }
     }
 }

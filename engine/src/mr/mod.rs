@@ -200,6 +200,13 @@ impl Mr {
         self.fields.old_key
     }
 
+    /// What its latest registration opens or opened, whatever became of it, and the request slot that it was for: none
+    /// for the pad.
+    #[inline(always)]
+    pub(crate) const fn latest(&self) -> (&RegistrationFields, Option<u32>) {
+        (&self.fields, if self.is_pad() { None } else { Some(self.owner) })
+    }
+
     /// Index of the first of its places in the chain's table of elements.
     #[must_use]
     #[inline(always)]

@@ -15,4 +15,4 @@ mod values;
 pub use crate::full::Full;
 pub use records::{RecordReceiver, RecordSender, records};
 pub use ring::MAX_CAPACITY;
-pub use values::{Receiver, Sender, bounded};
+pub use values::{Filling, Receiver, Sender, bounded};

@@ -78,16 +78,22 @@ impl<T> Sender<T> {
         let capacity = self.0.capacity();
         let room = self.0.room(values.size_hint().1.unwrap_or(capacity).clamp(1, capacity));
         // Publishes also if `values` panics: what was filled by then must not be lost.
-        let publisher = PublishFilled { first: self.0.tail(), producer: &mut self.0 };
+        let filling = self.filling();
         let mut pushed = 0;
         while pushed < room
             && let Some(value) = values.next()
         {
             // SAFETY: fewer than `room` slots are filled, and the closure fills this one.
-            unsafe { publisher.producer.fill(|slot| slot.write(Value(MaybeUninit::new(value)))) };
+            unsafe { filling.producer.fill(|slot| slot.write(Value(MaybeUninit::new(value)))) };
             pushed += 1;
         }
         pushed
+    }
+
+    /// Takes values one by one, which the receiver sees when what this returns is dropped: with one release store.
+    #[inline]
+    pub fn filling(&mut self) -> Filling<'_, T> {
+        Filling { first: self.0.tail(), producer: &mut self.0 }
     }
 }
 
@@ -124,12 +130,34 @@ impl<T: Copy> Sender<T> {
     }
 }
 
-struct PublishFilled<'a, T> {
+/// Values on their way into a lane ([`Sender::filling`]). Forgotten, they stay there: the receiver sees nothing of them
+/// before it sees a later one, and perhaps never any more.
+#[derive(Debug)]
+pub struct Filling<'a, T> {
     producer: &'a mut Producer<Value<T>>,
+    /// Of the first of them.
     first: usize,
 }
 
-impl<T> Drop for PublishFilled<'_, T> {
+impl<T> Filling<'_, T> {
+    /// Puts a value in.
+    ///
+    /// # Errors
+    /// [`Full`] hands the value back.
+    #[inline(always)]
+    pub fn push(&mut self, value: T) -> Result<(), Full<T>> {
+        if self.producer.room(1) == 0 {
+            return Err(Full(value));
+        }
+        // SAFETY: there is room, and the closure fills the slot, which holds nothing that a write could leak. Where this
+        // is forgotten, what is published next stands behind slots that are full, as any that the receiver may see.
+        unsafe { self.producer.fill(|slot| slot.write(Value(MaybeUninit::new(value)))) };
+        Ok(())
+    }
+}
+
+impl<T> Drop for Filling<'_, T> {
+    #[inline]
     fn drop(&mut self) {
         self.producer.publish(self.first);
     }

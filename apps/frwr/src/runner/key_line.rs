@@ -12,7 +12,10 @@ use std::io::{self, Write as _};
 pub(super) fn write(out: &mut Vec<u8>, core: &Core, record: &TraceRecord) -> io::Result<()> {
     let mut line = Line { out, core, record };
     match record.point {
-        TracePoint::MrRegister => line.of_key("registered", None),
+        TracePoint::MrRegister { told } => {
+            line.of_key("registered", None)?;
+            if told { line.of_key("told", None) } else { Ok(()) }
+        }
         TracePoint::KeyTold => line.of_key("told", None),
         TracePoint::MrLocalInvalidate => line.of_key("killed", Some("local_inv")),
         TracePoint::LocalInvalidateDone => line.of_key("dead", Some("local_inv")),
