@@ -1,6 +1,6 @@
 //! One line of `--trace-keys`: an object of JSON, whose members docs/traces.md explains.
 
-use super::trace::Core;
+use super::trace::Origin;
 use frwr_engine::{
     Access, DisconnectCause, PadFailure, TracePoint, TraceRecord,
     provider::{CommandError, Errno, Failure, PostError},
@@ -9,8 +9,8 @@ use serde_json::Value;
 use std::io::{self, Write as _};
 
 /// Writes what a record says; nothing where it is about no key, no failure and no end.
-pub(super) fn write(out: &mut Vec<u8>, core: &Core, record: &TraceRecord) -> io::Result<()> {
-    let mut line = Line { out, core, record };
+pub(super) fn write(out: &mut Vec<u8>, origin: &Origin, record: &TraceRecord) -> io::Result<()> {
+    let mut line = Line { out, origin, record };
     match record.point {
         TracePoint::MrRegister { told } => {
             line.of_key("registered", None)?;
@@ -91,13 +91,13 @@ impl Numbers {
 
 struct Line<'a> {
     out: &'a mut Vec<u8>,
-    core: &'a Core,
+    origin: &'a Origin,
     record: &'a TraceRecord,
 }
 
 impl Line<'_> {
     fn begin(&mut self, event: &str) -> io::Result<()> {
-        let Core { side, reactor, cpu, base_ns, .. } = self.core;
+        let Origin { side, reactor, cpu, base_ns } = self.origin;
         let TraceRecord { time_ns, connection, .. } = self.record;
         let time_ns = base_ns + time_ns;
         write!(self.out, r#"{{"time_ns":{time_ns},"core":"#)?;

@@ -57,10 +57,16 @@ enum Source {
     Keys(Vec<Core>),
 }
 
-/// A core whose keys are followed, and what it is called in each line.
+/// A core whose keys are followed.
 #[derive(Debug)]
 pub(super) struct Core {
     records: lane::Receiver<TraceRecord>,
+    pub(super) origin: Origin,
+}
+
+/// What a core is called in each line.
+#[derive(Debug)]
+pub(super) struct Origin {
     pub(super) side: &'static str,
     pub(super) reactor: usize,
     /// Where that is pinned.
@@ -73,7 +79,7 @@ pub(super) struct Core {
 /// (`Engine::trace_to`).
 pub(super) fn follow(side: &'static str, reactor: usize, cpu: Option<CpuId>) -> (lane::Sender<TraceRecord>, Core) {
     let (sender, records) = lane::bounded(RING_RECORDS);
-    (sender, Core { records, side, reactor, cpu: cpu.map(CpuId::get), base_ns: 0 })
+    (sender, Core { records, origin: Origin { side, reactor, cpu: cpu.map(CpuId::get), base_ns: 0 } })
 }
 
 /// Refuses a trace that would overwrite what a run reads or writes besides: files with what they are.
@@ -162,10 +168,10 @@ impl Trace {
         let now = self.clock.now();
         let since = now.saturating_sub(*self.began.get_or_insert(now));
         if let Source::Keys(cores) = &mut self.source {
-            for core in cores {
-                core.cpu = cpus.get(core.reactor).copied().flatten().map(CpuId::get);
+            for Core { origin, .. } in cores {
+                origin.cpu = cpus.get(origin.reactor).copied().flatten().map(CpuId::get);
                 // 580 years in 64 bits.
-                core.base_ns = since.as_nanos() as u64;
+                origin.base_ns = since.as_nanos() as u64;
             }
         }
     }
@@ -184,15 +190,14 @@ impl Trace {
                 }
             }
             Source::Keys(cores) => {
-                for core in cores {
-                    let mut of_core = 0;
-                    while of_core < RECORDS_PER_DRAIN
-                        && let Some(record) = core.records.pop()
-                    {
-                        file.write(|out| key_line::write(out, core, &record))?;
-                        of_core += 1;
-                    }
-                    count += of_core;
+                for Core { records, origin } in cores {
+                    let mut written = Ok(());
+                    count += records.pop_batch(RECORDS_PER_DRAIN, |record| {
+                        if written.is_ok() {
+                            written = file.write(|out| key_line::write(out, origin, &record));
+                        }
+                    });
+                    written?;
                 }
             }
         }
