@@ -5,7 +5,9 @@ use frwr_engine::{
     provider::Access,
 };
 use frwr_mempool::DeviceMemory;
+use frwr_nvmf::host::report_bytes;
 use frwr_support::Random;
+use frwr_support::nvmf_harness::reservations::HOSTS;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,24 +24,40 @@ pub(super) enum Kind {
     WriteZeroes,
     /// Blocks are needed no more.
     Deallocate,
+    /// Memory to blocks if they hold what is expected, as one step (fused Compare and Write).
+    Pair,
+    /// A change of registrations or of the reservation.
+    Reserve,
+    /// What there is of those, to memory.
+    Report,
 }
 
 impl Kind {
-    /// All of them.
+    /// Those that are drawn by weight.
     pub(super) const ALL: [Self; 6] =
         [Self::Read, Self::Write, Self::Compare, Self::Flush, Self::WriteZeroes, Self::Deallocate];
 
     /// It changes blocks.
     pub(super) const fn changes(self) -> bool {
-        matches!(self, Self::Write | Self::WriteZeroes | Self::Deallocate)
+        matches!(self, Self::Write | Self::WriteZeroes | Self::Deallocate | Self::Pair)
+    }
+
+    /// Whoever may only read may not do it.
+    pub(super) const fn writes(self) -> bool {
+        self.changes() || matches!(self, Self::Flush)
+    }
+
+    /// It asks about who may read and write, which everybody may.
+    pub(super) const fn is_of_reservations(self) -> bool {
+        matches!(self, Self::Reserve | Self::Report)
     }
 
     /// The right that a target needs at the request's memory.
     const fn needs(self) -> Option<Access> {
         match self {
-            Self::Read => Some(Access::RemoteWrite),
-            Self::Write | Self::Compare => Some(Access::RemoteRead),
-            Self::Flush | Self::WriteZeroes | Self::Deallocate => None,
+            Self::Read | Self::Report => Some(Access::RemoteWrite),
+            Self::Write | Self::Compare | Self::Pair => Some(Access::RemoteRead),
+            Self::Flush | Self::WriteZeroes | Self::Deallocate | Self::Reserve => None,
         }
     }
 }
@@ -57,6 +75,12 @@ pub(super) struct Pending {
     pub(super) blocks: u64,
     /// What a write writes, or a compare compares with.
     pub(super) version: u32,
+    /// What a pair compares with.
+    pub(super) expected: u32,
+    /// What had happened to reservations when it was submitted.
+    pub(super) begun: u64,
+    /// Commands that its host had sent more than once then.
+    pub(super) sent_again: u64,
     /// What had ended when it was submitted.
     pub(super) since: u64,
     /// Power cuts at that time.
@@ -70,7 +94,20 @@ impl Pending {
     pub(super) const fn range(&self) -> core::ops::Range<usize> {
         self.lba as usize..(self.lba + self.blocks) as usize
     }
+
+    /// Bytes of its memory, where it has blocks of so many.
+    const fn bytes(&self, block_bytes: usize) -> usize {
+        let bytes = self.blocks as usize * block_bytes;
+        match self.kind {
+            Kind::Pair => 2 * bytes,
+            Kind::Report => REPORT_BYTES,
+            _ => bytes,
+        }
+    }
 }
+
+/// Of all hosts that there are at most.
+const REPORT_BYTES: usize = report_bytes(HOSTS as u32) as usize;
 
 /// The part of the memory that one request uses.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +120,8 @@ struct Slot {
 
 /// One host's memory, and its requests in flight.
 pub(super) struct Desk {
+    /// Whose it is.
+    pub(super) host: usize,
     memory: DeviceMemory,
     /// By which its engine knows that.
     pub(super) id: MemoryId,
@@ -103,13 +142,13 @@ const NOTHING: u8 = 0xEE;
 
 impl Desk {
     /// A desk for requests of up to `slot_bytes`.
-    pub(super) fn new(memory: DeviceMemory, id: MemoryId, slot_bytes: usize) -> Self {
+    pub(super) fn new(host: usize, memory: DeviceMemory, id: MemoryId, slot_bytes: usize) -> Self {
         let count = memory.len() / slot_bytes;
         let digest = digest(&vec![0; slot_bytes]);
         let slots = vec![Slot { pending: None, digest, generation: 0 }; count];
         let free = (0..count).collect();
         let (ghosts, bytes, turned) = (Vec::new(), vec![0; slot_bytes], Vec::new());
-        Self { memory, id, slot_bytes, slots, free, ghosts, open_bytes: 0, block_bytes: 0, bytes, turned }
+        Self { host, memory, id, slot_bytes, slots, free, ghosts, open_bytes: 0, block_bytes: 0, bytes, turned }
     }
 
     /// The memory, for the engine of its next program.
@@ -162,14 +201,20 @@ impl Desk {
         let Some(&slot) = self.free.back() else { return Ok(None) };
         self.check_rest(slot)?;
         self.block_bytes = block_bytes;
-        let length = pending.blocks as usize * block_bytes;
-        if pending.kind.needs().is_some() && length > TURN && random.one_in(8) {
+        let length = pending.bytes(block_bytes);
+        let may_turn = pending.kind.needs().is_some() && !matches!(pending.kind, Kind::Pair | Kind::Report);
+        if may_turn && length > TURN && random.one_in(8) {
             pending.turn = (random.below((length / TURN) as u64) as usize) * TURN;
         }
         self.bytes.fill(NOTHING);
-        if matches!(pending.kind, Kind::Write | Kind::Compare) {
-            for (lba, part) in (pending.lba..).zip(self.bytes[..length].chunks_exact_mut(block_bytes)) {
-                fill(part, lba, pending.version);
+        if matches!(pending.kind, Kind::Write | Kind::Compare | Kind::Pair) {
+            let half = pending.blocks as usize * block_bytes;
+            for (at, part) in self.bytes[..length].chunks_exact_mut(half).enumerate() {
+                // What a pair expects is in front of what it writes.
+                let version = if pending.kind == Kind::Pair && at == 0 { pending.expected } else { pending.version };
+                for (lba, part) in (pending.lba..).zip(part.chunks_exact_mut(block_bytes)) {
+                    fill(part, lba, version);
+                }
             }
             self.bytes[..length].rotate_left(pending.turn);
         }
@@ -181,11 +226,18 @@ impl Desk {
     /// Where the data of a prepared request lies.
     pub(super) fn segments(&self, cookie: u64, pending: &Pending) -> arrayvec::ArrayVec<Segment, 2> {
         let offset = (cookie as u32 as usize * self.slot_bytes) as u64;
-        let length = pending.blocks as usize * self.block_bytes;
+        let length = pending.bytes(self.block_bytes);
         let at = length - pending.turn;
         let first = Segment { memory: self.id, offset: offset + at as u64, length: pending.turn as u32 };
         let second = Segment { memory: self.id, offset, length: at as u32 };
         [first, second].into_iter().filter(|segment| segment.length > 0).collect()
+    }
+
+    /// Both halves of a prepared pair: what it expects, and what it writes.
+    pub(super) fn halves(&self, cookie: u64, pending: &Pending) -> [Segment; 2] {
+        let length = pending.blocks as u32 * self.block_bytes as u32;
+        let offset = (cookie as u32 as usize * self.slot_bytes) as u64;
+        [offset, offset + u64::from(length)].map(|offset| Segment { memory: self.id, offset, length })
     }
 
     /// A prepared request was taken.
@@ -196,7 +248,7 @@ impl Desk {
     }
 
     fn opens(&self, pending: &Pending) -> u64 {
-        if pending.kind.needs().is_some() { pending.blocks * self.block_bytes as u64 } else { 0 }
+        if pending.kind.needs().is_some() { pending.bytes(self.block_bytes) as u64 } else { 0 }
     }
 
     /// A request ended.
@@ -231,6 +283,13 @@ impl Desk {
         self.turned.extend_from_slice(data);
         self.turned.rotate_right(pending.turn);
         Ok(&self.turned)
+    }
+
+    /// What a report has brought; its memory rests now.
+    pub(super) fn take_report(&mut self, cookie: u64) -> &[u8] {
+        let slot = cookie as u32 as usize;
+        self.slots[slot].digest = self.load(slot);
+        &self.bytes[..REPORT_BYTES]
     }
 
     /// A request ended whose bytes nobody looks at: only a read may have changed them.
@@ -279,7 +338,7 @@ impl Desk {
         let within = offset - (slot * self.slot_bytes) as u64;
         let pending = self.slots.get(slot).and_then(|slot| slot.pending);
         pending.is_some_and(|pending| {
-            pending.kind.needs() == Some(access) && within + length <= pending.blocks * self.block_bytes as u64
+            pending.kind.needs() == Some(access) && within + length <= pending.bytes(self.block_bytes) as u64
         })
     }
 
@@ -296,6 +355,12 @@ impl Desk {
         self.open_bytes = 0;
         self.ghosts.extend(gone.iter().filter(|pending| pending.kind.changes()));
         gone
+    }
+
+    /// What is under way to change blocks, by this program or an earlier one.
+    pub(super) fn changes(&self) -> impl Iterator<Item = &Pending> {
+        let pending = self.slots.iter().filter_map(|slot| slot.pending.as_ref());
+        pending.filter(|pending| pending.kind.changes()).chain(&self.ghosts)
     }
 
     /// What of an earlier program changes blocks, for the last time.

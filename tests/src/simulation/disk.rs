@@ -3,7 +3,8 @@
 use core::time::Duration;
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::storage::{
-    AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, Storage, StorageError,
+    AttachError, Changing, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, Storage,
+    StorageError,
 };
 use frwr_support::Random;
 use std::{cell::RefCell, rc::Rc};
@@ -33,6 +34,8 @@ pub(super) struct Medium {
     pub(super) violation: Option<String>,
     /// Operations that were submitted and have not completed.
     pub(super) pending: usize,
+    /// Writes of hosts that are shut out: none of them may be executed any more.
+    pub(super) shut_out: Vec<super::desk::Pending>,
 }
 
 /// A medium, in the hands of all that have a way to it.
@@ -60,6 +63,7 @@ impl Medium {
             is_short: false,
             violation: None,
             pending: 0,
+            shut_out: Vec::new(),
         }))
     }
 
@@ -183,6 +187,25 @@ impl Disk {
         super::desk::digest(&self.scratch)
     }
 
+    /// The request of a host that is shut out of which an operation is a write, by its first block.
+    fn shut_out(&mut self, operation: Operation) -> Option<super::desk::Pending> {
+        let (Operation::Write { lba, buffer, .. }, Some(buffers)) = (operation, &self.buffers) else { return None };
+        let medium = self.medium.borrow();
+        if medium.shut_out.is_empty() {
+            return None;
+        }
+        let length = medium.geometry.block_bytes() as usize;
+        let mut found = vec![0; length];
+        buffers.read(buffer, &mut found).ok()?;
+        let writes = |of: &&super::desk::Pending| {
+            self.scratch.resize(length, 0);
+            super::desk::fill(&mut self.scratch, lba, of.version);
+            of.range().contains(&(lba as usize)) && self.scratch == found
+        };
+        // Zeros are of anybody.
+        medium.shut_out.iter().filter(|of| of.version != 0).find(writes).copied()
+    }
+
     fn violated(&self, what: String) {
         self.medium.borrow_mut().violation.get_or_insert(what);
     }
@@ -190,6 +213,9 @@ impl Disk {
     fn complete(&mut self, pending: &Pending) -> Result<(), StorageError> {
         if self.digest(pending.operation) != pending.digest {
             self.violated(format!("the buffer of {:?} changed before the disk was done with it", pending.operation));
+        }
+        if let Some(of) = self.shut_out(pending.operation) {
+            self.violated(format!("{:?} is of a host that is shut out: {of:?}", pending.operation));
         }
         let buffers = self.buffers.as_ref().ok_or(StorageError::BufferOutOfRange)?;
         let mut medium = self.medium.borrow_mut();
@@ -222,6 +248,12 @@ impl Drop for Disk {
             }
         }
         self.count(0, self.pending.len());
+    }
+}
+
+impl Changing for Disk {
+    fn is_changing(&self, start: u64, end: u64) -> bool {
+        self.pending.iter().any(|pending| pending.operation.changes_any(start, end))
     }
 }
 

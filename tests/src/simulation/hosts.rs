@@ -79,6 +79,11 @@ impl HostSide {
         members.all(|member| member.host.is_ready() || member.host.has_no_queue()) && self.members[0].host.is_ready()
     }
 
+    /// What it has read of what others did to its reservations.
+    pub(super) fn notifications(&self) -> u64 {
+        self.members[0].host.statistics().reservation_notifications
+    }
+
     /// Connections of all its cores.
     pub(super) fn connections(&self) -> usize {
         self.members.iter().map(|member| member.host.engine().connections().count()).sum()
@@ -100,7 +105,7 @@ impl HostSide {
         let member = &mut self.members[index];
         let work = member.host.poll(now) + member.host.flush();
         while let Some(completion) = member.host.next_completion() {
-            ledger.completed(member.desk, completion, explained)?;
+            ledger.completed(member.desk, completion, member.sent_again(), explained)?;
         }
         member.explain(explained)?;
         self.tell(index, lane);
@@ -161,11 +166,23 @@ impl Member {
             Kind::Flush => self.host.flush_namespace(cookie),
             Kind::WriteZeroes => self.host.write_zeroes(lba, blocks, pending.since & 1 > 0, cookie),
             Kind::Deallocate => self.host.deallocate(&[(lba, blocks)], cookie),
+            Kind::Pair => {
+                let [expected, written] = ledger.desks[self.desk].halves(cookie, &pending);
+                self.host.compare_and_write(lba, &[expected], &[written], cookie)
+            }
+            // Who asks for these knows more of them.
+            Kind::Reserve | Kind::Report => return false,
         };
         if taken.is_ok() {
-            ledger.submitted(self.desk, cookie, pending);
+            ledger.submitted(self.desk, cookie, Pending { sent_again: self.sent_again(), ..pending });
         }
         taken.is_ok()
+    }
+
+    /// Commands that it has sent more than once.
+    pub(super) fn sent_again(&self) -> u64 {
+        let statistics = self.host.statistics();
+        statistics.resubmitted + statistics.repeated
     }
 
     /// Nothing has happened that no fault explains.

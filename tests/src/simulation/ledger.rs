@@ -3,6 +3,8 @@
 use super::block::Block;
 use super::desk::{Desk, Kind, Pending};
 use super::effects::Effects;
+use super::pairs::{PairEnd, Race, Races};
+use super::reservations::Fences;
 use frwr_nvmf::{
     host::{HostCompletion, IoError},
     storage::Geometry,
@@ -22,10 +24,34 @@ pub(super) struct Work {
 /// Of so many reads and writes one asks for Force Unit Access.
 const FORCED: u64 = 4;
 
+/// Of so many pairs one joins those that are under way already, where there are any.
+const JOINS: u64 = 2;
+/// Of so many pairs one expects what its blocks never held.
+const IN_VAIN: u64 = 4;
+
+/// What a request has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// What it was to do.
+    Done,
+    /// Nothing: it was not executed.
+    Nothing,
+    /// Nobody knows.
+    Perhaps,
+}
+
+/// A request ended in this way, whatever else its controller says of it.
+fn ended_with(result: Result<(), IoError>, status: Status) -> bool {
+    matches!(result, Err(IoError::Status(said)) if said.without_flags() == status)
+}
+
 /// The model that every completion is compared with.
 pub(super) struct Ledger {
     geometry: Geometry,
     blocks: Vec<Block>,
+    races: Races,
+    /// Who may read and write.
+    pub(super) fences: Fences,
     /// By host.
     pub(super) desks: Vec<Desk>,
     next_version: u32,
@@ -39,11 +65,13 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// A model of blocks that hold zeros.
-    pub(super) fn new(geometry: Geometry, write_through: bool) -> Self {
+    /// A model of blocks that hold zeros. `hosts`: their identifiers.
+    pub(super) fn new(geometry: Geometry, write_through: bool, hosts: Vec<[u8; 16]>) -> Self {
         Self {
             geometry,
             blocks: vec![Block::new(); geometry.blocks() as usize],
+            races: Races::default(),
+            fences: Fences::new(hosts),
             desks: Vec::new(),
             next_version: 1,
             now: 1,
@@ -108,11 +136,58 @@ impl Ledger {
         random: &mut Random,
     ) -> Result<Option<(u64, Pending)>, String> {
         let (lba, blocks) = if kind == Kind::Flush { (0, 0) } else { (lba, blocks) };
-        let block_bytes = self.geometry.block_bytes() as usize;
         let forced = matches!(kind, Kind::Read | Kind::Write) && random.one_in(FORCED);
-        let (since, power_cuts) = (self.now, self.power_cuts);
-        let pending = Pending { kind, forced, lba, blocks, version, since, power_cuts, turn: 0 };
-        self.desks[desk].prepare(pending, block_bytes, random)
+        let pending = Pending { forced, version, ..self.pending(kind, lba, blocks) };
+        self.desks[desk].prepare(pending, self.geometry.block_bytes() as usize, random)
+    }
+
+    fn pending(&self, kind: Kind, lba: u64, blocks: u64) -> Pending {
+        let (since, power_cuts, begun) = (self.now, self.power_cuts, self.fences.clock());
+        let (forced, version, expected, sent_again, turn) = (false, 0, 0, 0, 0);
+        Pending { kind, forced, lba, blocks, version, expected, begun, sent_again, since, power_cuts, turn }
+    }
+
+    /// [`Ledger::prepare`] for a pair of up to so many blocks.
+    ///
+    /// # Errors
+    /// As [`Ledger::prepare`].
+    pub(super) fn prepare_pair(
+        &mut self,
+        desk: usize,
+        random: &mut Random,
+        most: u64,
+    ) -> Result<Option<(u64, Pending)>, String> {
+        let race = self.races.some(random).filter(|_| random.one_in(JOINS));
+        let (lba, blocks, expected) = match race {
+            Some(race) => (race.lba, race.blocks, race.expected),
+            None => {
+                let total = self.geometry.blocks();
+                let blocks = (1 + random.below(most)).min(total);
+                let lba = random.below(total - blocks + 1);
+                let range = &self.blocks[lba as usize..(lba + blocks) as usize];
+                if range.iter().any(|block| block.written || block.readers > 0) {
+                    return Ok(None);
+                }
+                let found = range[0].versions()[0];
+                (lba, blocks, if random.one_in(IN_VAIN) { u32::MAX } else { found })
+            }
+        };
+        let pending = Pending { expected, version: self.next_version, ..self.pending(Kind::Pair, lba, blocks) };
+        self.desks[desk].prepare(pending, self.geometry.block_bytes() as usize, random)
+    }
+
+    /// [`Ledger::prepare`] for a change of reservations, or a report of them.
+    ///
+    /// # Errors
+    /// As [`Ledger::prepare`].
+    pub(super) fn prepare_question(
+        &mut self,
+        desk: usize,
+        kind: Kind,
+        random: &mut Random,
+    ) -> Result<Option<(u64, Pending)>, String> {
+        let pending = self.pending(kind, 0, 0);
+        self.desks[desk].prepare(pending, self.geometry.block_bytes() as usize, random)
     }
 
     /// The request of [`Ledger::prepare`] was taken.
@@ -122,10 +197,13 @@ impl Ledger {
             block.readers += u32::from(!pending.kind.changes());
             block.written |= pending.kind.changes();
         }
+        if pending.kind == Kind::Pair {
+            self.races.begun(&pending);
+        }
         self.desks[desk].submitted(cookie, pending);
     }
 
-    /// A request ended.
+    /// A request ended. `sent_again`: commands that its host has sent more than once.
     ///
     /// # Errors
     /// It had ended before or never begun, failed for no reason, or said or read what is not so.
@@ -133,35 +211,83 @@ impl Ledger {
         &mut self,
         desk: usize,
         completion: HostCompletion,
+        sent_again: u64,
         explained: Effects,
     ) -> Result<(), String> {
         let HostCompletion { cookie, result } = completion;
         let pending = self.desks[desk].ended(cookie)?;
         self.now += 1;
         let failed = |error: &dyn core::fmt::Display| format!("request {cookie} {pending:?} failed: {error}");
-        let differs = result == Err(IoError::Status(Status::COMPARE_FAILURE.do_not_retry()));
+        let host = self.desks[desk].host;
+        let differs = ended_with(result, Status::COMPARE_FAILURE);
+        let refused = ended_with(result, Status::RESERVATION_CONFLICT);
+        let aborted = ended_with(result, Status::COMMAND_ABORT_REQUESTED);
         match result {
             Ok(()) => {}
-            Err(_) if differs && pending.kind == Kind::Compare => {}
+            Err(_) if differs && matches!(pending.kind, Kind::Compare | Kind::Pair) => {}
+            // Looked at below.
+            Err(_) if refused && pending.kind != Kind::Report => {}
+            Err(_) if ended_with(result, Status::INVALID_FIELD) && pending.kind == Kind::Reserve => {}
+            Err(_) if aborted && self.fences.may_be_aborted(host, pending.begun) => {}
+            Err(IoError::Undecided)
+                if pending.kind == Kind::Pair
+                    && (explained.contains(Effects::ENDS) || explained.contains(Effects::TIME_OUTS)) => {}
             Err(IoError::Status(_)) if explained.contains(Effects::ERRORS) => {}
             Err(IoError::TimedOut) if explained.contains(Effects::TIME_OUTS) => {}
             Err(IoError::Aborted) if explained.contains(Effects::ABORTS) => {}
             Err(IoError::Unanswered { .. }) if explained.contains(Effects::ENDS) => {}
             Err(error) => return Err(failed(&error)),
         }
-        if pending.kind == Kind::Compare && (result.is_ok() || differs) {
+        let again = pending.sent_again != sent_again;
+        if pending.kind.is_of_reservations() {
+            return self.answered((desk, cookie), pending.kind, result, again, explained);
+        }
+        let may_pass = self.check_rights(host, &pending, result.is_ok() || differs, refused)?;
+        if matches!(pending.kind, Kind::Compare | Kind::Pair) && (result.is_ok() || differs) {
             self.check_compare(&pending, result.is_ok())?;
         }
-        self.settle(&pending, result.is_ok());
+        let outcome = match result {
+            Ok(()) => Outcome::Done,
+            Err(_) if differs && pending.kind == Kind::Pair => Outcome::Done,
+            // One that was sent again may have been executed before, and of one of several commands a part.
+            Err(_) if refused && (!may_pass || (!again && (pending.blocks == 1 || pending.kind == Kind::Pair))) => {
+                Outcome::Nothing
+            }
+            Err(_) => Outcome::Perhaps,
+        };
+        if pending.kind == Kind::Pair {
+            self.end_pair(&pending, outcome, differs)?;
+        } else {
+            self.settle(&pending, outcome);
+        }
         if pending.kind == Kind::Read && result.is_ok() {
             return self.check_read(desk, cookie, &pending);
         }
         self.desks[desk].check_memory(cookie, pending.kind == Kind::Read)
     }
 
+    /// Whether some host may have been let do what a request did, where it went on, or was refused.
+    ///
+    /// # Errors
+    /// It may not.
+    fn check_rights(&self, host: usize, pending: &Pending, went_on: bool, refused: bool) -> Result<bool, String> {
+        let (writes, begun) = (pending.kind.writes(), pending.begun);
+        let may_pass = self.fences.may_pass(host, writes, begun);
+        if went_on && !may_pass {
+            let known = self.fences.describe();
+            return Err(format!("host {host} is shut out, and went on with {pending:?}: {known}"));
+        }
+        if refused && !self.fences.may_be_refused(host, writes, begun) {
+            let known = self.fences.describe();
+            return Err(format!("host {host} may do it, and was refused {pending:?}: {known}"));
+        }
+        Ok(may_pass)
+    }
+
     /// What a request did to its blocks.
-    fn settle(&mut self, pending: &Pending, succeeded: bool) {
+    fn settle(&mut self, pending: &Pending, outcome: Outcome) {
         let now = self.now;
+        let succeeded = outcome == Outcome::Done;
         // The answer may have been on its way when the power went, and what it says was lost with that.
         let holds = succeeded && pending.power_cuts == self.power_cuts;
         if pending.kind == Kind::Flush && succeeded {
@@ -169,10 +295,13 @@ impl Ledger {
         }
         for block in &mut self.blocks[pending.range()] {
             match pending.kind {
+                Kind::Write | Kind::WriteZeroes | Kind::Deallocate if outcome == Outcome::Nothing => {}
                 Kind::Write | Kind::WriteZeroes if holds => block.is(pending.version, now),
                 // It may do nothing, or what it should.
                 Kind::Write | Kind::WriteZeroes | Kind::Deallocate => block.may_be(pending.version),
                 Kind::Read | Kind::Compare | Kind::Flush => block.readers -= 1,
+                // These have ends of their own.
+                Kind::Pair | Kind::Reserve | Kind::Report => {}
             }
             if pending.kind.changes() {
                 block.written = false;
@@ -183,8 +312,46 @@ impl Ledger {
         }
     }
 
+    /// A pair ended; with the last one of those to the same blocks it is known what these hold.
+    fn end_pair(&mut self, pending: &Pending, outcome: Outcome, differs: bool) -> Result<(), String> {
+        let end = match outcome {
+            Outcome::Done if differs => PairEnd::Differs,
+            Outcome::Done => PairEnd::Wrote,
+            Outcome::Nothing => PairEnd::Refused,
+            Outcome::Perhaps => PairEnd::Perhaps,
+        };
+        let Some(race) = self.races.ended(pending, end, self.power_cuts)? else { return Ok(()) };
+        let Race { expected, power_cuts, wrote, perhaps, .. } = &race;
+        let (now, is_sure) = (self.now, *power_cuts == self.power_cuts);
+        let blocks = &mut self.blocks[pending.range()];
+        let is_equal = blocks.iter().all(|block| block.versions() == [*expected]);
+        if is_sure && race.differs && wrote.is_none() && perhaps.is_empty() && is_equal {
+            return Err(format!("nobody has changed what all of them expected: {race:?}"));
+        }
+        for block in blocks {
+            match wrote {
+                // Others that wrote as well would have done so before, and this one would not have found what it did.
+                Some(version) if is_sure => block.is(*version, now),
+                _ => wrote.iter().chain(perhaps).for_each(|version| block.may_be(*version)),
+            }
+            block.written = false;
+            if self.write_through {
+                block.forget_former();
+            }
+        }
+        Ok(())
+    }
+
     fn check_compare(&mut self, pending: &Pending, equal: bool) -> Result<(), String> {
         let blocks = &mut self.blocks[pending.range()];
+        if pending.kind == Kind::Pair {
+            // Others may be under way: what they come to is looked at behind the last one.
+            let may_equal = blocks.iter().all(|block| block.versions().contains(&pending.expected));
+            return match equal && !may_equal {
+                true => Err(format!("{pending:?} found what it expected; there is {blocks:?}")),
+                false => Ok(()),
+            };
+        }
         let version = pending.version;
         let may_equal = blocks.iter().all(|block| block.versions().contains(&version));
         let must_equal = blocks.iter().all(|block| block.versions() == [version]);
@@ -235,16 +402,30 @@ impl Ledger {
     pub(super) fn haunted(&mut self, desk: usize) {
         for pending in self.desks[desk].abandon() {
             if !pending.kind.changes() {
-                self.settle(&pending, false);
+                self.settle(&pending, Outcome::Perhaps);
             }
         }
+        self.fences.haunted(desk);
     }
 
     /// A host has a session: nothing of its former program is executed any more.
-    pub(super) fn exorcise(&mut self, desk: usize) {
+    ///
+    /// # Errors
+    /// What they did is not so.
+    pub(super) fn exorcise(&mut self, desk: usize) -> Result<(), String> {
         for pending in self.desks[desk].exorcise() {
-            self.settle(&pending, false);
+            match pending.kind {
+                Kind::Pair => self.end_pair(&pending, Outcome::Perhaps, false)?,
+                _ => self.settle(&pending, Outcome::Perhaps),
+            }
         }
+        self.fences.exorcise(desk)
+    }
+
+    /// What hosts have under way of which nothing may reach the medium any more.
+    pub(super) fn shut_out(&self) -> Vec<Pending> {
+        let of = self.desks.iter().filter(|desk| self.fences.is_shut_out(desk.host));
+        of.flat_map(Desk::changes).copied().collect()
     }
 
     /// Blocks that the power could still change, of which the model knows that they are durable: none where all is flushed.

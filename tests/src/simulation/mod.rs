@@ -16,7 +16,9 @@ mod hosts;
 mod ledger;
 mod nic;
 mod oracle;
+mod pairs;
 mod party;
+mod reservations;
 mod scenario;
 mod targets;
 mod visitor;
@@ -24,6 +26,7 @@ mod world;
 
 use frwr_support::Run;
 pub use nic::Devices;
+use world::World;
 
 /// Runs one seed over software NICs.
 ///
@@ -33,12 +36,25 @@ pub fn run(run: &Run) -> Result<(), String> {
     run_on(Devices::Soft, run)
 }
 
+/// Runs one seed of hosts that register, reserve and preempt, and write what they have compared, over software NICs. What hosts are
+/// answered, told and let do is as a model has it; of one that is shut out nothing reaches the disk.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_reserved(run: &Run) -> Result<(), String> {
+    run_world(World::new(run, Devices::Soft, true))
+}
+
 /// Runs one seed on devices of a kind. Only software NICs do the same in every run.
 ///
 /// # Errors
 /// As [`run`].
 pub fn run_on(devices: Devices, run: &Run) -> Result<(), String> {
-    let mut world = world::World::new(run, devices).map_err(|error| format!("not set up: {error}"))?;
+    run_world(World::new(run, devices, false))
+}
+
+fn run_world(world: Result<World<'_>, String>) -> Result<(), String> {
+    let mut world = world.map_err(|error| format!("not set up: {error}"))?;
     let result = world.storm().map_err(|error| format!("in the storm: {error}"));
     let result = result.and_then(|()| world.calm().map_err(|error| format!("in the calm: {error}")));
     result.map_err(|error| format!("{error}\n{}", world.describe()))

@@ -114,6 +114,7 @@ impl World<'_> {
         self.rounds("the hosts are ready", ROUNDS_TO_END, |world| {
             Ok(world.hosts.iter().all(HostSide::is_ready) && world.ledger.is_empty())
         })?;
+        self.make_peace()?;
         self.read_again()?;
         // What a fault had doomed shows within the longest time-out; behind that nothing may happen any more.
         let settled = self.now + self.scenario.longest_timeout() * 2;
@@ -122,6 +123,7 @@ impl World<'_> {
             Ok(world.hosts.iter().all(|host| host.is_ready() && host.is_quiet()) && world.ledger.is_empty())
         })?;
         self.explained = super::effects::Effects::NONE;
+        self.quarrel()?;
         let quiet = self.now + self.scenario.longest_timeout() * 2;
         self.rounds("time passed in which nothing happens", ROUNDS_TO_END, |world| Ok(world.now > quiet))?;
         self.read_again()?;

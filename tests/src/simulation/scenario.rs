@@ -25,6 +25,9 @@ const LEAST_TIMEOUT: Duration = Duration::from_millis(50);
 /// One seed in this many has no faults at all: in it nothing may happen that a fault would explain.
 const FAULTLESS: u64 = 8;
 
+/// What a pair takes of a disk, one behind the other: all that was begun has ended, its blocks are read, then written.
+const PAIR_STEPS: u32 = 3;
+
 /// One host program, over one core or several.
 #[derive(Clone, Debug)]
 pub(super) struct HostScenario {
@@ -66,6 +69,8 @@ pub(super) struct Scenario {
     pub(super) work: Work,
     /// Requests that a host is given in one step at most.
     pub(super) burst: u64,
+    /// Hosts have reservations of the namespace, and compare and write.
+    pub(super) reserves: bool,
     /// Somebody asks the discovery service.
     pub(super) asks_discovery: bool,
     /// Steps of the phase with faults.
@@ -96,11 +101,11 @@ struct Pace {
 }
 
 impl Scenario {
-    /// The scenario of a seed.
+    /// The scenario of a seed. `reserves`: of hosts that have reservations.
     ///
     /// # Errors
     /// A text, where constants of this file are wrong.
-    pub(super) fn new(random: &mut Random) -> Result<Self, String> {
+    pub(super) fn new(random: &mut Random, reserves: bool) -> Result<Self, String> {
         let profile = random.of(&SoftProfile::ALL);
         let block_bytes = random.of(&[512, 512, 512, 4096]);
         let geometry =
@@ -111,6 +116,9 @@ impl Scenario {
             (random.of(&[1, 1, 2, 3]), random.of(&[0, 0, 0, 1, 2]), random.of(&[1, 1, 1, 2, 3]));
         let (queue_depth, queues) = (random.of(&[1, 2, 3, 8, 8, 32, 32]), random.of(&[1, 1, 2]));
         let request_bytes = block_bytes * random.of(&[1, 2, 4]);
+        // One host alone has nobody to shut out, and a pair has two blocks.
+        let (count, request_bytes) =
+            if reserves { (count.max(2), request_bytes.max(2 * block_bytes)) } else { (count, request_bytes) };
         let target_device = device(random, profile);
         let disk_delay = Duration::from_micros(random.of(&[0, 0, 1, 50, 5000]));
         let disk_depth = random.of(&[1, 4, 64, 64]);
@@ -123,6 +131,9 @@ impl Scenario {
         let packets = u64::from(request_bytes / target_device.mtu + 4);
         let waits = 30 + 2 * commands * packets / u64::from(target_device.wire_packets.min(16));
         pace.patience = pace.patience * waits as u32 + disk_delay * (commands as u32 + 2) * 2;
+        if reserves {
+            pace.patience *= PAIR_STEPS;
+        }
         let target = target(random, &pace, count, queues * (followers + 1), cores)?;
         let hosts = (0..count).map(|index| {
             let options = host(random, &pace, index, &fault_weights)?
@@ -153,6 +164,7 @@ impl Scenario {
             disk_depth,
             disk_delay,
             work: Work { weights, blocks: u64::from(request_bytes / block_bytes) },
+            reserves,
             asks_discovery,
             burst: random.of(&[1, 4, 8, 16, 16]),
             steps: random.of(&[2_000, 10_000, 40_000]) + random.below(10_000),

@@ -8,13 +8,17 @@ use super::{
     scenario::Scenario,
 };
 use core::time::Duration;
-use frwr_nvmf::controller::{HOME_CORE, Target, TargetListening, TargetMessage, TargetStatistics, place_queues};
+use frwr_nvmf::controller::{
+    HOME_CORE, Reservations, Target, TargetListening, TargetMessage, TargetStatistics, place_queues,
+};
+use frwr_nvmf::storage::{Comparing, RangeLocks};
 use frwr_support::Random;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// One core of a target program.
 pub(super) struct Core {
-    pub(super) target: Target<SimulatedPort, Disk>,
+    pub(super) target: Target<SimulatedPort, Comparing<Disk>>,
     /// What others have told it.
     heard: VecDeque<(u16, TargetMessage)>,
     /// What found no room.
@@ -42,7 +46,7 @@ impl TargetSide {
     ) -> Result<Self, String> {
         let mut side = Side::new(network, scenario.target_device)?;
         side.control.place_connections(place_queues(usize::from(HOME_CORE)));
-        let mut cores = Vec::new();
+        let (mut cores, locks, reservations) = (Vec::new(), Arc::new(RangeLocks::new()), Reservations::new());
         for core in 0..scenario.target.cores {
             let options = scenario.target.on_core(core);
             let sizes = options.engine();
@@ -56,7 +60,11 @@ impl TargetSide {
             )?;
             let disk = Disk::new(medium.clone(), scenario.disk_depth, random.part());
             let buffers = memory(options.buffer_memory_bytes(scenario.busy_buffers))?;
-            let target = Target::new(engine, vec![disk], buffers, options).map_err(|error| error.to_string())?;
+            let disk = Comparing::new(disk, &locks).map_err(|error| error.to_string())?;
+            let mut target = Target::new(engine, vec![disk], buffers, options).map_err(|error| error.to_string())?;
+            if scenario.reserves {
+                target.reserve_by(&reservations);
+            }
             cores.push(Core { target, heard: VecDeque::new(), kept: None, counted: TargetStatistics::default() });
         }
         for core in &mut cores {

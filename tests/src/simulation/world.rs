@@ -1,7 +1,7 @@
 //! All parties of a simulation, and what steps them.
 
 use super::{
-    desk::Desk,
+    desk::{Desk, Pending},
     disk::{Medium, SharedMedium},
     effects::Effects,
     faults,
@@ -94,13 +94,13 @@ pub(super) struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// The world of a seed; the target listens, and hosts begin to connect.
+    /// The world of a seed; the target listens, and hosts begin to connect. `reserves`: they have reservations.
     ///
     /// # Errors
     /// What cannot be made.
-    pub(super) fn new(run: &'a Run, devices: Devices) -> Result<Self, String> {
+    pub(super) fn new(run: &'a Run, devices: Devices, reserves: bool) -> Result<Self, String> {
         let mut random = run.random();
-        let mut scenario = Scenario::new(&mut random.part())?;
+        let mut scenario = Scenario::new(&mut random.part(), reserves)?;
         let network = Network::new(devices, &scenario.target_device);
         if let Some(address) = network.address() {
             scenario.hosts.iter_mut().for_each(|host| host.options.address.set_ip(address));
@@ -110,7 +110,8 @@ impl<'a> World<'a> {
         let memories = [memory(bytes)?, memory(bytes)?];
         let medium = Medium::new(memories, scenario.geometry, scenario.features, random.part());
         let target = TargetSide::new(&network, &scenario, &medium, &mut random.part())?;
-        let ledger = Ledger::new(scenario.geometry, scenario.features.write_through);
+        let hosts = scenario.hosts.iter().map(|host| host.options.host_id).collect();
+        let ledger = Ledger::new(scenario.geometry, scenario.features.write_through, hosts);
         let (asks, faults, random) = (random.part(), random.part(), random.part());
         let mut world = Self {
             run,
@@ -162,7 +163,7 @@ impl<'a> World<'a> {
         let first = self.ledger.desks.len();
         let (side, ids) = HostSide::new(&self.network, scenario, first, &memories)?;
         for (memory, id) in memories.into_iter().zip(ids) {
-            self.ledger.desks.push(Desk::new(memory, id, self.scenario.request_bytes as usize));
+            self.ledger.desks.push(Desk::new(host, memory, id, self.scenario.request_bytes as usize));
         }
         self.hosts.push(side);
         (0..members).for_each(|member| self.add_party(Who::Host(host, member)));
@@ -196,6 +197,7 @@ impl<'a> World<'a> {
                 self.target.cores.clear();
                 let listens = TargetSide::new(&self.network, &self.scenario, &self.medium, &mut random)?;
                 self.target = listens;
+                self.ledger.fences.forgotten();
             }
             Program::Host(host) => {
                 let first = self.hosts[host].members[0].desk;
@@ -386,8 +388,11 @@ impl<'a> World<'a> {
                 if side.is_haunted && side.members[0].host.statistics().sessions > 0 {
                     side.is_haunted = false;
                     let members = side.members.iter().map(|member| member.desk);
-                    members.for_each(|desk| self.ledger.exorcise(desk));
+                    for desk in members {
+                        self.ledger.exorcise(desk)?;
+                    }
                 }
+                self.medium.borrow_mut().shut_out = self.ledger.shut_out();
                 self.check_host(host, member)?;
                 work
             }
@@ -410,20 +415,30 @@ impl<'a> World<'a> {
     }
 
     fn submit(&mut self, host: usize, member: usize) -> Result<(), String> {
-        let side = &mut self.hosts[host].members[member];
         for _ in 0..self.asks.below(self.scenario.burst + 1) {
-            if !self.run.takes_requests() || side.host.free_requests() == 0 {
+            if !self.run.takes_requests() || self.hosts[host].members[member].host.free_requests() == 0 {
                 return Ok(());
             }
+            match self.submit_shared(host, member)? {
+                Some(true) => continue,
+                Some(false) => return Ok(()),
+                None => {}
+            }
+            let side = &mut self.hosts[host].members[member];
             let prepared = self.ledger.prepare(side.desk, &mut self.asks, &self.scenario.work)?;
             let Some((cookie, pending)) = prepared else { continue };
             if !side.try_submit(&mut self.ledger, cookie, pending) {
                 return Ok(());
             }
-            self.run.submitted();
-            self.run.note(cookie);
-            self.run.event(|| format!("host {host}, core {member}: {pending:?}"));
+            self.submitted((host, member), cookie, &pending);
         }
         Ok(())
+    }
+
+    /// A request was taken.
+    pub(super) fn submitted(&self, (host, member): (usize, usize), cookie: u64, pending: &Pending) {
+        self.run.submitted();
+        self.run.note(cookie);
+        self.run.event(|| format!("host {host}, core {member}: {pending:?}"));
     }
 }

@@ -12,7 +12,8 @@ use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
 
 /// What it is called where a controller does not have it.
-pub(super) const COMPARE_AND_WRITE: &str = "fused Compare and Write, with a queue of two commands";
+pub(super) const COMPARE_AND_WRITE: &str =
+    "fused Compare and Write, with a queue of two commands and a connection of two registrations";
 
 impl<P: Port> Host<P> {
     /// Reads the blocks from `lba` on into `segments`, in order. Ends with one [`HostCompletion`], however many commands
@@ -83,11 +84,14 @@ impl<P: Port> Host<P> {
         self.hand(&fused::pair((geometry, most), lba, [expected, written], &mut both, cookie)?)
     }
 
-    /// Blocks of one [`Host::compare_and_write`] at most; `None` where the controller has no such operation, and before the first session.
+    /// Blocks of one [`Host::compare_and_write`] at most; `None` where the controller has no such operation, where a queue has not room for
+    /// two commands or its connection no keys for both ([`EngineOptions::registrations`](frwr_engine::EngineOptions::registrations)), and
+    /// before the first session.
     #[must_use]
     pub fn compares_and_writes(&self) -> Option<u32> {
-        // Both commands are in one queue at the same time.
-        self.session.found().limits().compare_and_write.filter(|_| self.context.options.queue_depth > 1)
+        // Both commands are in one queue at the same time, each with a key of its own: the first is not answered before the second.
+        let (queue_depth, sizes) = (self.context.options.queue_depth, self.context.transport.engine().sizes());
+        self.session.found().limits().compare_and_write.filter(|_| queue_depth > 1 && sizes.registrations > 1)
     }
 
     /// Makes all writes durable that ended before.

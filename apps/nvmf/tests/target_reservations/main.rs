@@ -2,7 +2,6 @@
 
 mod commands;
 mod hosts;
-mod model;
 mod notifications;
 mod persistence;
 mod preemption;

@@ -3,20 +3,20 @@
 //! model knows them.
 
 use super::hosts::{CORES, Hosts, host_id};
-use super::model::{Asked, HOSTS, Model};
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
 use frwr_mempool::DeviceMemory;
 use frwr_nvmf::controller::Reservations;
 use frwr_nvmf::storage::{Comparing, RangeLocks};
 use frwr_nvmf::wire::{
-    AcquireAction, BlockRange, Command, Fuse, PersistChange, RegisterAction, ReleaseAction, ReservationAcquire,
-    ReservationKeys, ReservationRegister, ReservationRelease, ReservationType, Status, SubmissionQueueEntry,
+    BlockRange, Command, Fuse, PersistChange, ReservationAcquire, ReservationKeys, ReservationRegister,
+    ReservationRelease, Status, SubmissionQueueEntry,
 };
 use frwr_support::Random;
 use frwr_support::nvmf_harness::gated::{Gate, Gated, Switch};
 use frwr_support::nvmf_harness::memory;
 use frwr_support::nvmf_harness::raw::keyed;
+use frwr_support::nvmf_harness::reservations::{Asked, HOSTS, Model};
 use std::rc::Rc;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
@@ -89,33 +89,6 @@ impl World {
         byte[0]
     }
 
-    /// Something that a host might ask. Most say their own key, and few keys are many hosts'.
-    fn any(&mut self, host: usize) -> Asked {
-        let Self { random, models, .. } = self;
-        let (own, held) = (models[0].key_of(host).unwrap_or(1), models[0].kind());
-        let current = if random.one_in(8) { 1 + random.below(4) } else { own };
-        let kind = random.of(&ReservationType::ALL);
-        match random.below(12) {
-            0..=2 => {
-                let actions = [RegisterAction::Register, RegisterAction::Register, RegisterAction::Replace];
-                let action = if random.one_in(5) { RegisterAction::Unregister } else { random.of(&actions) };
-                Asked::Register { action, keys: (current, 1 + random.below(4)) }
-            }
-            3..=5 => {
-                let actions = [AcquireAction::Acquire, AcquireAction::Preempt, AcquireAction::PreemptAndAbort];
-                Asked::Acquire { action: random.of(&actions), kind, keys: (current, random.below(5)) }
-            }
-            6 => {
-                let action = if random.one_in(6) { ReleaseAction::Clear } else { ReleaseAction::Release };
-                let kind = if random.one_in(3) { kind } else { held.unwrap_or(kind) };
-                Asked::Release { action, kind, key: current }
-            }
-            7 | 8 => Asked::Read,
-            9 | 10 => Asked::Write,
-            _ => Asked::Pair,
-        }
-    }
-
     /// Puts the data of the `nth` command of a round where it belongs, and sends it.
     fn send(&mut self, nth: usize, io: ConnectionId, asked: Asked) {
         let at = nth as u64 * PART;
@@ -123,11 +96,11 @@ impl World {
         let range = |lba| BlockRange { namespace: 1, lba, blocks: 1, data: keyed(BLOCK) };
         let put = |keys: ReservationKeys| self.all.raw.data.write(at as usize, keys.as_bytes()).unwrap();
         let (command, bytes) = match asked {
-            Asked::Register { action, keys: (current, new) } => {
+            Asked::Register { action, ignores_key: ignore_key, keys: (current, new) } => {
                 put(keys(current, new));
                 let persist = PersistChange::None;
                 let data = keyed(16);
-                let register = ReservationRegister { namespace: 1, action, ignore_key: false, persist, data };
+                let register = ReservationRegister { namespace: 1, action, ignore_key, persist, data };
                 (Command::ReservationRegister(register), 16)
             }
             Asked::Acquire { action, kind, keys: (current, other) } => {
@@ -203,7 +176,7 @@ impl World {
         for nth in 0..=self.random.below(MOST) as usize {
             let host = self.random.below(HOSTS as u64) as usize;
             let io = self.all.io(host, self.random.below(CORES as u64) as usize);
-            let asked = self.any(host);
+            let asked = Asked::any(&self.models[0], host, &mut self.random);
             self.send(nth, io, asked);
             sent.push((host, asked));
             bytes.push(self.byte);

@@ -4,6 +4,7 @@ pub mod cached;
 pub mod gated;
 pub mod gateways;
 pub mod raw;
+pub mod reservations;
 pub mod scripted;
 pub mod spread;
 

@@ -1,12 +1,15 @@
 //! What reservations have to do, by maps and by the standard's tables alone (Base 8.19, NVM 2.1.3).
 
+use crate::Random;
 use frwr_nvmf::wire::{
     AcquireAction, RegisterAction, ReleaseAction, ReservationNotificationKind, ReservationType, Status,
 };
 use std::collections::BTreeMap;
 
 /// Hosts that take part: the first one has the number 0.
-pub(super) const HOSTS: usize = 4;
+pub const HOSTS: usize = 4;
+/// Keys that are asked for, from 1.
+const KEYS: u64 = 4;
 
 /// Of a type: whether who is not registered, a registrant and the holder may read, and whether they may write.
 type Rights = (ReservationType, [bool; 3], [bool; 3]);
@@ -36,9 +39,11 @@ fn is_of_one(kind: ReservationType) -> bool {
 
 /// A command. Keys: the host's own, and the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub enum Asked {
     Register {
         action: RegisterAction,
+        /// IEKEY.
+        ignores_key: bool,
         keys: (u64, u64),
     },
     Acquire {
@@ -57,45 +62,79 @@ pub(super) enum Asked {
     Pair,
 }
 
+impl Asked {
+    /// Something that a host might ask, as far as is known. Most say their own key, and few keys are many hosts'.
+    pub fn any(known: &Model, host: usize, random: &mut Random) -> Self {
+        let (own, held) = (known.key_of(host).unwrap_or(1), known.kind());
+        let current = if random.one_in(8) { 1 + random.below(KEYS) } else { own };
+        let kind = random.of(&ReservationType::ALL);
+        match random.below(12) {
+            0..=2 => {
+                let actions = [RegisterAction::Register, RegisterAction::Register, RegisterAction::Replace];
+                let action = if random.one_in(5) { RegisterAction::Unregister } else { random.of(&actions) };
+                Self::Register { action, ignores_key: false, keys: (current, 1 + random.below(KEYS)) }
+            }
+            3..=5 => {
+                let actions = [AcquireAction::Acquire, AcquireAction::Preempt, AcquireAction::PreemptAndAbort];
+                Self::Acquire { action: random.of(&actions), kind, keys: (current, random.below(KEYS + 1)) }
+            }
+            6 => {
+                let action = if random.one_in(6) { ReleaseAction::Clear } else { ReleaseAction::Release };
+                let kind = if random.one_in(3) { kind } else { held.unwrap_or(kind) };
+                Self::Release { action, kind, key: current }
+            }
+            7 | 8 => Self::Read,
+            9 | 10 => Self::Write,
+            _ => Self::Pair,
+        }
+    }
+}
+
+/// Registrations, the reservation, and what hosts were told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Model {
+pub struct Model {
     keys: BTreeMap<usize, u64>,
     /// Type and holder; of no meaning where all registrants hold it.
     held: Option<(ReservationType, usize)>,
     /// What each host was told and has not read.
-    pub(super) told: [Vec<ReservationNotificationKind>; HOSTS],
+    pub told: [Vec<ReservationNotificationKind>; HOSTS],
     /// Hosts whose commands were to end.
     ended: [bool; HOSTS],
 }
 
 impl Model {
-    pub(super) fn key_of(&self, host: usize) -> Option<u64> {
+    pub fn key_of(&self, host: usize) -> Option<u64> {
         self.keys.get(&host).copied()
     }
 
-    pub(super) fn kind(&self) -> Option<ReservationType> {
+    pub fn kind(&self) -> Option<ReservationType> {
         self.held.map(|(kind, _)| kind)
     }
 
     /// As a report lists them: of each registrant its number, its key, and whether it holds the reservation.
-    pub(super) fn registrants(&self) -> impl Iterator<Item = (usize, u64, bool)> {
+    pub fn registrants(&self) -> impl Iterator<Item = (usize, u64, bool)> {
         self.keys.iter().map(|(host, key)| (*host, *key, self.holds(*host)))
     }
 
     /// No order to end commands is known any more.
-    pub(super) fn forget_orders(&mut self) {
+    pub fn forget_orders(&mut self) {
         self.ended = [false; HOSTS];
     }
 
+    /// All hosts have read what they were told.
+    pub fn forget_told(&mut self) {
+        self.told = Default::default();
+    }
+
     /// Commands of this host may have been aborted.
-    pub(super) fn has_ended(&self, host: usize) -> bool {
+    pub fn has_ended(&self, host: usize) -> bool {
         self.ended[host]
     }
 
     /// What a host is answered. A pair that may be executed is answered as its blocks say, which is not known here.
-    pub(super) fn apply(&mut self, host: usize, asked: Asked) -> Status {
+    pub fn apply(&mut self, host: usize, asked: Asked) -> Status {
         match asked {
-            Asked::Register { action, keys } => self.register(host, action, keys),
+            Asked::Register { action, ignores_key, keys } => self.register(host, action, ignores_key, keys),
             Asked::Acquire { action: AcquireAction::Acquire, kind, keys } => self.acquire(host, kind, keys.0),
             Asked::Acquire { action, kind, keys } => {
                 self.preempt(host, action == AcquireAction::PreemptAndAbort, kind, keys)
@@ -112,11 +151,15 @@ impl Model {
     }
 
     fn used(&self, host: usize, writes: bool) -> Status {
-        let Some((held, _)) = self.held else { return Status::SUCCESS };
+        if self.permits(host, writes) { Status::SUCCESS } else { Status::RESERVATION_CONFLICT }
+    }
+
+    /// The host may read, or write.
+    pub fn permits(&self, host: usize, writes: bool) -> bool {
+        let Some((held, _)) = self.held else { return true };
         let (_, reading, writing) = RIGHTS[held as usize - 1];
         let standing = usize::from(self.keys.contains_key(&host)) + usize::from(self.holds(host));
-        let may = if writes { writing } else { reading };
-        if may[standing] { Status::SUCCESS } else { Status::RESERVATION_CONFLICT }
+        if writes { writing[standing] } else { reading[standing] }
     }
 
     /// Those that `by` has made go are told why, if they were made to.
@@ -143,12 +186,13 @@ impl Model {
         }
     }
 
-    fn register(&mut self, host: usize, action: RegisterAction, (current, new): (u64, u64)) -> Status {
-        let known = self.keys.get(&host).copied();
+    fn register(&mut self, host: usize, action: RegisterAction, ignores_key: bool, keys: (u64, u64)) -> Status {
+        let ((current, new), known) = (keys, self.keys.get(&host).copied());
         match action {
             RegisterAction::Register if known.is_some_and(|key| key != new) => return Status::RESERVATION_CONFLICT,
             RegisterAction::Register => {}
-            _ if known != Some(current) => return Status::RESERVATION_CONFLICT,
+            RegisterAction::Replace if ignores_key => {}
+            _ if known.is_none_or(|key| key != current && !ignores_key) => return Status::RESERVATION_CONFLICT,
             RegisterAction::Replace => {}
             RegisterAction::Unregister => {
                 let before = self.held;
