@@ -41,16 +41,22 @@ pub(super) fn connect_all<D: Device>(
     }
     let names: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
     say(&format!("{service} lists {} path(s) to {}: {}", names.len(), subsystem.as_str(), names.join(", ")));
-    if !inquiry.host().follows_discovery() {
+    let every = every(config);
+    if every.is_zero() {
         inquiry.end(control, say);
         return Ok(Some((config.clone().with_paths(addresses, None)?, None)));
     }
-    let following =
-        Following { reads: inquiry.host().statistics().discovery_reads, inquiry, service, subsystem, lost: false };
+    let following = Following::new(inquiry, service, subsystem, every, say);
     Ok(Some((config.clone().with_paths(addresses, Some(MAX_PATHS))?, Some(following))))
 }
 
-/// What is listed there. Changes are heard of where Keep Alives keep the session, and nothing follows one path alone.
+/// Keep Alive Timeout of a session with the service, and how often one is asked that keeps none. Zero where nothing is to be followed:
+/// nothing keeps the paths' own sessions either, or something follows one path alone.
+fn every(config: &LoadConfig) -> Duration {
+    if config.traces_one_path() { Duration::ZERO } else { config.arguments.paths.keep_alive() }
+}
+
+/// What is listed there. The service is asked to keep the session where changes are to be heard of.
 fn ask<D: Device>(
     control: &mut Control<D>,
     config: &LoadConfig,
@@ -58,9 +64,9 @@ fn ask<D: Device>(
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<(Inquiry<D::Port>, Vec<Discovered>), Error> {
-    let LoadArguments { device, host_nqn, paths, .. } = &config.arguments;
+    let LoadArguments { device, host_nqn, .. } = &config.arguments;
     let mut options = discovery_options(service, host_nqn.as_deref(), device)?;
-    options.keep_alive = if config.traces_one_path() { Duration::ZERO } else { paths.keep_alive() };
+    options.keep_alive = every(config);
     let mut begin = |options| -> Result<_, Error> { Inquiry::begin(control, options, config.authenticator()?) };
     let mut inquiry = begin(options.clone())?;
     let mut first = inquiry.first(control, asked, say);
@@ -73,38 +79,131 @@ fn ask<D: Device>(
     Ok((inquiry, first?))
 }
 
-/// A discovery service that tells of changes.
+/// A discovery service that is followed.
 pub(super) struct Following<P: Port> {
     inquiry: Inquiry<P>,
     service: SocketAddr,
     subsystem: Nqn,
+    /// Its Keep Alive Timeout, and how often it is asked where it keeps no session.
+    every: Duration,
+    course: Course,
     /// Log pages that were read when it was looked at last.
     reads: u64,
     /// That it cannot be asked was told.
     lost: bool,
 }
 
+/// How it is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    /// It tells of changes, in a session that lasts.
+    Told {
+        /// When the session began.
+        since: Duration,
+        /// Sessions in a row that it ended within a Keep Alive Timeout.
+        short: u32,
+    },
+    /// It is being asked, in a session for that.
+    Asks {
+        /// When that began.
+        since: Duration,
+    },
+    /// It was asked, and is asked again then.
+    Rests { until: Duration },
+}
+
+/// So many short sessions in a row are no accident: a service that is started anew ends one.
+const SHORT_SESSIONS: u32 = 2;
+
 impl<P: Port> Following<P> {
+    /// By a session in which the log page was read.
+    fn new(
+        inquiry: Inquiry<P>,
+        service: SocketAddr,
+        subsystem: Nqn,
+        every: Duration,
+        say: &mut dyn FnMut(&str),
+    ) -> Self {
+        let (since, reads) = (inquiry.elapsed(), inquiry.host().statistics().discovery_reads);
+        let course = Course::Told { since, short: 0 };
+        let mut following = Self { inquiry, service, subsystem, every, course, reads, lost: false };
+        if !following.inquiry.host().follows_discovery() {
+            following.ask_again(since, "does not tell of changes", say);
+        }
+        following
+    }
+
     /// One iteration, on the thread that polls its Control. Returns the work done.
     pub(super) fn poll(&mut self, paths: &mut PathLog, say: &mut dyn FnMut(&str)) -> u32 {
         let work = self.inquiry.poll();
+        let reads = self.inquiry.host().statistics().discovery_reads;
+        let was_read = core::mem::replace(&mut self.reads, reads) != reads;
+        self.tell_whether_lost(was_read, say);
+        if was_read {
+            paths.list(self.service, &addresses(self.inquiry.host().discovered(), &self.subsystem), say);
+        }
+        self.go_on(was_read);
+        work
+    }
+
+    /// A line where it cannot be asked, and where it can be again.
+    fn tell_whether_lost(&mut self, was_read: bool, say: &mut dyn FnMut(&str)) {
         let host = self.inquiry.host();
-        let lost = host.failure().or(host.last_failure()).filter(|_| !host.is_ready());
-        if self.lost != lost.is_some() {
-            self.lost = lost.is_some();
-            match lost {
-                Some(failure) => {
-                    say(&format!("{} cannot be asked for paths: {failure}; they stay as they are", self.service))
+        let lost = match self.course {
+            Course::Rests { .. } => return,
+            _ if was_read || host.is_ready() => None,
+            Course::Told { .. } => host.failure().or(host.last_failure()),
+            // Until then what is known of it is what it was.
+            Course::Asks { .. } => match host.last_failure() {
+                None => return,
+                failure => failure,
+            },
+        };
+        if self.lost == lost.is_some() {
+            return;
+        }
+        if let Course::Told { since, short } = &mut self.course {
+            let now = self.inquiry.elapsed();
+            if lost.is_none() {
+                *since = now;
+            } else {
+                *short = if now.saturating_sub(*since) < self.every { *short + 1 } else { 0 };
+                if *short == SHORT_SESSIONS {
+                    let since = *since;
+                    return self.ask_again(since, "keeps no session", say);
                 }
-                None => say(&format!("{} can be asked for paths again", self.service)),
             }
         }
-        let reads = host.statistics().discovery_reads;
-        if self.reads != reads {
-            self.reads = reads;
-            paths.list(self.service, &addresses(host.discovered(), &self.subsystem), say);
+        self.lost = lost.is_some();
+        match lost {
+            Some(failure) => {
+                say(&format!("{} cannot be asked for paths: {failure}; they stay as they are", self.service))
+            }
+            None => say(&format!("{} can be asked for paths again", self.service)),
         }
-        work
+    }
+
+    /// It is asked from now on, and has been at a time.
+    fn ask_again(&mut self, since: Duration, why: &str, say: &mut dyn FnMut(&str)) {
+        say(&format!("{} {why}: it is asked for paths every {} s", self.service, self.every.as_secs()));
+        self.inquiry.rest();
+        self.course = Course::Rests { until: since + self.every };
+    }
+
+    /// What follows from that the page was read, or was not.
+    fn go_on(&mut self, was_read: bool) {
+        let now = self.inquiry.elapsed();
+        self.course = match self.course {
+            Course::Asks { since } if was_read => {
+                self.inquiry.rest();
+                Course::Rests { until: since + self.every }
+            }
+            Course::Rests { until } if until <= now && self.inquiry.host().is_stopped() => {
+                self.inquiry.go_on();
+                Course::Asks { since: now }
+            }
+            course => course,
+        };
     }
 
     /// Ends it in order.

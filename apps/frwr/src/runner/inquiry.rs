@@ -118,6 +118,16 @@ impl<P: Port> Inquiry<P> {
         work
     }
 
+    /// Ends the session in order, and begins no other one until it is told to.
+    pub(super) fn rest(&mut self) {
+        self.host.shut_down();
+    }
+
+    /// Begins once more, where it rests.
+    pub(super) fn go_on(&mut self) {
+        self.host.start();
+    }
+
     /// It was refused for what Connect asked of it, which is a persistent connection where it is nothing else.
     pub(super) fn refuses_to_stay(&self) -> bool {
         let invalid = Status::CONNECT_INVALID_PARAMETERS.code();
@@ -128,7 +138,8 @@ impl<P: Port> Inquiry<P> {
         &self.host
     }
 
-    fn elapsed(&self) -> Duration {
+    /// Since it began.
+    pub(super) fn elapsed(&self) -> Duration {
         self.clock.now().saturating_sub(self.began)
     }
 

@@ -17,5 +17,6 @@ mod rbd;
 mod reservations;
 mod service;
 mod sleeping;
+mod unwilling;
 
 use program::Machine;

@@ -2,6 +2,7 @@
 
 use super::Machine;
 use super::program::{Program, passed, verified};
+use super::unwilling::{SERVICE, Service, Unwilling};
 use frwr_support::storage_harness::foreign::{Foreign, NBDKIT_FILE};
 
 const FIRST: &str = "127.0.0.1:4420";
@@ -132,6 +133,33 @@ fn a_service_that_is_to_keep_no_session_is_asked_once() {
     let report = verified(host.ended());
     assert_eq!(report["load"]["paths"], serde_json::json!([]), "it is its only path: {report}");
     passed(target.stop());
+}
+
+/// A service that keeps no session is asked again: one that refuses to be asked to, one that tells of no changes, and one that hangs up
+/// when it was asked.
+#[test]
+fn a_service_that_keeps_no_session_is_asked_again_and_again() {
+    let why = ["does not tell of changes", "does not tell of changes", "keeps no session"];
+    for (unwilling, why) in Unwilling::ALL.into_iter().zip(why) {
+        let machine = Machine::new();
+        let file = machine.file("file");
+        let target = machine.serve(&["--listen", SECOND, "--namespace", &file]);
+        let service = Service::start(&machine, unwilling);
+        let asks = ["load", "--connect-all", SERVICE, "--subsystem", "nqn.2026-11.invalid.frwr:file"];
+        let host = machine.start(&[&asks[..], &["--keep-alive", "2", "--file", &file, "--runtime", "3600"]].concat());
+        host.says(&format!("{SERVICE} lists 1 path(s)"));
+        host.says(&format!("{SERVICE} {why}: it is asked for paths every 2 s"));
+        host.says("mixed load");
+        service.lists(&[FIRST, SECOND]);
+        host.says(&format!("{SERVICE} lists {SECOND} now"));
+        host.says(&format!("path {SECOND}: connected, optimized"));
+        service.lists(&[FIRST]);
+        host.says(&format!("{SERVICE} lists {SECOND} no longer"));
+        let report = verified(host.stop());
+        assert_eq!(report["load"]["paths"].as_array().unwrap().len(), 2, "{unwilling:?}: {report}");
+        passed(target.stop());
+        service.end();
+    }
 }
 
 #[test]
