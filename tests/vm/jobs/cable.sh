@@ -37,10 +37,18 @@ packets_have_the_path_mtu() {
         [ "$serve_bytes" -lt $((serve_packets * (512 + HEADERS))) ]
 }
 
+is_up() { grep -q ACTIVE /sys/class/infiniband/rxe2/ports/1/state; }
+
+# The listener is there behind that as before, and asks for nothing.
+the_link_goes_down_and_up() {
+    ip link set v1 down && wait_for 20 eval '! is_up' && ip link set v1 up && wait_for 20 is_up && the_file_crosses_the_cable
+}
+
 run_test add_veth_pair add_veth_pair
 run_test serve_listens start_serve
 run_test the_file_crosses_the_cable the_file_crosses_the_cable
 run_test a_file_goes_there_and_back a_file_goes_there_and_back
+run_test the_link_goes_down_and_up the_link_goes_down_and_up
 run_test serve_ends end_serve
 run_test serve_listens_again start_serve --mtu 512
 run_test packets_have_the_path_mtu packets_have_the_path_mtu
