@@ -40,6 +40,11 @@ enum Outcome {
     Perhaps,
 }
 
+/// The way to the namespace was closed.
+fn is_closed(result: Result<(), IoError>) -> bool {
+    [Status::ANA_INACCESSIBLE, Status::ANA_TRANSITION].into_iter().any(|status| ended_with(result, status))
+}
+
 /// A request ended in this way, whatever else its controller says of it.
 fn ended_with(result: Result<(), IoError>, status: Status) -> bool {
     matches!(result, Err(IoError::Status(said)) if said.without_flags() == status)
@@ -232,6 +237,8 @@ impl Ledger {
             Err(IoError::Undecided)
                 if pending.kind == Kind::Pair
                     && (explained.contains(Effects::ENDS) || explained.contains(Effects::TIME_OUTS)) => {}
+            // It is sent once: what others wait for is told.
+            Err(_) if pending.kind == Kind::Pair && explained.contains(Effects::REPEATS) && is_closed(result) => {}
             Err(IoError::Status(_)) if explained.contains(Effects::ERRORS) => {}
             Err(IoError::TimedOut) if explained.contains(Effects::TIME_OUTS) => {}
             Err(IoError::Aborted) if explained.contains(Effects::ABORTS) => {}
