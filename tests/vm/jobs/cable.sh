@@ -47,8 +47,8 @@ the_link_goes_down_and_up() {
 run_test add_veth_pair add_veth_pair
 run_test serve_listens start_serve
 run_test the_file_crosses_the_cable the_file_crosses_the_cable
-run_test a_file_goes_there_and_back a_file_goes_there_and_back
 run_test the_link_goes_down_and_up the_link_goes_down_and_up
+run_test a_file_goes_there_and_back a_file_goes_there_and_back
 run_test serve_ends end_serve
 run_test serve_listens_again start_serve --mtu 512
 run_test packets_have_the_path_mtu packets_have_the_path_mtu
