@@ -145,13 +145,15 @@ impl Events {
         }
         let waits = self.order.at(self.oldest);
         self.oldest += 1;
-        // The usual one, with nothing asked of the others.
+        // The usual ones, with nothing asked of the others.
         if waits < TRANSFERRED {
             return Some(Told::Ended(waits));
         }
         let number = waits & Token::MAX_INDEX;
+        if waits < REGISTERED {
+            return Some(Told::Transferred(number));
+        }
         Some(match waits & !Token::MAX_INDEX {
-            TRANSFERRED => Told::Transferred(number),
             RECEIVED => Told::Received(number),
             REGISTERED => Told::Registered(number),
             _ => Told::Whole,

@@ -292,7 +292,9 @@ impl<P: Port> Engine<P> {
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
         // Where its MR was taken again, its key is counted with its invalidation.
         let _ = mr.register_failed(generation);
-        self.record_of_latest(TracePoint::RegisterFailed(failure), descriptor);
+        if self.trace.is_some() {
+            self.record_of_latest(TracePoint::RegisterFailed(failure), descriptor);
+        }
     }
 
     /// An invalidation in front of a failure, or the one that failed, which is no fence: the request waits for the MR's destruction (S74, S80, D6).
@@ -301,7 +303,9 @@ impl<P: Port> Engine<P> {
         let (descriptor, generation) = (posted.token.index(), posted.token.generation());
         if let Err(failure) = result {
             self.invalidation_lost(descriptor, generation);
-            self.record_of_first(TracePoint::LocalInvalidateFailed(failure), descriptor);
+            if self.trace.is_some() {
+                self.record_of_first(TracePoint::LocalInvalidateFailed(failure), descriptor);
+            }
         }
         // K5: a failed fence counts as one. What stands in front of a failure never succeeded, but for other mutants.
         if (result.is_ok() || mutant!(K5_invalidation))
