@@ -344,6 +344,34 @@ fn s136_the_same_mr_is_registered_again_under_the_next_key() {
     }
 }
 
+/// A caller that takes no events meanwhile: the MR of the first one is that of the second by the time that the first is told.
+#[test]
+fn a_grant_that_is_told_late_is_never_another_requests() {
+    for profile in PROFILES {
+        let mut test = Scripted::with(profile, EngineOptions::default().registrations(1));
+        let go_on = |test: &mut Scripted| {
+            for _ in 0..50 {
+                let (now, host) = (test.pair.now, &mut test.pair.host);
+                host.engine.poll(now, &mut host.protocol);
+                host.engine.flush();
+                host.control.poll();
+                test.pair.target.step(now);
+                test.pair.target.control.poll();
+            }
+        };
+        let segments = [test.host.segment(0, 4096), test.host.segment(8192, 512)];
+        let first = open(&mut test, 1, Access::RemoteRead, &segments[..1]).unwrap();
+        go_on(&mut test);
+        test.host.engine.cancel(first).unwrap();
+        go_on(&mut test);
+        let second = open(&mut test, 2, Access::RemoteReadWrite, &segments[1..]).unwrap();
+        go_on(&mut test);
+        test.until("told", |pair| !pair.host.grants.is_empty() && !pair.host.ended.is_empty());
+        let granted: Vec<_> = test.host.grants.iter().map(|(request, grant)| (*request, grant.length)).collect();
+        assert_eq!((granted, &test.host.ended[..]), (vec![(second, 512)], &[(1, "cancelled")][..]), "{profile}");
+    }
+}
+
 #[test]
 fn s137_memory_that_one_mr_cannot_cover_is_refused() {
     let mut test = Scripted::new("reg_mr");
