@@ -1,8 +1,8 @@
 //! Compare and write as our host asks for it, of our target: alone and by several paths, and where the session ends in between.
 
 use frwr_engine::gather::Segment;
-use frwr_nvmf::controller::Subsystem;
-use frwr_nvmf::host::{IoError, RequestError};
+use frwr_nvmf::controller::{Subsystem, TargetOptions};
+use frwr_nvmf::host::{HostOptions, IoError, RequestError};
 use frwr_nvmf::storage::{Comparing, MemoryStorage};
 use frwr_nvmf::wire::{AnaState, Status};
 use frwr_support::Random;
@@ -19,10 +19,14 @@ const READ: u64 = 64;
 type Compared = Pair<Comparing<MemoryStorage>>;
 
 fn pair_of(profile: &str) -> Compared {
+    pair_with(profile, host_options(), target_options())
+}
+
+fn pair_with(profile: &str, host: HostOptions, target: TargetOptions) -> Compared {
     let namespace = MemoryStorage::new(memory(BLOCKS as usize * BLOCK as usize), BLOCK, 64).unwrap();
     let namespace = Comparing::new(namespace, &Arc::default()).unwrap();
     let subsystems = vec![Subsystem::new(subsystem(), vec![namespace])];
-    let mut pair = Pair::with_subsystems(profile, host_options(), target_options(), subsystems, 8);
+    let mut pair = Pair::with_subsystems(profile, host, target, subsystems, 8);
     pair.bring_up();
     pair
 }
@@ -103,6 +107,30 @@ fn what_is_no_pair_is_refused_before_anything_is_sent() {
     let one = pair.segment(0, 1);
     assert!(matches!(pair.host.compare_and_write(0, &[one], &[one], 0), Err(RequestError::Unsupported(_))));
     pair.finish();
+}
+
+/// The first half is not answered before the second has come, which would wait for its keys.
+#[test]
+fn a_pair_with_more_keys_than_its_connection_has_is_refused() {
+    for profile in PROFILES {
+        let (host, target) = (host_options().queue_depth(2).data_blocks(4), target_options().data_blocks(4));
+        let registrations = host.engine().registrations;
+        let mut pair = pair_with(profile, host, target.in_capsule_bytes(64));
+        let pieces = |pair: &Compared, first: u64, count: u64| -> Vec<Segment> {
+            let of = |at| Segment { length: BLOCK / count as u32, ..pair.segment(first + 2 * at, 1) };
+            (0..count).map(of).collect()
+        };
+        for count in [1, 2, 4] {
+            fill(&pair, 8, 0, 0);
+            let (expected, written) = (pieces(&pair, EXPECTED, count), pieces(&pair, WRITTEN, count));
+            pair.host.compare_and_write(5, &expected, &written, 7).unwrap();
+            let result = pair.completed(1)[0].result;
+            // Where a list has several keys; by lists of ranges it has one.
+            let fits = 2 * count <= registrations.into() || profile.starts_with("umr");
+            assert_eq!(result, if fits { Ok(()) } else { Err(IoError::TooManyKeys) }, "{profile} {count}");
+        }
+        pair.finish();
+    }
 }
 
 #[test]

@@ -81,8 +81,12 @@ pub enum IoError {
     #[error("the segments cannot be opened: {0}")]
     Submit(SubmitError),
     /// The segments take several keys inside one block, and the host was given no memory for bounce buffers as large as a
-    /// block.
-    #[error("a block lies in several ranges of memory, and there are no bounce buffers; give the host more memory")]
+    /// block; or those of a compare and write take more than a command may have, or than a connection has for both
+    /// ([`EngineOptions::registrations`](frwr_engine::EngineOptions::registrations)).
+    #[error(
+        "the data lies in more ranges of memory than there are keys for, and cannot be cut or bounced; give the host more \
+         memory, or lay it out in fewer ranges"
+    )]
     TooManyKeys,
     /// It was not answered within `command_timeout`, and the controller aborted it then.
     #[error("the command was not answered within command_timeout, and was aborted")]

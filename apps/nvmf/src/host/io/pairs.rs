@@ -79,7 +79,8 @@ impl Io {
         if self.send_half(path, context) { Attempt::Done } else { Attempt::NoRoom }
     }
 
-    /// Where both halves lie. Neither is cut in two.
+    /// Where both halves lie. Neither is cut in two, and both have their keys at the same time: the first is not answered before the
+    /// second has come.
     fn cut_halves<P: Port>(
         &mut self,
         index: u16,
@@ -95,8 +96,10 @@ impl Io {
         }
         let first = cut(request, (0, blocks), connection, path, &mut self.bounce, context)?;
         let second = cut(request, (blocks, blocks), connection, path, &mut self.bounce, context);
+        let registrations = context.transport.engine().sizes().registrations;
+        let fit = |second: &Extent| u32::from(first.keys) + u32::from(second.keys) <= registrations;
         let halves = match second {
-            Ok(second) if [first.blocks, second.blocks] == [blocks; 2] => return Ok([first, second]),
+            Ok(second) if [first.blocks, second.blocks] == [blocks; 2] && fit(&second) => return Ok([first, second]),
             Ok(second) => {
                 second.bounce.into_iter().for_each(|buffer| self.bounce.give_back(buffer));
                 Uncut::Impossible(IoError::TooManyKeys)
