@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::{self, PathBuf};
 
 const CLASS: &str = "/sys/class/nvme";
+const DISKS: &str = "/sys/block";
 const FABRICS: &str = "/dev/nvme-fabrics";
 /// Bytes of what sizes are counted in.
 const SECTOR: u64 = 512;
@@ -23,6 +24,7 @@ pub(super) struct Controller {
 pub(super) struct Path {
     pub(super) nguid: String,
     pub(super) ana: String,
+    /// `None` while the disk has another size: Linux gives it to the path first, and to the disk a moment later.
     pub(super) bytes: Option<u64>,
 }
 
@@ -46,6 +48,17 @@ fn entries(folder: &path::Path) -> Result<Vec<PathBuf>, String> {
 /// An attribute; `None` where it is gone, or cannot be told.
 fn attribute(folder: &path::Path, name: &str) -> Option<String> {
     fs::read_to_string(folder.join(name)).ok().map(|text| text.trim().to_owned())
+}
+
+/// Of a path, or of a disk.
+fn bytes(folder: &path::Path) -> Option<u64> {
+    Some(attribute(folder, "size")?.parse::<u64>().ok()? * SECTOR)
+}
+
+/// The disk that a path belongs to: of the path nvme0c1n2 it is nvme0n2.
+fn disk_of(path: &str) -> Option<String> {
+    let ((subsystem, _), (_, head)) = path.split_once('c').zip(path.rsplit_once('n'))?;
+    Some(format!("{subsystem}n{head}"))
 }
 
 fn write(path: &path::Path, text: &str) -> Result<(), String> {
@@ -81,22 +94,22 @@ impl Controller {
         let of = |folder: PathBuf| {
             let name = folder.file_name()?.to_str()?.to_owned();
             let identifier = attribute(&folder, "nsid")?.parse().ok()?;
-            let sectors = attribute(&folder, "size").and_then(|text| text.parse::<u64>().ok());
+            let of_disk = bytes(&path::Path::new(DISKS).join(disk_of(&name)?));
             let nguid = attribute(&folder, "nguid")?.replace('-', "");
-            let path = Path { nguid, ana: attribute(&folder, "ana_state")?, bytes: sectors.map(|some| some * SECTOR) };
+            let bytes = bytes(&folder).filter(|found| of_disk == Some(*found));
+            let path = Path { nguid, ana: attribute(&folder, "ana_state")?, bytes };
             Some((identifier, name, path))
         };
         Ok(entries(&self.folder)?.into_iter().filter_map(of).collect())
     }
 
-    /// The disk that is a namespace: of the path nvme0c1n2 it is nvme0n2.
+    /// The disk that is a namespace.
     pub(super) fn disk(&self, namespace: u32) -> Result<PathBuf, String> {
         let all = self.paths()?;
         let found = all.iter().find(|(identifier, ..)| *identifier == namespace);
         let (_, name, _) = found.ok_or_else(|| format!("{} has no namespace {namespace}", self.folder.display()))?;
-        let parts = name.split_once('c').zip(name.rsplit_once('n'));
-        let ((subsystem, _), (_, head)) = parts.ok_or_else(|| format!("{name} is no path to a disk"))?;
-        Ok(PathBuf::from(format!("/dev/{subsystem}n{head}")))
+        let disk = disk_of(name).ok_or_else(|| format!("{name} is no path to a disk"))?;
+        Ok(path::Path::new("/dev").join(disk))
     }
 
     /// Looks for namespaces.
