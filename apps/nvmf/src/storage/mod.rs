@@ -28,8 +28,8 @@ pub use nbd::{
 };
 
 pub use rbd::{
-    MAX_RBD_WAYS, RbdError, RbdLibraryError, RbdLock, RbdLockFrom, RbdLockTaken, RbdLook, RbdMedium, RbdNameError,
-    RbdOptions, RbdStorage, is_rbd_name, rbd_version,
+    RbdError, RbdLibraryError, RbdLock, RbdLockFrom, RbdLockTaken, RbdLook, RbdMedium, RbdNameError, RbdOptions,
+    RbdStorage, is_rbd_name, rbd_version,
 };
 
 use arrayvec::ArrayVec;

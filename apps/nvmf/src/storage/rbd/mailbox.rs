@@ -1,4 +1,4 @@
-//! Ends of operations on their way from the core that heard of them to the core that they belong to.
+//! Ends of operations on their way from threads of librbd to the core that they belong to.
 
 use core::sync::atomic::{
     AtomicI64, AtomicU64,
@@ -6,7 +6,8 @@ use core::sync::atomic::{
 };
 use frwr_mempool::Bell;
 
-/// Of one core's way: a result and a bit for each of its slots. Any core posts, its owner takes; nobody waits for anybody.
+/// Of one core's way: a result and a bit for each of its slots. Any thread posts, its owner takes; nobody waits for anybody, also where one
+/// is stopped in the middle of it.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     results: Box<[AtomicI64]>,
@@ -22,6 +23,11 @@ impl Mailbox {
         let results = (0..slots).map(|_| AtomicI64::new(0)).collect();
         let ready = (0..slots.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Self { results, ready, bell: Bell::default() }
+    }
+
+    /// How many it has.
+    pub(super) const fn slots(&self) -> usize {
+        self.results.len()
     }
 
     /// The operation in a slot has ended; nobody posts for it again before it was taken.

@@ -2,7 +2,7 @@
 
 use super::super::{AnyStorage, Geometry, GeometryError, MAX_STORAGE_DEPTH, MediumFault, ResizeError};
 use super::{
-    MAX_RBD_WAYS, RbdLibraryError, RbdOptions,
+    RbdLibraryError, RbdOptions,
     cluster::{Access, BLOCKLIST_OPTION, Connection, NoConnection},
     lock::{Lock, RbdLock, RbdLockTaken},
     shared::Shared,
@@ -168,12 +168,6 @@ pub enum RbdError {
     /// A depth that no storage has.
     #[error("storage depth {0}: must be from 1 to {MAX_STORAGE_DEPTH}; choose a value inside")]
     Depth(usize),
-    /// More cores and devices than an image has ways.
-    #[error("{image} has {MAX_RBD_WAYS} ways already, one of each core for each device; serve it by fewer")]
-    Ways {
-        /// Which.
-        image: String,
-    },
     /// A thread did not start.
     #[error("{image}: no thread ({source}); raise the limit of processes (ulimit -u)")]
     Thread {
@@ -329,14 +323,12 @@ impl RbdMedium {
     /// One core's way to it, of `depth` operations at a time.
     ///
     /// # Errors
-    /// [`RbdError::Depth`], [`RbdError::Ways`].
+    /// [`RbdError::Depth`].
     pub fn storage(&self, depth: usize) -> Result<AnyStorage, RbdError> {
         if !(1..=MAX_STORAGE_DEPTH).contains(&depth) {
             return Err(RbdError::Depth(depth));
         }
-        let shared = self.shared();
-        let place = shared.enter().ok_or_else(|| RbdError::Ways { image: self.options.to_string() })?;
-        let way = Way::new(Arc::clone(shared), place);
+        let way = Way::new(Arc::clone(self.shared()), depth);
         Ok(AnyStorage::Rbd(Box::new(RbdStorage::new(way, self.geometry, self.is_read_only(), depth))))
     }
 }
@@ -493,11 +485,10 @@ fn lock_of(options: &RbdOptions, image: &Image) -> Result<Lock, RbdError> {
 
 fn not_opened(options: &RbdOptions, user: &str, reason: NotOpened) -> RbdError {
     let image = options.to_string();
-    let (NotOpened::Pool(errno) | NotOpened::Image(errno) | NotOpened::Events(errno)) = reason;
+    let (NotOpened::Pool(errno) | NotOpened::Image(errno)) = reason;
     let source = error(errno);
     match (reason, errno.0) {
         (NotOpened::Pool(_), _) => RbdError::Pool { image, user: user.to_owned(), source },
-        (NotOpened::Events(_), _) => RbdError::Ask { image, what: "an event", source },
         (_, libc::ENOENT) => RbdError::Open { image, source, remedy: "see `rbd ls POOL` and `rbd snap ls POOL/IMAGE`" },
         (_, libc::EPERM | libc::EACCES) => {
             RbdError::Open { image, source, remedy: "see what its user may (ceph auth get), or set read_only" }

@@ -1,20 +1,16 @@
 //! What all cores have together of one image: the open image, and what is wrong with it for good.
 
-use super::super::{MAX_STORAGE_DEPTH, StorageError, medium_fault::MediumFault};
+use super::super::{StorageError, medium_fault::MediumFault};
 use super::{
     cluster::Connection,
     lock::Lock,
-    mailbox::Mailbox,
-    sys::{Errno, Image, TakenBatch},
+    sys::{Errno, Image},
 };
 use core::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    AtomicU8, AtomicU64,
+    Ordering::{Relaxed, Release},
 };
-use std::sync::{Arc, OnceLock, mpsc};
-
-/// Ways to one image at most: of 64 cores, each for 8 devices. A place that nobody has taken is a few words.
-pub const MAX_RBD_WAYS: usize = 512;
+use std::sync::{Arc, mpsc};
 
 /// What is wrong, as a number; the worse the larger.
 mod fault {
@@ -30,9 +26,6 @@ pub(super) struct Shared {
     // In the order in which they are dropped.
     image: Image,
     connection: Arc<Connection>,
-    /// Of ways, past ones too.
-    mailboxes: Box<[OnceLock<Mailbox>]>,
-    taken: Box<[AtomicBool]>,
     fault: AtomicU8,
     /// Bytes that it was found with when it was too short.
     found: AtomicU64,
@@ -56,8 +49,6 @@ impl Shared {
         Self {
             image,
             connection,
-            mailboxes: (0..MAX_RBD_WAYS).map(|_| OnceLock::new()).collect(),
-            taken: (0..MAX_RBD_WAYS).map(|_| AtomicBool::new(false)).collect(),
             fault: AtomicU8::new(fault::NONE),
             found: AtomicU64::new(0),
             bytes: AtomicU64::new(bytes),
@@ -72,42 +63,6 @@ impl Shared {
 
     pub(super) fn connection(&self) -> &Connection {
         &self.connection
-    }
-
-    /// A place for a way, until it leaves; `None` where all are taken.
-    pub(super) fn enter(&self) -> Option<usize> {
-        let place = self.taken.iter().position(|taken| !taken.swap(true, Acquire))?;
-        // Nobody polls it yet, so that it may take memory here.
-        self.mailbox(place);
-        Some(place)
-    }
-
-    /// A way is gone, and nothing of it runs.
-    pub(super) fn leave(&self, place: usize) {
-        if let Some(taken) = self.taken.get(place) {
-            taken.store(false, Release);
-        }
-    }
-
-    /// That of a way.
-    pub(super) fn mailbox(&self, place: usize) -> &Mailbox {
-        self.mailboxes[place].get_or_init(|| Mailbox::new(MAX_STORAGE_DEPTH))
-    }
-
-    /// What the operation in a slot of a way is called by.
-    pub(super) const fn token(place: usize, slot: u32) -> usize {
-        place * MAX_STORAGE_DEPTH + slot as usize
-    }
-
-    /// Takes ends of operations to those that they belong to; false where there may be more.
-    pub(super) fn collect(&self) -> bool {
-        let mut batch = TakenBatch::new();
-        self.image.take(&mut batch);
-        for taken in &batch {
-            let (place, slot) = (taken.token / MAX_STORAGE_DEPTH, taken.token % MAX_STORAGE_DEPTH);
-            self.mailbox(place).post(slot, taken.result);
-        }
-        !batch.is_full()
     }
 
     /// What is wrong for good; `wanted` are the bytes of the namespace.

@@ -11,14 +11,14 @@ use super::{
 };
 use core::{task::Waker, time::Duration};
 use frwr_mempool::DeviceMemory;
-use std::{collections::VecDeque, os::fd::BorrowedFd};
+use std::collections::VecDeque;
 
 /// What librbd compares and writes at a time, in one sector and no more: larger ones it refuses, as they might lie in several
 /// objects, or be too long for its journal.
 const COMPARE_AND_WRITE_BYTES: u32 = 512;
 
-/// An image of a Ceph cluster: [`Storage::flush`] hands operations to librbd, each by one call, and [`Storage::poll`] asks for their ends
-/// while there are any. librbd's cache is off: what has completed is on all of its placement group's OSDs.
+/// An image of a Ceph cluster: [`Storage::flush`] hands operations to librbd, each by one call, and [`Storage::poll`] takes their
+/// ends. librbd's cache is off: what has completed is on all of its placement group's OSDs.
 ///
 /// While OSDs are away operations wait, and are carried out once by those that come: librados sees to that.
 ///
@@ -36,8 +36,6 @@ pub struct RbdStorage {
     ended: VecDeque<Completion>,
     /// Of one poll; empty between two.
     taken: Vec<(u32, i64)>,
-    /// The last poll has asked for all that had ended.
-    is_all: bool,
     statistics: StorageStatistics,
 }
 
@@ -54,7 +52,6 @@ impl RbdStorage {
             queue: VecDeque::with_capacity(depth),
             ended: VecDeque::with_capacity(depth),
             taken: Vec::with_capacity(depth),
-            is_all: true,
             statistics: StorageStatistics::default(),
         }
     }
@@ -215,7 +212,7 @@ impl Storage for RbdStorage {
         if self.way.running() > 0 {
             self.way.shared().check_size(bytes(self.geometry));
             let mut taken = core::mem::take(&mut self.taken);
-            self.is_all = self.way.take(|slot, result| taken.push((slot, result))) || self.way.running() == 0;
+            self.way.take(|slot, result| taken.push((slot, result)));
             for (slot, result) in taken.drain(..) {
                 self.went(slot, result);
             }
@@ -229,11 +226,7 @@ impl Storage for RbdStorage {
         self.way.mailbox().bell().wakes(waker);
     }
 
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.way.shared().image().descriptor())
-    }
-
-    /// librbd writes to the descriptor, and another core that hears of an end of this one's rings the bell.
+    /// librbd's thread rings the bell behind each end.
     fn arm(&mut self) -> bool {
         let bell = self.way.mailbox().bell();
         bell.arm();
@@ -242,7 +235,7 @@ impl Storage for RbdStorage {
     }
 
     fn rests(&self) -> bool {
-        self.is_all && self.queue.is_empty() && self.ended.is_empty()
+        self.queue.is_empty() && self.ended.is_empty()
     }
 
     fn statistics(&self) -> StorageStatistics {

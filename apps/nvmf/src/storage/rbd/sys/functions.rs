@@ -57,8 +57,6 @@ impl Watcher {
 pub(super) const LOCK_MODE_EXCLUSIVE: c_int = 0;
 /// `RBD_FEATURE_EXCLUSIVE_LOCK`.
 pub(super) const FEATURE_EXCLUSIVE_LOCK: u64 = 1 << 2;
-/// `EVENT_TYPE_EVENTFD`.
-pub(super) const EVENT_TYPE_EVENTFD: c_int = 2;
 /// `RBD_WRITE_ZEROES_FLAG_THICK_PROVISION`: the space of zeros is kept.
 pub(super) const THICK_PROVISION: c_int = 1;
 
@@ -132,11 +130,8 @@ functions! {
     rbd_watchers_list_cleanup: fn(*mut Watcher, usize);
     rbd_config_image_list: fn(*mut c_void, *mut ConfigOption, *mut c_int) -> c_int;
     rbd_config_image_list_cleanup: fn(*mut ConfigOption, c_int);
-    rbd_set_image_notification: fn(*mut c_void, c_int, c_int) -> c_int;
-    rbd_poll_io_events: fn(*mut c_void, *mut *mut c_void, c_int) -> c_int;
     rbd_aio_create_completion: fn(*mut c_void, Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>, *mut *mut c_void) -> c_int;
     rbd_aio_get_return_value: fn(*mut c_void) -> isize;
-    rbd_aio_get_arg: fn(*mut c_void) -> *mut c_void;
     rbd_aio_release: fn(*mut c_void);
     rbd_aio_read: fn(*mut c_void, u64, usize, *mut c_char, *mut c_void) -> c_int;
     rbd_aio_write: fn(*mut c_void, u64, usize, *const c_char, *mut c_void) -> c_int;

@@ -3,34 +3,14 @@
 use super::{
     Errno, check,
     cluster::Handle,
-    functions::{ConfigOption, EVENT_TYPE_EVENTFD, RbdFunctions, THICK_PROVISION},
+    end::{End, ended},
+    functions::{ConfigOption, RbdFunctions, THICK_PROVISION},
 };
-use arrayvec::ArrayVec;
 use core::ffi::{CStr, c_char, c_int, c_void};
-use rustix::event::{EventfdFlags, eventfd};
-use std::{
-    ffi::CString,
-    os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
-    sync::Arc,
-};
-
-/// Ends of operations that are taken by one call.
-const BATCH: usize = crate::storage::MAX_COMPLETIONS_PER_POLL;
+use std::{ffi::CString, sync::Arc};
 
 /// Bytes of the longest identifier of an image, and some.
 const ID_BYTES: usize = 256;
-
-/// What [`Image::take`] fills.
-pub(in super::super) type TakenBatch = ArrayVec<Taken, BATCH>;
-
-/// An operation that has ended.
-#[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Taken {
-    /// As it was given.
-    pub(in super::super) token: usize,
-    /// Bytes read, 0 or more, or a negated errno.
-    pub(in super::super) result: i64,
-}
 
 /// What librbd is asked to do, at a byte of the image.
 #[derive(Clone, Copy, Debug)]
@@ -68,8 +48,6 @@ pub(in super::super) enum Step {
 pub(in super::super) enum NotOpened {
     Pool(Errno),
     Image(Errno),
-    /// It tells of no ends.
-    Events(Errno),
 }
 
 /// `rbd_open` and `rbd_open_read_only`.
@@ -102,11 +80,10 @@ impl Drop for Pool {
     }
 }
 
-/// A `rbd_image_t` and what becomes readable when an operation of it has ended.
+/// A `rbd_image_t`.
 #[derive(Debug)]
 pub(in super::super) struct Image {
     pub(super) pointer: *mut c_void,
-    event: OwnedFd,
     /// What it was opened at.
     snapshot: Option<CString>,
     /// The object that it is not without; `None` for an image of the first format, which has no identifier.
@@ -139,19 +116,13 @@ impl Image {
         // A full pool is told, in place of being waited for.
         // SAFETY: nobody else has the pool.
         unsafe { (rados.rados_set_pool_full_try)(pool.pointer) };
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let event = event.map_err(|errno| NotOpened::Events(Errno(errno.raw_os_error())))?;
         let at = snapshot.map_or(core::ptr::null(), CStr::as_ptr);
         let mut pointer = core::ptr::null_mut();
         // SAFETY: a pool, two strings, of which the second may be null, and a place for the image.
         let open = |open: OpenFunction| check(unsafe { open(pool.pointer, image.as_ptr(), &raw mut pointer, at) });
         open_as(rbd, read_only, open).map_err(NotOpened::Image)?;
-        let mut image = Self { pointer, event, snapshot: snapshot.map(CStr::to_owned), header: None, pool };
+        let mut image = Self { pointer, snapshot: snapshot.map(CStr::to_owned), header: None, pool };
         image.header = image.header_name();
-        // SAFETY: the descriptor is open for as long as the image.
-        let told =
-            unsafe { (rbd.rbd_set_image_notification)(image.pointer, image.event.as_raw_fd(), EVENT_TYPE_EVENTFD) };
-        check(told).map_err(NotOpened::Events)?;
         Ok(image)
     }
 
@@ -213,20 +184,20 @@ impl Image {
         Ok(found)
     }
 
-    /// Gives librbd something to do; [`Image::take`] tells of its end with this token.
+    /// Gives librbd something to do; its end is put where `end` says.
     ///
     /// # Safety
-    /// `memory` is where the step's buffer begins, and is mapped for all its bytes until the end was taken. Nobody has a Rust reference
-    /// into it.
+    /// `end` lives until that end was taken. `memory` is where the step's buffer begins, and is mapped for all its bytes until then. Nobody
+    /// has a mutable reference to the one, or any to the other.
     ///
     /// # Errors
     /// What librbd says; nothing was begun, and no end is told.
-    pub(super) unsafe fn start(&self, token: usize, step: Step, memory: *mut u8) -> Result<(), Errno> {
+    pub(super) unsafe fn start(&self, end: *const End, step: Step, memory: *mut u8) -> Result<(), Errno> {
         let functions = self.functions();
         let mut completion = core::ptr::null_mut();
-        let argument = core::ptr::without_provenance_mut(token);
-        // SAFETY: no callback, so that the argument is a number; a place for the completion.
-        check(unsafe { (functions.rbd_aio_create_completion)(argument, None, &raw mut completion) })?;
+        let argument = end.cast_mut().cast();
+        // SAFETY: the callback is given its argument, which lives as the caller promises; a place for the completion.
+        check(unsafe { (functions.rbd_aio_create_completion)(argument, Some(ended), &raw mut completion) })?;
         let image = self.pointer;
         // SAFETY: an open image, a completion of this operation alone, and memory as the caller promises.
         let begun = unsafe {
@@ -256,28 +227,6 @@ impl Image {
             // SAFETY: librbd has not taken it.
             unsafe { (functions.rbd_aio_release)(completion) };
         })
-    }
-
-    /// Operations that have ended, whoever began them, each once. Never blocks; the queue that they come from has no lock.
-    pub(in super::super) fn take(&self, out: &mut TakenBatch) {
-        let functions = self.functions();
-        let mut completions = [core::ptr::null_mut::<c_void>(); BATCH];
-        let room = out.remaining_capacity().min(BATCH);
-        // SAFETY: an open image that has an event, and room for as many as are said, which are fewer than 2^31.
-        let found = unsafe { (functions.rbd_poll_io_events)(self.pointer, completions.as_mut_ptr(), room as c_int) };
-        for completion in completions.into_iter().take(usize::try_from(found).unwrap_or(0)) {
-            // SAFETY: it was handed to us, and to nobody else.
-            let (argument, result) =
-                unsafe { ((functions.rbd_aio_get_arg)(completion), (functions.rbd_aio_get_return_value)(completion)) };
-            // SAFETY: as above, for the last time.
-            unsafe { (functions.rbd_aio_release)(completion) };
-            out.push(Taken { token: argument.addr(), result: result as i64 });
-        }
-    }
-
-    /// Readable once an operation has ended, and written at each end.
-    pub(in super::super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
     }
 }
 

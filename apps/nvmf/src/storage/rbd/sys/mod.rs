@@ -6,6 +6,7 @@
 //! moves bytes there is a device like any other.
 
 mod cluster;
+mod end;
 mod functions;
 mod image;
 mod lock;
@@ -13,7 +14,7 @@ mod way;
 
 pub(super) use cluster::{Handle, NoHandle};
 pub use functions::{RbdLibraryError, rbd_version};
-pub(super) use image::{Image, NotOpened, Step, TakenBatch};
+pub(super) use image::{Image, NotOpened, Step};
 pub(super) use way::Way;
 
 use core::{ffi::c_int, fmt};

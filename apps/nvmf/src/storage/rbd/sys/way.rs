@@ -3,6 +3,7 @@
 use super::{
     super::{mailbox::Mailbox, shared::Shared},
     Errno,
+    end::End,
     image::Step,
 };
 use core::time::Duration;
@@ -11,24 +12,26 @@ use std::{sync::Arc, thread, time::Instant};
 
 /// How long a way that is dropped waits for what librbd has of it: its OSDs answer in milliseconds, and start again within seconds.
 const DROP_LIMIT: Duration = Duration::from_secs(10);
-/// Between two looks meanwhile. The image's descriptor is not waited for: it is readable for good unless somebody reads it, and that
-/// would take from cores that sleep what they have not heard.
+/// Between two looks meanwhile: nobody's waker is at hand.
 const DROP_TURN: Duration = Duration::from_millis(10);
 
 /// A way of one core. At most as many operations run as it has slots.
 #[derive(Debug)]
 pub(in super::super) struct Way {
     shared: Arc<Shared>,
-    /// Its place among the mailboxes.
-    place: usize,
+    mailbox: Arc<Mailbox>,
+    /// Of each slot.
+    ends: Arc<[End]>,
     buffers: Option<DeviceMemory>,
     running: usize,
 }
 
 impl Way {
-    /// `place` is nobody else's.
-    pub(in super::super) const fn new(shared: Arc<Shared>, place: usize) -> Self {
-        Self { shared, place, buffers: None, running: 0 }
+    /// Of so many slots.
+    pub(in super::super) fn new(shared: Arc<Shared>, slots: usize) -> Self {
+        let mailbox = Arc::new(Mailbox::new(slots));
+        let ends = End::of_all(shared.image().functions(), &mailbox);
+        Self { shared, mailbox, ends, buffers: None, running: 0 }
     }
 
     pub(in super::super) fn shared(&self) -> &Shared {
@@ -36,7 +39,7 @@ impl Way {
     }
 
     pub(in super::super) fn mailbox(&self) -> &Mailbox {
-        self.shared.mailbox(self.place)
+        &self.mailbox
     }
 
     /// Takes the memory of all buffers, once. False where it has one already.
@@ -74,25 +77,21 @@ impl Way {
             }
             None => core::ptr::null_mut(),
         };
-        let token = Shared::token(self.place, slot);
-        // SAFETY: it lies in `self.buffers`, which stays mapped until all have ended (`drop`), and which is memory that devices change.
-        unsafe { self.shared.image().start(token, step, memory) }?;
+        let end = &raw const self.ends[slot as usize];
+        // SAFETY: both stay until all have ended (`drop`): the end, which nobody changes, and the memory, which lies in `self.buffers`,
+        // where devices change it.
+        unsafe { self.shared.image().start(end, step, memory) }?;
         self.running += 1;
         Ok(())
     }
 
-    /// Operations that have ended; false where there may be more at once.
-    pub(in super::super) fn take(&mut self, mut each: impl FnMut(u32, i64)) -> bool {
-        if self.running == 0 {
-            return true;
-        }
-        let is_all = self.shared.collect();
+    /// Operations that have ended.
+    pub(in super::super) fn take(&mut self, mut each: impl FnMut(u32, i64)) {
         let running = &mut self.running;
-        self.shared.mailbox(self.place).take(|slot, result| {
+        self.mailbox.take(|slot, result| {
             *running -= 1;
             each(slot, result);
         });
-        is_all
     }
 
     /// Waits until all have ended; false where that takes too long.
@@ -118,11 +117,10 @@ impl Way {
 impl Drop for Way {
     /// Waits for what runs: its buffers must stay mapped until then.
     fn drop(&mut self) {
-        if self.wait() {
-            self.shared.leave(self.place);
-        } else {
-            // They stay mapped for ever, and the image open.
+        if !self.wait() {
+            // They stay mapped for ever, what librbd has the address of stays, and the image open.
             core::mem::forget(self.buffers.take());
+            core::mem::forget(Arc::clone(&self.ends));
             core::mem::forget(Arc::clone(&self.shared));
         }
     }
