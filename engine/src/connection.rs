@@ -4,12 +4,12 @@ mod life;
 
 use crate::{
     credits::Credits,
-    event::{DisconnectCause, Received},
+    event::DisconnectCause,
     fixed_list::FixedList,
     gather::MemoryId,
     mr::ConnectionKey,
     objects::Objects,
-    provider::{PrivateData, QueuePairId, SendQueueCost, Success},
+    provider::{PrivateData, QueuePairId, SendQueueCost},
     reach::Reach,
     receive_queue::ReceiveQueue,
     request::Standing,
@@ -55,6 +55,14 @@ pub(crate) enum Ending {
     Close { told: bool },
     /// The queue pair is destroyed; MRs that the device kept until then are being destroyed once more (S105).
     Sweep,
+}
+
+/// A message that overtook the news that its connection is up. All else of it its buffer tells, which it holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Early {
+    pub(crate) buffer: u32,
+    /// The key that it invalidated.
+    pub(crate) invalidated: Option<u32>,
 }
 
 /// Where a connection is in its life.
@@ -105,7 +113,7 @@ pub(crate) struct Connection {
     was_ready: bool,
     /// Messages that overtook the news that the connection is up: the peer may send as soon as it is up on its side. Of one that ends
     /// before it is ready nobody is told what stands here.
-    early: VecDeque<(Received, Success)>,
+    early: VecDeque<Early>,
     /// What its queue pair receives into.
     pub(crate) receive_queue: ReceiveQueue,
     /// Its end waits for a queue pair that the device refused to destroy.
@@ -296,14 +304,15 @@ impl Connection {
     }
 
     /// Keeps a message that overtook the news that the connection is up.
-    pub(crate) fn keep_early(&mut self, received: Received, success: Success) {
-        self.early.push_back((received, success));
+    pub(crate) fn keep_early(&mut self, message: Early) {
+        self.early.push_back(message);
     }
 
     /// The next of those messages.
-    pub(crate) fn next_early(&mut self) -> Option<(Received, Success)> {
+    pub(crate) fn next_early(&mut self) -> Option<Early> {
         self.early.pop_front()
     }
+
     /// Something of it waits for room, and is looked at by every poll until it found some.
     pub(crate) fn needs_attention(&self) -> bool {
         !(self.objects.to_free().is_empty()

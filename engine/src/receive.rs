@@ -238,8 +238,15 @@ impl Receives {
     /// What it is told: the connection, and generation and bytes of the message.
     #[inline(always)]
     pub(crate) fn told(&self, buffer: u32) -> Option<(ConnectionKey, u32, u32)> {
+        let (generation, length) = self.held(buffer)?;
+        Some((*self.told.get(buffer as usize)?, generation, length))
+    }
+
+    /// Generation and bytes of the message in a buffer, where there is one that was not released.
+    #[inline(always)]
+    pub(crate) fn held(&self, buffer: u32) -> Option<(u32, u32)> {
         let entry = self.buffers.get(buffer as usize).filter(|entry| entry.place == Place::Held)?;
-        Some((*self.told.get(buffer as usize)?, entry.token.generation(), entry.length))
+        Some((entry.token.generation(), entry.length))
     }
 
     /// Takes a buffer back from the caller, and says whose it is. `None` for one that the caller does not hold.

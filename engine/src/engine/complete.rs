@@ -2,9 +2,11 @@
 
 use super::{Engine, MAX_CONTROL_MESSAGES_PER_POLL};
 use crate::{
+    connection::Early,
+    event::Received,
     link::LINK_CAPACITY,
     protocol::Protocol,
-    provider::{Completion, CompletionBatch, CompletionQueue, MAX_COMPLETIONS_PER_POLL, Port},
+    provider::{Completion, CompletionBatch, CompletionQueue, MAX_COMPLETIONS_PER_POLL, Port, Success},
     shared_receives::SharedReceives,
     timestamp::Timestamp,
 };
@@ -238,9 +240,12 @@ impl<P: Port> Engine<P> {
             self.refill_unasked(index);
         }
         while self.connections[index].is_ready()
-            && let Some((received, success)) = self.connections[index].next_early()
+            && let Some(Early { buffer, invalidated }) = self.connections[index].next_early()
         {
-            self.received(index, received, success, protocol);
+            if let Some((generation, length)) = self.receives.held(buffer) {
+                let received = Received { buffer, generation, length, is_reply: false };
+                self.received(index, received, Success { bytes: length, invalidated }, protocol);
+            }
             work += 1;
         }
         if self.connections[index].waiting().transfers() > 0 {

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::{
-    connection::{Ending, Opening, Phase},
+    connection::{Early, Ending, Opening, Phase},
     event::{ConnectionId, DisconnectCause, Event, Received, RequestStatus},
     link::ToControl,
     mr::{Mr, State},
@@ -314,8 +314,9 @@ impl<P: Port> Engine<P> {
         if self.shared.is_none() && !mutant!(S10_receives_posted) {
             self.receives.reset(index as u16);
         }
-        while let Some((Received { buffer, generation, .. }, _)) = self.connections[index].next_early() {
-            if !mutant!(early_receive_lost)
+        while let Some(Early { buffer, .. }) = self.connections[index].next_early() {
+            if let Some((generation, _)) = self.receives.held(buffer)
+                && !mutant!(early_receive_lost)
                 && self.receives.release(buffer, generation).is_some()
                 && let Some(shared) = &mut self.shared
             {

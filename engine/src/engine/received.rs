@@ -3,7 +3,7 @@
 
 use super::{Engine, stage::Making};
 use crate::{
-    connection::Connection,
+    connection::{Connection, Early},
     counters::Counters,
     event::{ConnectionId, DisconnectCause, Event, Received, RequestStatus},
     events::Events,
@@ -208,7 +208,8 @@ impl<P: Port> Engine<P> {
             self.received(index, received, success, protocol);
         } else {
             // It overtook the news that its connection is up.
-            self.connections[index].keep_early(received, success);
+            let early = Early { buffer: received.buffer, invalidated: success.invalidated };
+            self.connections[index].keep_early(early);
             self.chores.ask_attention(index);
         }
     }
