@@ -1,6 +1,7 @@
-//! The scatter elements of one engine: one table, which work requests refer to, and whose places in it are whose. Each MR has as many as
-//! one request can have it cover; each request its message's, and behind that one for each segment that follows it; each transfer those of
-//! its data, and the reply's.
+//! The scatter elements of one engine: one table, which work requests refer to, and whose places in it are whose. Each
+//! MR has one, each request that of its message, each transfer those of its data and the reply's. Lists that an MR
+//! covers, and messages with segments behind them, take places that all share: the device has read them when their
+//! chain is posted, so that each flush gives all of them back.
 
 use crate::{
     messages::Messages,
@@ -12,36 +13,78 @@ use frwr_mempool::{Region, region::CarveError, slab::Table};
 /// Of a transfer: those of its data, and the reply's.
 const TRANSFER_ELEMENTS: usize = MAX_TRANSFER_ELEMENTS + 1;
 
+/// The length of an MR's element where the MR covers a list out of several memories. No element of a list has none.
+const SEVERAL_MEMORIES: u32 = 0;
+
+/// What the element of an MR says that covers a list: where that begins, and the local key of its memory, if it is one.
+#[inline(always)]
+pub(crate) fn covered(list: &[ScatterElement]) -> ScatterElement {
+    let Some(&first) = list.first() else { return ScatterElement::default() };
+    let is_one = list.iter().all(|element| element.lkey == first.lkey);
+    ScatterElement { length: if is_one { first.length } else { SEVERAL_MEMORIES }, ..first }
+}
+
 /// How many there are of everything that has elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ElementCounts {
     pub(crate) mrs: u32,
-    /// Elements of an MR.
-    pub(crate) per_mr: u32,
     pub(crate) requests: u32,
-    /// Elements of a message.
-    pub(crate) per_message: u32,
     pub(crate) transfers: u32,
+    /// Of what MRs cover.
+    pub(crate) lists: SharedCounts,
+    /// Of messages with segments behind them.
+    pub(crate) gathered: SharedCounts,
+}
+
+/// Places that all share who put something into the next flush.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SharedCounts {
+    /// Elements of the longest list.
+    pub(crate) longest: u32,
+    /// For all lists together; the longest one finds room at least.
+    pub(crate) all: u32,
 }
 
 impl ElementCounts {
     /// All elements.
     pub(crate) fn all(&self) -> u64 {
-        u64::from(self.mrs) * u64::from(self.per_mr)
-            + u64::from(self.requests) * u64::from(self.per_message)
-            + u64::from(self.transfers) * TRANSFER_ELEMENTS as u64
+        let shared = u64::from(self.lists.all) + u64::from(self.gathered.all);
+        u64::from(self.mrs) + u64::from(self.requests) + shared + u64::from(self.transfers) * TRANSFER_ELEMENTS as u64
+    }
+}
+
+/// Places that are taken one list behind the other, until all are free again.
+struct Shared {
+    first: u32,
+    /// Behind those that are taken.
+    next: u32,
+    /// No list begins behind this one, since the longest would not end in them.
+    last: u32,
+    longest: u32,
+}
+
+impl Shared {
+    const fn new(first: u32, counts: SharedCounts) -> Self {
+        Self { first, next: first, last: first + counts.all - counts.longest, longest: counts.longest }
+    }
+
+    /// Where the next list begins, behind so many elements of the same request. `None` where there may be no room for
+    /// it before the next flush.
+    #[inline(always)]
+    fn vacant(&self, behind: u32) -> Option<u32> {
+        let at = self.next + behind;
+        (at <= self.last).then_some(at)
     }
 }
 
 /// See the module.
 pub(crate) struct Elements {
+    /// Those of MRs are the first, by descriptor.
     all: Table<ScatterElement>,
-    /// Of an MR.
-    per_mr: usize,
-    /// Of a message.
-    per_message: usize,
     /// Index of the first message's.
     first_message: u32,
+    lists: Shared,
+    gathered: Shared,
     /// Index of the first transfer's.
     first_transfer: u32,
 }
@@ -57,13 +100,14 @@ pub(crate) struct TransferElements<'a> {
 impl Elements {
     /// For counts of which all are numbered by 32 bit. Where a slot's message or reply stands, stays.
     pub(crate) fn new_in(region: &mut Region, counts: ElementCounts, messages: &Messages) -> Result<Self, CarveError> {
-        let first_message = counts.mrs * counts.per_mr;
+        let first_transfer = counts.mrs + counts.requests;
+        let first_list = first_transfer + counts.transfers * TRANSFER_ELEMENTS as u32;
         let mut elements = Self {
             all: Table::new_in(region, counts.all() as usize, |_| ScatterElement::default())?,
-            per_mr: counts.per_mr as usize,
-            per_message: counts.per_message as usize,
-            first_message,
-            first_transfer: first_message + counts.requests * counts.per_message,
+            first_message: counts.mrs,
+            lists: Shared::new(first_list, counts.lists),
+            gathered: Shared::new(first_list + counts.lists.all, counts.gathered),
+            first_transfer,
         };
         for slot in 0..counts.requests {
             let at = elements.message_at(slot);
@@ -94,18 +138,31 @@ impl Elements {
         self.all.get(first..first + range.count as usize).unwrap_or_default()
     }
 
-    /// The first of an MR's.
+    /// That of an MR, whose index is the descriptor's.
     #[inline(always)]
-    pub(crate) fn first_of_mr(&mut self, descriptor: u32) -> Option<&mut ScatterElement> {
-        let at = self.mr_at(descriptor);
-        self.all.get_mut(at)
+    pub(crate) fn of_mr(&mut self, descriptor: u32) -> Option<&mut ScatterElement> {
+        self.all.get_mut(descriptor as usize)
     }
 
-    /// All of an MR's.
+    /// Whether an MR covers memory with this local key, or may.
+    pub(crate) fn may_lie_in(&self, descriptor: u32, lkey: u32) -> bool {
+        let covered = self.all.get(descriptor as usize);
+        covered.is_some_and(|covered| covered.length == SEVERAL_MEMORIES || covered.lkey == lkey)
+    }
+
+    /// Places for the longest list that an MR can cover, and the index of the first one, behind so many elements of the
+    /// same request. `None` until the next flush.
     #[inline(always)]
-    pub(crate) fn of_mr(&mut self, descriptor: u32) -> Option<&mut [ScatterElement]> {
-        let first = self.mr_at(descriptor);
-        self.all.get_mut(first..first + self.per_mr)
+    pub(crate) fn vacant_list(&mut self, behind: u32) -> Option<(u32, &mut [ScatterElement])> {
+        let first = self.lists.vacant(behind)?;
+        let at = first as usize;
+        Some((first, self.all.get_mut(at..at + self.lists.longest as usize)?))
+    }
+
+    /// The next flush has so many elements of lists more, where [`Elements::vacant_list`] said.
+    #[inline(always)]
+    pub(crate) fn stage_lists(&mut self, elements: u32) {
+        self.lists.next += elements;
     }
 
     /// A request's message has so many bytes, in a memory with this local key.
@@ -118,16 +175,30 @@ impl Elements {
         ElementRange { first: at as u32, count: 1 }
     }
 
-    /// Those of what follows a request's message in its SEND.
+    /// Places for all that may follow a message in its SEND. `None` until the next flush.
     #[inline(always)]
-    pub(crate) fn behind_message(&mut self, slot: u32) -> &mut [ScatterElement] {
-        let at = self.message_at(slot);
-        self.all.get_mut(at + 1..at + self.per_message).unwrap_or_default()
+    pub(crate) fn vacant_behind_message(&mut self) -> Option<&mut [ScatterElement]> {
+        let at = self.gathered.vacant(0)? as usize;
+        self.all.get_mut(at + 1..at + self.gathered.longest as usize)
     }
 
-    /// Where so many of those stand.
-    pub(crate) fn range_behind_message(&self, slot: u32, count: u32) -> ElementRange {
-        ElementRange { first: self.message_at(slot) as u32 + 1, count }
+    /// As [`Elements::message`], with so many of those behind it, for the next flush.
+    #[inline(always)]
+    pub(crate) fn gathered_message(&mut self, slot: u32, length: u32, lkey: u32, behind: u32) -> ElementRange {
+        let address = self.all.get(self.message_at(slot)).map_or(0, |message| message.address);
+        let range = ElementRange { first: self.gathered.next, count: 1 + behind };
+        if let Some(place) = self.all.get_mut(range.first as usize) {
+            *place = ScatterElement { address, length, lkey };
+        }
+        self.gathered.next += range.count;
+        range
+    }
+
+    /// All that was staged is posted, or never will be.
+    #[inline(always)]
+    pub(crate) fn flushed(&mut self) {
+        self.lists.next = self.lists.first;
+        self.gathered.next = self.gathered.first;
     }
 
     /// Those of a transfer.
@@ -139,14 +210,8 @@ impl Elements {
     }
 
     #[inline(always)]
-    fn mr_at(&self, descriptor: u32) -> usize {
-        // Numbered by 32 bit.
-        (descriptor * self.per_mr as u32) as usize
-    }
-
-    #[inline(always)]
     fn message_at(&self, slot: u32) -> usize {
         // Numbered by 32 bit.
-        (self.first_message + slot * self.per_message as u32) as usize
+        (self.first_message + slot) as usize
     }
 }

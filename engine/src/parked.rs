@@ -1,5 +1,5 @@
-//! What is kept of requests that wait, by slot. Messages and inline segments are not here: those
-//! stand where the device will read them.
+//! What is kept of requests that wait, by slot. Messages are not here: those stand where the device
+//! will read them.
 
 use crate::{
     gather::{MemoryId, Segment},
@@ -22,7 +22,7 @@ pub(crate) struct Admission {
     pub(crate) message_length: u32,
     /// MRs that its chunks take.
     pub(crate) pieces: u8,
-    /// Elements of the message beyond its first.
+    /// Segments that follow the message.
     pub(crate) inline_segments: u8,
 }
 
@@ -40,6 +40,13 @@ struct Place {
     chunks: ArrayVec<Chunk, MAX_CHUNKS>,
     /// The first run of its segments.
     first: u32,
+}
+
+impl Place {
+    /// Segments of its chunks.
+    fn in_chunks(&self) -> usize {
+        self.chunks.iter().map(|chunk| usize::from(chunk.segments)).sum()
+    }
 }
 
 /// Segments of one request, or of none.
@@ -91,13 +98,14 @@ impl Parked {
             .checked_add(Table::<Segment>::bytes_needed(largest.checked_mul(RUN)?)?)
     }
 
-    /// Keeps a request, whose chunks have no more segments than a request may have, until [`Parked::release`]. False where there is
-    /// no such slot, or no room for its segments beside those of others.
+    /// Keeps a request, which has no more segments than a request may have, those behind its message among them, until
+    /// [`Parked::release`]. False where there is no such slot, or no room for its segments beside those of others.
     pub(crate) fn keep<'a>(
         &mut self,
         slot: u32,
         admission: Admission,
         chunks: impl Iterator<Item = (Access, &'a [Segment])>,
+        inline: &[Segment],
     ) -> bool {
         self.release(slot);
         let Some(place) = self.places.get_mut(slot as usize) else { return false };
@@ -111,6 +119,9 @@ impl Parked {
             whole.copy_from_slice(segments);
             all += segments.len();
         }
+        let Some(whole) = self.whole.get_mut(all..all + inline.len()) else { return false };
+        whole.copy_from_slice(inline);
+        all += inline.len();
         if runs_of(all) > self.free_runs {
             place.chunks.clear();
             return false;
@@ -131,6 +142,7 @@ impl Parked {
     pub(crate) fn release(&mut self, slot: u32) {
         let Some(place) = self.places.get_mut(slot as usize) else { return };
         place.chunks.clear();
+        place.admission.inline_segments = 0;
         while let Some(run) = self.runs.get_mut(place.first as usize) {
             let freed = core::mem::replace(&mut place.first, run.next);
             run.next = core::mem::replace(&mut self.free, freed);
@@ -143,14 +155,20 @@ impl Parked {
         self.places.get(slot as usize).map(|place| place.admission)
     }
 
-    /// Its segments.
+    /// Its segments: those of its chunks, and those behind its message.
     pub(crate) fn segments(&self, slot: u32) -> impl Iterator<Item = &Segment> {
         let place = self.places.get(slot as usize);
-        let all = place.map_or(0, |place| place.chunks.iter().map(|chunk| usize::from(chunk.segments)).sum());
+        let all = place.map_or(0, |place| place.in_chunks() + usize::from(place.admission.inline_segments));
         let run = |at: u32| self.runs.get(at as usize);
         let first = place.and_then(|place| run(place.first));
         let runs = core::iter::successors(first, move |before| run(before.next));
         runs.flat_map(|run| &run.segments).take(all)
+    }
+
+    /// Those behind its message.
+    pub(crate) fn inline(&self, slot: u32) -> impl Iterator<Item = Segment> {
+        let in_chunks = self.places.get(slot as usize).map_or(0, Place::in_chunks);
+        self.segments(slot).skip(in_chunks).copied()
     }
 
     /// Its chunks.
@@ -194,7 +212,7 @@ mod tests {
 
     fn keep(parked: &mut Parked, slot: u32, chunks: &[Vec<Segment>]) -> bool {
         let chunks = chunks.iter().map(|segments| (Access::RemoteRead, &segments[..]));
-        parked.keep(slot, Admission::default(), chunks)
+        parked.keep(slot, Admission::default(), chunks, &[])
     }
 
     fn kept(parked: &mut Parked, slot: u32) -> Vec<Vec<Segment>> {
@@ -222,6 +240,25 @@ mod tests {
                 parked.release(slot);
                 assert_eq!(kept(&mut parked, slot), Vec::<Vec<_>>::new());
             }
+        }
+    }
+
+    #[test]
+    fn what_follows_a_message_is_kept_behind_its_chunks() {
+        let mut parked = parked();
+        let (chunk, inline) = (list(1, RUN as u32 - 1), list(2, RUN as u32 + 1));
+        for chunks in [&[][..], &[(Access::RemoteRead, &chunk[..])]] {
+            let admission = Admission { inline_segments: inline.len() as u8, ..Admission::default() };
+            assert!(parked.keep(1, admission, chunks.iter().copied(), &inline));
+            assert_eq!(parked.inline(1).collect::<Vec<_>>(), inline);
+            let all: Vec<_> = chunks.iter().flat_map(|(_, list)| *list).chain(&inline).copied().collect();
+            assert_eq!(parked.segments(1).copied().collect::<Vec<_>>(), all);
+            assert_eq!(
+                parked.chunks(1).map(|(_, list)| list.to_vec()).collect::<Vec<_>>().concat(),
+                all[..all.len() - inline.len()]
+            );
+            parked.release(1);
+            assert_eq!(kept(&mut parked, 1), Vec::<Vec<_>>::new());
         }
     }
 

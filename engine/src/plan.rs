@@ -4,15 +4,15 @@ use crate::{
     chain::reserved_entries,
     chores::Chores,
     connection::{Connection, ConnectionLimits},
-    elements::{ElementCounts, Elements},
+    elements::{ElementCounts, Elements, SharedCounts},
     events::{EventCounts, Events},
     fixed_list::FixedList,
     gather::GatherError,
     link::MAX_INCOMING,
     messages::Messages,
     options::{
-        EngineOptions, InvalidateOrder, MAX_MEMORIES, MAX_MRS_PER_REQUEST, MAX_TRANSFER_OPERATIONS, OnPostError,
-        ReceiveQueues, ReturnPolicy, SPARE_REPLY_RECEIVES,
+        EngineOptions, InvalidateOrder, MAX_MEMORIES, MAX_MRS_PER_REQUEST, MAX_TRANSFER_ELEMENTS,
+        MAX_TRANSFER_OPERATIONS, OnPostError, ReceiveQueues, ReturnPolicy, SPARE_REPLY_RECEIVES,
     },
     parked::Parked,
     pool::Pool,
@@ -53,6 +53,28 @@ pub const MAX_MESSAGE_BYTES: u32 = 128 * 1024 + 64;
 /// pages; two threads that only walked so disturbed each other up to 16 pages apart, at 24 hardly, at 32 no more (AMD Zen 5).
 pub(crate) const GUARD_BYTES: usize = 64 << 10;
 const _: () = assert!(2 * GUARD_BYTES >= 32 * 4096, "as far as processors were seen to fetch ahead");
+
+/// Elements of lists and of messages with segments behind them that there are for each request at a time, beside all of
+/// one connection: few requests have more than one segment, and few connections have something for the same flush.
+const SHARED_ELEMENTS: u32 = 2;
+
+/// Requests of one connection at the same time at most, and transfers.
+const MAX_DEPTH: u32 = 16384;
+
+/// Segments of one request at most.
+const MAX_SEGMENTS: u32 = 4096;
+
+const _: () = {
+    const fn shared(of_one: u64, longest: u32) -> u64 {
+        of_one * longest as u64 + SHARED_ELEMENTS as u64 * (Token::MAX_INDEX as u64)
+    }
+    let (all, slots) = (Token::MAX_INDEX as u64, SLOTS_PER_REQUEST as u64 * MAX_DEPTH as u64);
+    let transfers = slots * MAX_CONNECTIONS as u64 * (MAX_TRANSFER_ELEMENTS as u64 + 1);
+    let gathered = slots * MAX_SEND_ELEMENTS as u64 + slots * MAX_CONNECTIONS as u64;
+    let every =
+        all + slots * MAX_CONNECTIONS as u64 + transfers + shared(MAX_REGISTRATIONS as u64, MAX_SEGMENTS) + gathered;
+    assert!(every <= u32::MAX as u64, "scatter elements are numbered by 32 bit, whatever the options");
+};
 
 /// Events of a connection beside those of its slots: connected, disconnected, a registration's grant, and to spare.
 const EVENTS_PER_CONNECTION: usize = 8;
@@ -179,12 +201,12 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn new(options: &EngineOptions, capabilities: &Capabilities) -> Result<Self, EngineError> {
         check("connections", u64::from(options.connections), 1, MAX_CONNECTIONS.into(), "1 to 4096")?;
-        check("queue_depth", u64::from(options.queue_depth), 0, 16384, "0 to 16384")?;
-        check("transfer_depth", u64::from(options.transfer_depth), 0, 16384, "0 to 16384")?;
+        check("queue_depth", u64::from(options.queue_depth), 0, MAX_DEPTH.into(), "0 to 16384")?;
+        check("transfer_depth", u64::from(options.transfer_depth), 0, MAX_DEPTH.into(), "0 to 16384")?;
         let most_operations = MAX_TRANSFER_OPERATIONS as u64;
         check("transfer_operations", u64::from(options.transfer_operations), 1, most_operations, "1 to 16")?;
         check("message_bytes", u64::from(options.message_bytes), 16, u64::from(MAX_MESSAGE_BYTES), "16 to 131136")?;
-        check("max_segments", u64::from(options.max_segments), 1, 4096, "1 to 4096")?;
+        check("max_segments", u64::from(options.max_segments), 1, MAX_SEGMENTS.into(), "1 to 4096")?;
         check("memories", options.memories.into(), 1, MAX_MEMORIES.into(), "1 to 1024")?;
         check("receive_depth", u64::from(options.receive_depth), 0, 32768, "0 to 32768")?;
         check("registrations", u64::from(options.registrations), 0, MAX_REGISTRATIONS.into(), "0 to 65536")?;
@@ -290,7 +312,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Everything that a token or an element range names must be numbered by it.
+    /// Everything that a token names must be numbered by it. That all elements are, is checked by the compiler.
     fn check_tables(&self) -> Result<(), EngineError> {
         let all = |per_connection: u32| u64::from(self.connections) * u64::from(per_connection);
         let descriptors = all(self.registrations);
@@ -300,7 +322,6 @@ impl Plan {
             ("request slots", u64::from(self.request_slots), index),
             ("transfer slots", u64::from(self.transfer_slots), index),
             ("receive buffers", u64::from(self.receive_buffers), index),
-            ("scatter elements", self.elements().all(), u64::from(u32::MAX)),
         ] {
             if need > limit {
                 return Err(EngineError::TooLarge { what, need, limit });
@@ -354,14 +375,27 @@ impl Plan {
 
     /// Everything that has elements.
     pub(crate) fn elements(&self) -> ElementCounts {
+        let slots = self.request_slots / self.connections;
         ElementCounts {
-            // That it fits 32 bit is checked.
-            mrs: self.connections.saturating_mul(self.registrations),
-            per_mr: self.mr_elements(),
+            mrs: self.connections * self.registrations,
             requests: self.request_slots,
-            per_message: self.message_elements,
             transfers: self.transfer_slots,
+            lists: self.shared_elements(self.registrations, self.mr_elements(), self.registrations),
+            gathered: self.shared_elements(slots, self.message_elements, slots / SLOTS_PER_REQUEST),
         }
+    }
+
+    /// Room for the lists of a flush. One connection may have `lists` of the longest kind, as if no other had any; for
+    /// each of the others there is what so many requests at a time need of it.
+    fn shared_elements(&self, lists: u32, longest: u32, requests: u32) -> SharedCounts {
+        let of_one = (lists * longest).max(longest);
+        let of_others = (self.connections - 1) * of_one.min(SHARED_ELEMENTS * requests);
+        SharedCounts { longest, all: of_one + of_others }
+    }
+
+    /// Segments of one request that waits: of its chunks, and behind its message.
+    pub(crate) fn parked_segments(&self) -> u32 {
+        self.max_segments + self.message_elements - 1
     }
 
     /// Events that may wait: twice what one poll can add, since it takes no completions while more than half is in use. A slot of
@@ -410,7 +444,7 @@ impl Plan {
             Table::<Connection>::bytes_needed(connections),
             FixedList::<u16>::bytes_needed(connections),
             Chores::bytes_needed(connections),
-            Parked::bytes_needed(self.request_slots, self.max_segments),
+            Parked::bytes_needed(self.request_slots, self.parked_segments()),
             WaitLinks::bytes_needed(self.request_slots, self.transfer_slots),
             Elements::bytes_needed(self.elements()),
             Events::bytes_needed(self.events()),

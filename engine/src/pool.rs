@@ -1,5 +1,4 @@
-//! The MRs of one core: descriptors in hugepages, free lists per connection over one array, and the elements that each
-//! registration covers.
+//! The MRs of one core: descriptors in hugepages, and free lists per connection over one array.
 //!
 //! Every connection owns the run of `per_connection` descriptors at `index * per_connection`. A descriptor is free
 //! (on its connection's idle list), absent (without a device object, on its absent list), or in use; Control gives the
@@ -41,13 +40,10 @@ impl Pool {
         connections: u32,
         per_connection: u32,
         depth: u32,
-        elements: u32,
     ) -> Result<Self, CarveError> {
         let capacity = connections * per_connection;
-        let mrs = Table::new_in(region, capacity as usize, |number| {
-            // Both fit, by `Plan`. Each descriptor has so many places (`Elements::of_mr`).
-            Mr::numbered(number as u32, number as u32 * elements)
-        })?;
+        // Fits, by `Plan`. Each descriptor's place is the one of its number (`Elements::of_mr`).
+        let mrs = Table::new_in(region, capacity as usize, |number| Mr::numbered(number as u32, number as u32))?;
         let free = Freelist::new(capacity);
         let returned = free.list(Order::FirstInFirstOut);
         let key_times = KeyTimes { round_began_ns: vec![0; capacity as usize].into(), shortest_ns: None };

@@ -23,7 +23,7 @@ frwr_mempool::statistics! {
         /// A receive of ours for the reply: what was granted to the peer is not for replies
         /// ([`ConnectionOptions::granted_receives`](crate::ConnectionOptions::granted_receives)), nor is a reply that the caller has not released.
         pub reply_receives: u64,
-        /// Entries of the send queue.
+        /// Entries of the send queue; or room for lists of segments, which the next flush makes.
         pub send_entries: u64,
         /// Nothing but those that waited in front of them.
         pub order: u64,

@@ -165,6 +165,32 @@ fn hold_a_memory_with_an_open_key_is_kept_until_that_is_dead() {
     }
 }
 
+/// Wherever it stands in a list that one key opens; and what does not tell which memories it opens may open any.
+#[test]
+fn hold_a_memory_among_others_under_one_key_is_removed_behind_it() {
+    for profile in ["reg_mr", "umr"] {
+        let (mut test, memory) = pair(profile);
+        let elsewhere = test.host.data.slice(FROM + DATA_BYTES / 4, BYTES as usize).unwrap();
+        let other = test.host.engine.add_memory(elsewhere, MemoryAccess::ReadWrite).unwrap();
+        test.until("told", |pair| pair.host.events.iter().any(|event| event.starts_with("MemoryRegistered")));
+        let segments = [test.host.segment(0, BYTES), segment(memory, BYTES)];
+        let chunk = Chunk { access: Access::RemoteWrite, segments: &segments };
+        let connection = test.host.connection.unwrap();
+        let host = &mut test.pair.host;
+        let key = host.engine.register_now(connection, &chunk, 1, &mut host.protocol).unwrap();
+        host.outstanding.insert(1, u64::from(2 * BYTES));
+        test.until("open", |pair| !pair.host.grants.is_empty());
+        for removed in [memory, other] {
+            remove(&mut test, removed);
+            stays(&mut test, profile);
+        }
+        test.host.engine.cancel(key).unwrap();
+        test.until("both", |pair| told(&pair.host) == 2);
+        assert_eq!(test.host.disconnected, 0, "{profile}");
+        test.round_trip(2);
+    }
+}
+
 /// A request that was taken before ends as it does, wherever its memory stands in it, and whoever kills its key.
 #[test]
 fn hold_requests_that_were_taken_before_end_as_ever_and_the_memory_goes_behind_them() {

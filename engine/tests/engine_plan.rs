@@ -212,11 +212,9 @@ fn tables_that_cannot_be_numbered_are_refused_without_overflow() {
     device.attributes.max_qp_wr = 1 << 20;
     let error = check(&huge, &device).expect_err("refused");
     assert!(matches!(error, EngineError::TooLarge { .. } | EngineError::CompletionQueue { .. }), "{error:?}");
-    // Each MR covers as many pages as the device takes, which may all be segments of their own.
-    let registrations =
-        EngineOptions::default().connections(512).queue_depth(1).registrations(65536).max_segments(4096);
-    let error = check(&registrations, &device).expect_err("refused");
-    let EngineError::TooLarge { what: "scatter elements", need, limit } = error else { panic!("{error:?}") };
+    let registrations = EngineOptions::default().connections(4096).queue_depth(1).registrations(65536);
+    let error = check(&registrations.max_segments(4096), &device).expect_err("refused");
+    let EngineError::TooLarge { what: "registrations", need, limit } = error else { panic!("{error:?}") };
     assert!(need > limit && error.to_string().contains(&need.to_string()));
 }
 

@@ -38,6 +38,9 @@ impl<P: Port> Engine<P> {
             self.post_receives(index);
             doorbells += self.post_chain(index);
         }
+        let is_empty = |connection: &Connection| connection.sending.chain().is_empty();
+        debug_assert!(self.connections.iter().all(is_empty), "elements are read when a chain is posted");
+        self.elements.flushed();
         doorbells
     }
 

@@ -12,10 +12,11 @@ use super::{
 };
 use crate::{
     connection::Connection,
+    elements::Elements,
     gather::Segment,
     messages::Messages,
     protocol::{Announcement, Protocol},
-    provider::{Port, ScatterElement},
+    provider::Port,
     reach::{Reach, locate},
     request::{Kind, Request, RequestHandle},
     sending::Asks,
@@ -47,20 +48,12 @@ pub(super) enum Payload<'a> {
     Nothing,
 }
 
-/// What follows the message in its SEND.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Inline<'a> {
-    /// Memory of the caller.
-    Segments(&'a [Segment]),
-    /// So many elements, which stand behind the message's own.
-    Kept(u32),
-}
-
 /// A request, but for its pieces.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Issue<'a> {
     pub(super) payload: Payload<'a>,
-    pub(super) inline: Inline<'a>,
+    /// Memory of the caller that follows the message in its SEND.
+    pub(super) inline: &'a [Segment],
     /// Its message has a reply, for which a receive is kept.
     pub(super) answered: bool,
     pub(super) invited: bool,
@@ -107,18 +100,14 @@ impl<P: Port> Engine<P> {
             }
         };
         let inline = match issue.inline {
-            Inline::Kept(elements) => elements,
-            Inline::Segments([]) => 0,
-            Inline::Segments(segments) => {
-                // Behind the message's own; the slot is vacant.
-                match place_inline(&connection.reach, segments, self.elements.behind_message(slot)) {
-                    Ok(elements) => elements,
-                    Err(error) => {
-                        connection.idle.put_back(memory.taken());
-                        return Err(Hindrance::Refused(error));
-                    }
+            [] => 0,
+            segments => match place_inline(&connection.reach, segments, &mut self.elements) {
+                Ok(elements) => elements,
+                Err(hindrance) => {
+                    connection.idle.put_back(memory.taken());
+                    return Err(hindrance);
                 }
-            }
+            },
         };
         let works = memory.count() + usize::from(sends);
         let Connection { key: name, posted, message_lkey, reach, idle, sending, credits, .. } = &mut *connection;
@@ -164,9 +153,12 @@ impl<P: Port> Engine<P> {
             Payload::Nothing => 0,
         };
         taken.each(|piece| staging.registers(piece.access, piece.run.bytes, piece.run.elements));
+        self.elements.stage_lists(memory.listed(taken));
         if sends {
-            let mut elements = self.elements.message(slot, length, *message_lkey);
-            elements.count += inline;
+            let elements = match inline {
+                0 => self.elements.message(slot, length, *message_lkey),
+                _ => self.elements.gathered_message(slot, length, *message_lkey, inline),
+            };
             staging.put_message(message_token(handle), elements);
             let slots_are_short = self.requests.are_short();
             staging.message(Asks { awaited: inline > 0 || !issue.answered, slots_are_short });
@@ -190,6 +182,8 @@ impl<P: Port> Engine<P> {
         if !mutant!(unannounced_stays_staged) {
             self.unstage(handle);
         }
+        // Its elements are free again behind a flush, also where nothing else is to be posted.
+        self.mark_dirty(index as u16);
         self.record(TracePoint::MarshalFailed, index as u16, None, 0);
         self.undo(seat, handle)
     }
@@ -238,14 +232,12 @@ impl<P: Port> Engine<P> {
 /// Notes what follows a message in its SEND: it is sent, not registered, so that its length is no matter of what a registration covers.
 /// Returns its elements.
 #[inline(never)]
-pub(super) fn place_inline(
-    reach: &Table<Reach>,
-    segments: &[Segment],
-    places: &mut [ScatterElement],
-) -> Result<u32, SubmitError> {
-    let places = places.get_mut(..segments.len());
-    for (place, segment) in places.ok_or(SubmitError::TooManySegments)?.iter_mut().zip(segments) {
-        *place = locate(reach, segment, false)?.element(segment);
+fn place_inline(reach: &Table<Reach>, segments: &[Segment], elements: &mut Elements) -> Result<u32, Hindrance> {
+    // Behind the next flush there is room.
+    let places = elements.vacant_behind_message().ok_or(Hindrance::Wait)?;
+    let places = places.get_mut(..segments.len()).ok_or(SubmitError::TooManySegments)?;
+    for (place, segment) in places.iter_mut().zip(segments) {
+        *place = locate(reach, segment, false).map_err(SubmitError::from)?.element(segment);
     }
     // No more than one SEND has elements.
     Ok(segments.len() as u32)

@@ -52,7 +52,7 @@ impl<P: Port> Engine<P> {
         drop(region.carve(GUARD_BYTES, 1)?);
         let requests = Requests::new_in(region, plan.request_slots)?;
         let transfers = Transfers::new_in(region, plan.transfer_slots, plan.transfers_held)?;
-        let mut pool = Pool::new(region, plan.connections, plan.registrations, plan.mr_depth, plan.mr_elements())?;
+        let mut pool = Pool::new(region, plan.connections, plan.registrations, plan.mr_depth)?;
         let own = region.carve(plan.message_area(), 64)?.into_device_memory();
         let messages =
             Messages::new_in(region, own.clone(), plan.message_bytes, plan.request_slots, plan.reply_offset())?;
@@ -80,7 +80,7 @@ impl<P: Port> Engine<P> {
             memories: Memories::new(plan.memories),
             messages,
             requests,
-            parked: Parked::new_in(region, plan.request_slots, options.max_segments)?,
+            parked: Parked::new_in(region, plan.request_slots, plan.parked_segments())?,
             wait_links: WaitLinks::new_in(region, plan.request_slots, plan.transfer_slots)?,
             transfers,
             pool,

@@ -348,7 +348,7 @@ impl<P: Port> Engine<P> {
             self.quarantine(index, descriptor);
             return Err(PadFailure::NoMr);
         }
-        if let Some(place) = self.elements.first_of_mr(descriptor) {
+        if let Some(place) = self.elements.of_mr(descriptor) {
             *place = element;
         }
         // Its entry is one of those that no request can reserve.

@@ -2,7 +2,7 @@
 
 use super::{
     Chunk, Engine, MAX_ADMITTED_PER_POLL, Submission, SubmitError,
-    issue::{Inline, Issue, Payload, Seat, place_inline},
+    issue::{Issue, Payload, Seat},
     pieces::{Gathering, Pieces, Room},
     refusal::Hindrance,
     resolve::resolve,
@@ -12,12 +12,15 @@ use crate::{
     event::RequestStatus,
     options::MAX_MRS_PER_REQUEST,
     parked::Admission,
+    plan::MAX_SEND_ELEMENTS,
     protocol::Protocol,
     provider::Port,
+    reach::locate,
     request::{Kind, Request, RequestHandle},
     trace::TracePoint,
     waits::WaitCause,
 };
+use arrayvec::ArrayVec;
 use frwr_mempool::{mutant, slab::Handle};
 
 impl<P: Port> Engine<P> {
@@ -109,16 +112,18 @@ impl<P: Port> Engine<P> {
         pieces: u32,
     ) -> Result<(), SubmitError> {
         let slot = handle.index();
-        let places = self.elements.behind_message(slot);
-        let inline = place_inline(&self.connections[index].reach, submission.inline, places)?;
+        for segment in submission.inline {
+            locate(&self.connections[index].reach, segment, false)?;
+        }
         let admission = Admission {
             iova_cookie: submission.iova_cookie,
             // At most message_bytes, which is 32 bit, MAX_MRS_PER_REQUEST, and the elements of one SEND.
             message_length: submission.message.len() as u32,
             pieces: pieces as u8,
-            inline_segments: inline as u8,
+            inline_segments: submission.inline.len() as u8,
         };
-        if !self.parked.keep(slot, admission, submission.chunks.iter().map(|chunk| (chunk.access, chunk.segments))) {
+        let chunks = submission.chunks.iter().map(|chunk| (chunk.access, chunk.segments));
+        if !self.parked.keep(slot, admission, chunks, submission.inline) {
             self.counters.request_without_slot();
             return Err(SubmitError::NoSlot);
         }
@@ -183,9 +188,11 @@ impl<P: Port> Engine<P> {
         let (Some(request), Some(admission)) = (self.requests.get(handle), self.parked.get(handle.index())) else {
             return Err(Hindrance::Wait);
         };
+        // A copy, since all else changes meanwhile. No more than one SEND has elements, by `check_numbers`.
+        let inline: ArrayVec<_, { MAX_SEND_ELEMENTS as usize }> = self.parked.inline(handle.index()).collect();
         let issue = Issue {
             payload: Payload::Kept(admission.message_length),
-            inline: Inline::Kept(admission.inline_segments.into()),
+            inline: &inline,
             answered: request.awaits_reply(),
             invited: request.is_invited(),
             iova_cookie: if mutant!(waited_cookie) { 0 } else { admission.iova_cookie },

@@ -10,13 +10,13 @@ use super::{
     run::{Run, gather_run},
 };
 use crate::{
-    elements::Elements,
+    elements::{Elements, covered},
     gather::{GatherError, Limits, Resolved, Segment},
     mr::{ConnectionKey, Grant, IovaRule, Opening},
     options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST},
     pool::Pool,
     protocol::ChunkKeys,
-    provider::{Access, WorkRequest},
+    provider::{Access, Operation, WorkRequest},
     reach::{Reach, covering},
 };
 use arrayvec::ArrayVec;
@@ -35,14 +35,34 @@ pub(super) struct Piece {
     pub(super) run: Run,
 }
 
+/// One whose elements may stand elsewhere than in its MR's place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Listed {
+    piece: Piece,
+    /// Where they begin.
+    first: u32,
+}
+
 /// Grants of one request.
 pub(super) type Grants = ArrayVec<Grant, MAX_MRS_PER_REQUEST>;
 
 /// Those of one request that were gathered, and how many of them each of its chunks has.
 #[derive(Default)]
 pub(super) struct Pieces {
-    all: ArrayVec<Piece, MAX_MRS_PER_REQUEST>,
+    all: ArrayVec<Listed, MAX_MRS_PER_REQUEST>,
     chunks: ArrayVec<ChunkKeys, MAX_CHUNKS>,
+    /// Elements of lists that they have together.
+    listed: u32,
+}
+
+impl Pieces {
+    fn push(&mut self, listed: Listed) {
+        // Where its MR's own place has its element, that is no list.
+        if listed.first != listed.piece.descriptor {
+            self.listed += listed.piece.run.elements;
+        }
+        self.all.push(listed);
+    }
 }
 
 /// What a request opens, by a type for each shape, so that the compiler writes the one way of requests out for each: how many MRs, and
@@ -68,6 +88,12 @@ pub(super) trait Memory: Copy {
 
     /// Takes the others. `None`, with nothing taken, where it has to be gathered, or no MR is idle.
     fn take(self, room: Room<'_>) -> Option<Self::Taken>;
+
+    /// Elements of lists that it has, which the next flush posts.
+    #[inline(always)]
+    fn listed(self, _: Self::Taken) -> u32 {
+        0
+    }
 }
 
 /// Where a connection's memory lies, and its idle MRs with their places.
@@ -90,8 +116,8 @@ impl<'a> Room<'a> {
     fn place(&mut self, access: Access, segment: &Segment, reach: &Reach) -> Option<Piece> {
         let descriptor = self.idle.pop()?;
         let element = reach.element(segment);
-        // Every descriptor has its places.
-        *self.elements.first_of_mr(descriptor)? = element;
+        // Every descriptor has its place.
+        *self.elements.of_mr(descriptor)? = element;
         let run = Run { address: element.address, bytes: element.length, base: reach.base, elements: 1 };
         Some(Piece { descriptor, access, run })
     }
@@ -103,12 +129,31 @@ impl<'a> Room<'a> {
         self.place(access, segment, reach)
     }
 
-    /// A list of equal pieces of one memory that one registration covers.
+    /// A list of equal pieces of one memory that one registration covers, behind so many elements of lists of the same
+    /// request.
     #[inline(always)]
-    fn list(&mut self, access: Access, segments: &[Segment]) -> Option<Piece> {
-        let places = self.elements.of_mr(self.idle.peek()?)?;
+    fn list(&mut self, access: Access, segments: &[Segment], behind: u32) -> Option<Listed> {
+        let descriptor = self.idle.peek()?;
+        let (first, places) = self.elements.vacant_list(behind)?;
         let run = gather_run(self.reach, self.limits, segments, access.permits_write(), places)?;
-        Some(Piece { descriptor: self.idle.pop()?, access, run })
+        let begin = *places.first()?;
+        *self.elements.of_mr(descriptor)? = begin;
+        Some(Listed { piece: Piece { descriptor: self.idle.pop()?, access, run }, first })
+    }
+
+    /// What one registration covers, in the places of the next idle MR or of lists: where they begin, and how many they
+    /// are.
+    fn copy(&mut self, covers: &[Resolved], behind: u32) -> Option<(u32, u32)> {
+        let descriptor = self.idle.peek()?;
+        if let [only] = covers {
+            *self.elements.of_mr(descriptor)? = only.element;
+            return Some((descriptor, 1));
+        }
+        let (first, places) = self.elements.vacant_list(behind)?;
+        let elements = copy_elements(places, covers);
+        let covered = covered(places.get(..elements as usize)?);
+        *self.elements.of_mr(descriptor)? = covered;
+        Some((first, elements))
     }
 }
 
@@ -154,6 +199,16 @@ impl Opener<'_> {
         debug_assert!(opened.is_ok(), "an idle MR of its connection can be opened: {opened:?}");
         let key = opened.ok()?;
         Some(Grant { key, address: opening.iova, length: run.bytes })
+    }
+
+    /// The same of one whose elements may stand elsewhere.
+    #[inline(always)]
+    fn open_listed(&mut self, Listed { piece, first }: &Listed, place: &mut WorkRequest) -> Option<Grant> {
+        let grant = self.open(piece, place)?;
+        if let Operation::Register(fields) = &mut place.operation {
+            fields.elements.first = *first;
+        }
+        Some(grant)
     }
 }
 
@@ -215,7 +270,7 @@ impl Memory for OneSegment<'_> {
     }
 }
 
-impl<M: Memory<Grants = [Grant; 1], Keys = [ChunkKeys; 1]>> Taken<M> for Piece {
+impl Taken<OneSegment<'_>> for Piece {
     #[inline(always)]
     fn each(self, mut act: impl FnMut(&Piece)) {
         act(&self);
@@ -242,7 +297,7 @@ pub(super) struct OneList<'a> {
 impl Memory for OneList<'_> {
     type Grants = [Grant; 1];
     type Keys = [ChunkKeys; 1];
-    type Taken = Piece;
+    type Taken = Listed;
 
     #[inline(always)]
     fn count(self) -> usize {
@@ -250,8 +305,30 @@ impl Memory for OneList<'_> {
     }
 
     #[inline(always)]
-    fn take(self, mut room: Room<'_>) -> Option<Piece> {
-        room.list(self.access, self.segments)
+    fn take(self, mut room: Room<'_>) -> Option<Listed> {
+        room.list(self.access, self.segments, 0)
+    }
+
+    #[inline(always)]
+    fn listed(self, Listed { piece, .. }: Listed) -> u32 {
+        piece.run.elements
+    }
+}
+
+impl Taken<OneList<'_>> for Listed {
+    #[inline(always)]
+    fn each(self, mut act: impl FnMut(&Piece)) {
+        act(&self.piece);
+    }
+
+    #[inline(always)]
+    fn keys(self) -> [ChunkKeys; 1] {
+        [one_key(&self.piece)]
+    }
+
+    #[inline(always)]
+    fn open(self, mut opener: Opener<'_>, places: &mut [WorkRequest]) -> Option<[Grant; 1]> {
+        Some([opener.open_listed(&self, places.first_mut()?)?])
     }
 }
 
@@ -313,11 +390,15 @@ impl<'a> Memory for &'a Pieces {
     fn take(self, _: Room<'_>) -> Option<Self> {
         Some(self)
     }
+
+    fn listed(self, _: Self) -> u32 {
+        self.listed
+    }
 }
 
 impl<'a> Taken<Self> for &'a Pieces {
     fn each(self, act: impl FnMut(&Piece)) {
-        self.all.iter().for_each(act);
+        self.all.iter().map(|listed| &listed.piece).for_each(act);
     }
 
     fn keys(self) -> &'a [ChunkKeys] {
@@ -325,7 +406,7 @@ impl<'a> Taken<Self> for &'a Pieces {
     }
 
     fn open(self, mut opener: Opener<'_>, places: &mut [WorkRequest]) -> Option<Grants> {
-        self.all.iter().zip(places).map(|(piece, place)| opener.open(piece, place)).collect()
+        self.all.iter().zip(places).map(|(listed, place)| opener.open_listed(listed, place)).collect()
     }
 }
 
@@ -362,11 +443,11 @@ impl Gathering<'_> {
         let whole = match segments {
             [] => return Err(SubmitError::from(GatherError::NoSegments).into()),
             _ if self.pieces.all.len() >= self.most => None,
-            [only] => self.room.segment(access, only),
-            list => self.room.list(access, list),
+            [only] => self.room.segment(access, only).map(|piece| Listed { piece, first: piece.descriptor }),
+            list => self.room.list(access, list, self.pieces.listed),
         };
-        if let Some(piece) = whole {
-            self.pieces.all.push(piece);
+        if let Some(listed) = whole {
+            self.pieces.push(listed);
             return Ok(());
         }
         self.resolved.clear();
@@ -383,14 +464,14 @@ impl Gathering<'_> {
             }
             let piece = self.room.limits.next_piece(rest).map_err(SubmitError::from)?;
             bytes = bytes.checked_add(piece.bytes).ok_or(SubmitError::from(GatherError::TooManyBytes))?;
+            // Behind the next flush there is room for its list.
+            let copied = self.room.copy(&rest[..piece.consumed], self.pieces.listed);
+            let (at, elements) = copied.ok_or(Hindrance::Wait)?;
             let descriptor = self.room.idle.pop().ok_or(Hindrance::Wait)?;
-            // Every descriptor has its places.
-            let places = self.room.elements.of_mr(descriptor).unwrap_or_default();
-            let elements = copy_elements(places, &rest[..piece.consumed]);
             // F11: the elements that were given, where the device merges them into fewer.
             let elements = if mutant!(F11) { piece.entries } else { elements };
             let run = Run { address: first.element.address, bytes: piece.bytes, base: first.base, elements };
-            self.pieces.all.push(Piece { descriptor, access, run });
+            self.pieces.push(Listed { piece: Piece { descriptor, access, run }, first: at });
             // K8: both counts of a piece are taken for one.
             let consumed = if mutant!(K8) { piece.entries as usize } else { piece.consumed };
             rest = rest.get(consumed..).unwrap_or_default();

@@ -11,8 +11,9 @@ const MAX_INLINE_SEGMENTS: usize = MAX_SEND_ELEMENTS as usize - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// All request slots are in use; or the request would wait, and those that do have so many segments that there is no room for its own:
-    /// there is for four of each, and for one of [`EngineOptions::max_segments`](crate::EngineOptions::max_segments).
+    /// All request slots are in use; or the request would wait, and those that do have so many segments, behind their
+    /// messages as well, that there is no room for its own: there is for four of each, and for one of as many as a
+    /// request may have.
     #[error(
         "all request slots of this core are in use, or all room for those that wait; poll, take events and try again"
     )]

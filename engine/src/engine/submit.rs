@@ -2,7 +2,7 @@
 
 use super::{
     Engine, SubmitError,
-    issue::{Inline, Issue, Payload, Seat},
+    issue::{Issue, Payload, Seat},
     pieces::{Gathering, NoMemory, OneList, OneSegment, Pieces, Room},
     refusal::Hindrance,
     resolve::resolve,
@@ -58,7 +58,7 @@ impl<'a> Submission<'a> {
     pub(super) fn issue(&self) -> Issue<'a> {
         Issue {
             payload: Payload::Message(self.message),
-            inline: Inline::Segments(self.inline),
+            inline: self.inline,
             answered: true,
             invited: self.invite_invalidation,
             iova_cookie: self.iova_cookie,

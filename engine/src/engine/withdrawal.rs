@@ -12,8 +12,8 @@ use crate::{
     gather::MemoryId,
     link::{NotAsked, ToControl},
     memories::{self, Withdrawal},
-    mr::State,
-    provider::{ElementRange, Port},
+    mr::{Mr, State},
+    provider::Port,
 };
 use frwr_mempool::mutant;
 
@@ -49,10 +49,11 @@ impl<P: Port> Engine<P> {
     /// Withdraws a memory: from here on whatever names it is refused as of an unknown memory, and [`Event::MemoryRemoved`] says when
     /// neither the device nor a peer reaches it any more. Until then it is theirs (promise Hold), and must stay mapped.
     ///
-    /// What was taken before goes on: requests end as they do, and so do transfers, also those that wait, because a peer awaits
-    /// them. Keys of it that stay open ([`Engine::register_now`]) hold it up until they are cancelled, connections that end until
-    /// they have ended. A request that waits for its turn and names it in a chunk, or behind its message, has told nobody yet, and
-    /// ends as [`RequestStatus::MemoryRemoved`]. A connection that opens meanwhile does not have it.
+    /// What was taken before goes on: requests end as they do, and so do transfers, also those that wait, because a
+    /// peer awaits them. Keys of it that stay open ([`Engine::register_now`]) hold it up until they are cancelled, as
+    /// each does that opens several memories, and connections that end until they have ended. A request that waits for
+    /// its turn and names it in a chunk, or behind its message, has told nobody yet, and ends as
+    /// [`RequestStatus::MemoryRemoved`]. A connection that opens meanwhile does not have it.
     ///
     /// Its name is not that of the next memory in its place: names of one place come again behind 65,536 memories.
     ///
@@ -80,7 +81,7 @@ impl<P: Port> Engine<P> {
         let mut next = self.connections[index].waiting().first_request();
         while let Some(slot) = next {
             next = self.wait_links.request_behind(slot);
-            let named = self.requests.handle_at(slot).filter(|_| self.is_parked_with(index, slot, memory));
+            let named = self.requests.handle_at(slot).filter(|_| self.is_parked_with(slot, memory));
             let Some(handle) = named else { continue };
             self.wait_no_more(index, slot);
             self.end_unposted(handle, RequestStatus::MemoryRemoved);
@@ -88,17 +89,13 @@ impl<P: Port> Engine<P> {
     }
 
     /// Whether a request that waits names a memory, in its chunks or behind its message.
-    fn is_parked_with(&self, index: usize, slot: u32, memory: MemoryId) -> bool {
-        let Some(admission) = self.parked.get(slot) else { return false };
-        let inline = self.elements.range_behind_message(slot, admission.inline_segments.into());
-        self.parked.segments(slot).any(|segment| segment.memory == memory) || self.lie_in(index, memory, inline)
+    fn is_parked_with(&self, slot: u32, memory: MemoryId) -> bool {
+        self.parked.segments(slot).any(|segment| segment.memory == memory)
     }
 
-    /// Whether any of these elements of a connection lies in a memory.
-    fn lie_in(&self, index: usize, memory: MemoryId, elements: ElementRange) -> bool {
-        let reach = self.connections[index].reach.get(usize::from(memory.place()));
-        let Some(key) = reach.and_then(|reach| reach.key_of(memory)) else { return false };
-        self.elements.range(elements).iter().any(|element| element.lkey == key)
+    /// The local key of a memory on a connection.
+    fn key_of(&self, index: usize, memory: MemoryId) -> Option<u32> {
+        self.connections[index].reach.get(usize::from(memory.place()))?.key_of(memory)
     }
 
     /// Has Control release what nothing uses any more. Called by each poll while there is something that may be in use.
@@ -195,25 +192,22 @@ impl<P: Port> Engine<P> {
         !waiting.any(|slot| self.is_transfer_with(index, slot, memory)) || mutant!(removed_under_transfers)
     }
 
-    /// Whether an MR's key opens part of a memory, or may: what is being destroyed does not tell what it opened.
+    /// Whether an MR's key opens part of a memory, or may: what is being destroyed does not tell what it opened, and a
+    /// list out of several memories not which.
     fn is_open_over(&self, index: usize, descriptor: u32, memory: MemoryId) -> bool {
-        let Some(mr) = self.pool.get(descriptor) else { return false };
-        match mr.state() {
-            State::Absent | State::Idle { .. } | State::IdlePending { .. } => false,
-            State::Stale(_) | State::Recovering => true,
-            State::Mapped { registration, .. }
-            | State::Registering { registration, .. }
-            | State::Valid { registration, .. }
-            | State::Invalidating { registration, .. } => {
-                let elements = ElementRange { first: mr.first_element(), count: registration.elements };
-                self.lie_in(index, memory, elements)
-            }
+        match self.pool.get(descriptor).map(Mr::state) {
+            None | Some(State::Absent | State::Idle { .. } | State::IdlePending { .. }) => false,
+            Some(State::Stale(_) | State::Recovering) => true,
+            Some(
+                State::Mapped { .. } | State::Registering { .. } | State::Valid { .. } | State::Invalidating { .. },
+            ) => self.key_of(index, memory).is_some_and(|key| self.elements.may_lie_in(descriptor, key)),
         }
     }
 
     fn is_transfer_with(&self, index: usize, slot: u32, memory: MemoryId) -> bool {
-        let mut operations = self.transfers.operations_at(slot).iter();
-        operations.any(|operation| self.lie_in(index, memory, operation.local))
+        let Some(key) = self.key_of(index, memory) else { return false };
+        let lies = |local| self.elements.range(local).iter().any(|element| element.lkey == key);
+        self.transfers.operations_at(slot).iter().any(|operation| lies(operation.local))
     }
 
     /// Where the barrier stands that tells when all is done that is in a send queue now: an RDMA WRITE of no bytes, which names no memory

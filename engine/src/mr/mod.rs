@@ -59,8 +59,8 @@ enum Step {
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Mr {
-    /// What is mapped, from Mapped to Invalidating, in the form that a chain takes. Object, key and the first element's place are
-    /// kept throughout.
+    /// What is mapped, from Mapped to Invalidating, in the form that a chain takes. Object, key and its own element's
+    /// place are kept throughout.
     fields: RegistrationFields,
     /// Of the latest registration; its index is the descriptor's number.
     token: Token,
@@ -81,9 +81,9 @@ const _: () = assert!(size_of::<Mr>() <= MR_BYTES, "a descriptor must fit one ca
 
 impl Mr {
     /// A descriptor without a device object: the number that its tokens carry, at most
-    /// [`Token::MAX_INDEX`], and the first of its places in the chain's table of elements.
+    /// [`Token::MAX_INDEX`], and its place in the chain's table of elements.
     #[must_use]
-    pub const fn numbered(number: u32, first_element: u32) -> Self {
+    pub const fn numbered(number: u32, element: u32) -> Self {
         let nothing = RegistrationFields {
             object: NO_OBJECT,
             base: BaseId(0),
@@ -92,7 +92,7 @@ impl Mr {
             access: Access::RemoteRead,
             iova: 0,
             length: 0,
-            elements: ElementRange { first: first_element, count: 0 },
+            elements: ElementRange { first: element, count: 0 },
         };
         Self {
             fields: nothing,
@@ -205,13 +205,6 @@ impl Mr {
     #[inline(always)]
     pub(crate) const fn latest(&self) -> (&RegistrationFields, Option<u32>) {
         (&self.fields, if self.is_pad() { None } else { Some(self.owner) })
-    }
-
-    /// Index of the first of its places in the chain's table of elements.
-    #[must_use]
-    #[inline(always)]
-    pub(crate) const fn first_element(&self) -> u32 {
-        self.fields.elements.first
     }
 
     /// Token of the latest registration. Its generation tells one opening from the other (I16):

@@ -16,7 +16,8 @@ pub struct Opening {
     pub bytes: u32,
     /// The base registration that they lie in.
     pub base: BaseId,
-    /// Elements covered. So many stand in the chain's table, from the MR's first place on.
+    /// Elements covered. One stands in the MR's place in the chain's table; who lists more than that says in the work
+    /// request where they stand.
     pub elements: u32,
     /// The remote right (S32).
     pub access: Access,
