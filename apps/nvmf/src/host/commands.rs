@@ -2,7 +2,7 @@
 
 use super::options::MAX_DATA_BLOCKS;
 use crate::wire::{
-    COMMAND_CAPSULE_BYTES, DataPointer, KeyedDataBlock, RESPONSE_CAPSULE_BYTES, SGL_DESCRIPTOR_BYTES,
+    COMMAND_CAPSULE_BYTES, CompletionQueueEntry, DataPointer, KeyedDataBlock, RESPONSE_CAPSULE_BYTES, SGL_DESCRIPTOR_BYTES,
     SubmissionQueueEntry, last_segment, listed_blocks, parse_response,
 };
 use core::ops::Range;
@@ -72,6 +72,8 @@ struct Flight {
     identifier: u16,
     connection: ConnectionId,
     request: RequestHandle,
+    /// What the controller said to it, read where it came in.
+    response: Option<CompletionQueueEntry>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -112,18 +114,19 @@ impl Commands {
     pub(super) fn posted(&mut self, identifier: u16, connection: ConnectionId, request: RequestHandle) {
         let index = self.index(identifier);
         if let Some(slot) = self.slots.get_mut(index) {
-            slot.flight = Some(Flight { identifier, connection, request });
+            slot.flight = Some(Flight { identifier, connection, request, response: None });
         }
     }
 
-    /// The command has ended: its slot's index.
-    pub(super) fn ended(&mut self, identifier: u16) -> Option<u16> {
+    /// The command has ended: its slot's index, and what the controller said to it, if it did.
+    #[inline(always)]
+    pub(super) fn ended(&mut self, identifier: u16) -> Option<(u16, Option<CompletionQueueEntry>)> {
         let index = self.index(identifier);
         let slot = self.slots.get_mut(index)?;
         // Mutant: an answer to a former command ends the one that has its slot.
-        slot.flight.take_if(|flight| flight.identifier == identifier || mutant!(host_former_ends))?;
+        let flight = slot.flight.take_if(|flight| flight.identifier == identifier || mutant!(host_former_ends))?;
         // Below the number of slots, which is 16 bit.
-        Some(index as u16)
+        Some((index as u16, flight.response))
     }
 
     /// Whether the slot's command is with the engine.
@@ -182,15 +185,19 @@ impl Protocol for Commands {
         }
         let Ok(response) = parse_response(prefix) else { return Message::Malformed };
         let identifier = response.command_id.get();
-        match self.slots.get(self.index(identifier)).and_then(|slot| slot.flight) {
-            Some(flight) => {
-                // K20: an answer on another queue, or to a former command, is one all the same.
-                let is_latest = flight.identifier == identifier || mutant!(host_former_answers);
-                let is_of_queue = flight.connection == connection || mutant!(host_other_queue_answers);
-                if is_latest && is_of_queue { Message::Reply(flight.request) } else { Message::Malformed }
-            }
-            None => Message::Malformed,
+        let index = self.index(identifier);
+        let Some(flight) = self.slots.get_mut(index).and_then(|slot| slot.flight.as_mut()) else {
+            return Message::Malformed;
+        };
+        // K20: an answer on another queue, or to a former command, is one all the same.
+        let is_latest = flight.identifier == identifier || mutant!(host_former_answers);
+        let is_of_queue = flight.connection == connection || mutant!(host_other_queue_answers);
+        // A second one answers nothing, whether the end of the command was told by then or not.
+        if !(is_latest && is_of_queue) || flight.response.is_some() {
+            return Message::Malformed;
         }
+        flight.response = Some(response);
+        Message::Reply(flight.request)
     }
 }
 
@@ -221,12 +228,14 @@ mod tests {
         assert_eq!(classify(&mut commands, IO, first), Message::Malformed, "not posted yet");
         let request = RequestHandle::from_parts(9, 3);
         commands.posted(first, IO, request);
-        assert_eq!(classify(&mut commands, IO, first), Message::Reply(request));
         assert_eq!(classify(&mut commands, ADMIN, first), Message::Malformed);
         assert_eq!(classify(&mut commands, ConnectionId { epoch: 2, ..IO }, first), Message::Malformed);
-        assert_eq!(commands.ended(first), Some(5));
-        assert_eq!(commands.ended(first), None);
+        assert_eq!(classify(&mut commands, IO, first), Message::Reply(request));
         assert_eq!(classify(&mut commands, IO, first), Message::Malformed, "answered twice");
+        let response = CompletionQueueEntry::new(first, 0, Status::SUCCESS, 0);
+        assert_eq!(commands.ended(first), Some((5, Some(response))));
+        assert_eq!(commands.ended(first), None);
+        assert_eq!(classify(&mut commands, IO, first), Message::Malformed, "it has ended");
         let second = commands.next_identifier(5);
         commands.posted(second, IO, request);
         assert_eq!(classify(&mut commands, IO, first), Message::Malformed, "a former command");

@@ -2,7 +2,7 @@
 
 use super::commands::{Capsule, Commands};
 use super::error::IoError;
-use crate::wire::{Command, CompletionQueueEntry, Fuse, RESPONSE_CAPSULE_BYTES, RequestPrivateData, parse_response};
+use crate::wire::{Command, CompletionQueueEntry, Fuse, RequestPrivateData};
 use core::time::Duration;
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
@@ -122,17 +122,14 @@ impl<P: Port> Transport<P> {
 
     /// A command came back: its slot, and how. `None` where it is none of the latest ones. Its receive goes back.
     pub(super) fn ended(&mut self, cookie: u64, status: RequestStatus) -> Option<(u16, Answer)> {
-        let slot = u16::try_from(cookie).ok().and_then(|identifier| self.commands.ended(identifier));
+        let ended = u16::try_from(cookie).ok().and_then(|identifier| self.commands.ended(identifier));
+        let (slot, response) = ended.map_or((None, None), |(slot, response)| (Some(slot), response));
         let answer = match status {
             RequestStatus::Replied(received) => {
-                let mut bytes = [0; RESPONSE_CAPSULE_BYTES];
-                // Nothing is copied where the connection has ended meanwhile: the answer is lost then.
-                let copied = self.engine.message(&received, 0, &mut bytes);
                 if !mutant!(S10_host_receive) {
                     self.engine.release(received);
                 }
-                let whole = copied == bytes.len();
-                whole.then(|| parse_response(&bytes).ok()).flatten().map_or(Answer::Lost, Answer::Replied)
+                response.map_or(Answer::Lost, Answer::Replied)
             }
             RequestStatus::Unannounced => Answer::Refused(IoError::TooManyKeys),
             RequestStatus::MemoryRemoved => Answer::Refused(IoError::Submit(SubmitError::UnknownMemory)),
