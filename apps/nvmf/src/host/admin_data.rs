@@ -2,7 +2,6 @@
 
 use super::context::Context;
 use super::options::{ADMIN_ENTRIES, AdminSlot};
-use super::transport::Outgoing;
 use crate::authentication::MAX_MESSAGE_BYTES;
 use crate::wire::{
     self, ADMIN_QUEUE, AuthenticationMessage, BROADCAST_NAMESPACE, Command, Connect, ConnectData, DYNAMIC_CONTROLLER,
@@ -151,6 +150,6 @@ impl AdminData {
         let segments = asked.opens.map(|(_, length)| [Segment { memory: self.id, offset: 0, length }]);
         let chunk = asked.opens.zip(segments.as_ref()).map(|((access, _), segments)| Chunk { access, segments });
         let slot = context.options.admin_slot(slot);
-        context.transport.submit(connection, slot, &Outgoing::admin(&asked.command, chunk.as_slice()))
+        context.transport.ask(connection, slot, &asked.command, chunk.as_slice())
     }
 }

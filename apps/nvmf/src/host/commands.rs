@@ -2,7 +2,7 @@
 
 use super::options::MAX_DATA_BLOCKS;
 use crate::wire::{
-    COMMAND_CAPSULE_BYTES, CompletionQueueEntry, DataPointer, KeyedDataBlock, RESPONSE_CAPSULE_BYTES, SGL_DESCRIPTOR_BYTES,
+    COMMAND_CAPSULE_BYTES, CompletionQueueEntry, DataPointer, KeyedDataBlock, PreparedBlock, RESPONSE_CAPSULE_BYTES, SGL_DESCRIPTOR_BYTES,
     SubmissionQueueEntry, last_segment, listed_blocks, parse_response,
 };
 use core::ops::Range;
@@ -19,36 +19,25 @@ const DATA_POINTER: Range<usize> = SubmissionQueueEntry::DATA_OFFSET..Submission
 /// Bytes of the largest capsule without in-capsule data: a command, and the descriptors of its data blocks.
 pub(super) const MAX_CAPSULE_BYTES: usize = COMMAND_CAPSULE_BYTES + MAX_DATA_BLOCKS as usize * SGL_DESCRIPTOR_BYTES;
 
-/// The capsule of the command that is being made, before its keys are known. With several it lists them behind the command (RDMA
-/// 3.2). One for all: nothing is carried from where a command is made to where the engine copies it.
+/// The capsule of a command that lists its keys behind itself (RDMA 3.2). One for all: none is carried from where it is made to where
+/// the engine copies it.
 pub(super) struct Capsule {
     bytes: [u8; MAX_CAPSULE_BYTES],
-    length: usize,
 }
 
 impl Capsule {
-    pub(super) const EMPTY: Self = Self { bytes: [0; MAX_CAPSULE_BYTES], length: 0 };
+    pub(super) const EMPTY: Self = Self { bytes: [0; MAX_CAPSULE_BYTES] };
 
-    /// Becomes that of a command. None of several keys is one that the controller may invalidate. `None` for more keys than
-    /// [`MAX_DATA_BLOCKS`].
-    #[inline(always)]
-    pub(super) fn fill(&mut self, entry: &mut SubmissionQueueEntry, keys: u8) -> Option<()> {
-        let listed = if keys > 1 { keys } else { 0 };
-        if listed > 0 {
-            entry.data = listed_blocks(listed);
-        }
-        self.length = COMMAND_CAPSULE_BYTES + usize::from(listed) * SGL_DESCRIPTOR_BYTES;
-        let (command, list) = self.bytes.get_mut(..self.length)?.split_at_mut(COMMAND_CAPSULE_BYTES);
+    /// Becomes that of a command of several keys, none of which the controller may invalidate: with room for what says where each
+    /// leads. `None` for more keys than [`MAX_DATA_BLOCKS`].
+    pub(super) fn listed(&mut self, entry: &mut SubmissionQueueEntry, keys: u8) -> Option<&[u8]> {
+        entry.data = listed_blocks(keys);
+        let capsule = self.bytes.get_mut(..COMMAND_CAPSULE_BYTES + usize::from(keys) * SGL_DESCRIPTOR_BYTES)?;
+        let (command, list) = capsule.split_at_mut(COMMAND_CAPSULE_BYTES);
         command.copy_from_slice(entry.as_bytes());
-        for descriptor in list.as_chunks_mut::<SGL_DESCRIPTOR_BYTES>().0 {
-            let block = KeyedDataBlock { address: 0, length: 0, key: 0, invalidate: false };
-            *descriptor = DataPointer::Keyed(block).encode().ok()?;
-        }
-        Some(())
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        self.bytes.get(..self.length).unwrap_or(&[])
+        // Those of a former command.
+        list.fill(0);
+        Some(capsule)
     }
 }
 
@@ -59,8 +48,7 @@ fn announce_list(list: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError>
         return Err(AnnounceError);
     }
     for (descriptor, grant) in descriptors.iter_mut().zip(grants) {
-        let Ok(DataPointer::Keyed(block)) = DataPointer::decode(*descriptor) else { return Err(AnnounceError) };
-        let block = KeyedDataBlock { address: grant.address, length: grant.length, key: grant.key, ..block };
+        let block = KeyedDataBlock { address: grant.address, length: grant.length, key: grant.key, invalidate: false };
         *descriptor = DataPointer::Keyed(block).encode().map_err(|_| AnnounceError)?;
     }
     Ok(())
@@ -158,23 +146,22 @@ impl Protocol for Commands {
     /// or several behind it.
     fn announce(&mut self, message: &mut [u8], announced: &Announcement<'_>) -> Result<(), AnnounceError> {
         let grants = announced.grants();
-        let field = message.get_mut(DATA_POINTER).ok_or(AnnounceError)?;
-        let prepared = <[u8; 16]>::try_from(&*field).map_err(|_| AnnounceError)?;
-        if last_segment(prepared).is_some() {
-            return announce_list(message.get_mut(COMMAND_CAPSULE_BYTES..).ok_or(AnnounceError)?, grants);
+        let field = message.get_mut(DATA_POINTER).and_then(|field| <&mut [u8; SGL_DESCRIPTOR_BYTES]>::try_from(field).ok());
+        let field = field.ok_or(AnnounceError)?;
+        if let Some(block) = PreparedBlock::of(field) {
+            match grants {
+                [grant] if block.length() == grant.length => block.fill(grant.address, grant.key),
+                [] if block.length() == 0 => {}
+                _ => return Err(AnnounceError),
+            }
+            return Ok(());
         }
-        let block = match (DataPointer::decode(prepared), grants) {
-            (Ok(DataPointer::Keyed(KeyedDataBlock { length: 0, .. }) | DataPointer::InCapsule { .. }), []) => {
-                return Ok(());
-            }
-            (Ok(DataPointer::Keyed(block)), [grant]) if grant.length == block.length => {
-                KeyedDataBlock { address: grant.address, key: grant.key, ..block }
-            }
-            _ => return Err(AnnounceError),
-        };
-        let encoded = DataPointer::Keyed(block).encode().map_err(|_| AnnounceError)?;
-        field.copy_from_slice(&encoded);
-        Ok(())
+        match last_segment(*field) {
+            Some(_) => announce_list(message.get_mut(COMMAND_CAPSULE_BYTES..).ok_or(AnnounceError)?, grants),
+            // Data in the capsule.
+            None if grants.is_empty() => Ok(()),
+            None => Err(AnnounceError),
+        }
     }
 
     const CLASSIFIED_BYTES: usize = RESPONSE_CAPSULE_BYTES;
@@ -300,9 +287,9 @@ mod tests {
     #[test]
     fn several_keys_are_listed_behind_the_command_and_none_of_them_is_to_be_invalidated() {
         let grant = |key: u32| Grant { key, address: u64::from(key) << 20, length: 512 * key };
-        let mut filled = Capsule::EMPTY;
-        filled.fill(&mut capsule(512), 3).unwrap();
-        let mut message = filled.bytes().to_vec();
+        let (mut listed, mut entry) = (Capsule::EMPTY, capsule(512));
+        let prepared = listed.listed(&mut entry, 3).unwrap().to_vec();
+        let mut message = prepared.clone();
         assert_eq!(message.len(), 64 + 3 * 16);
         assert_eq!(last_segment(message[24..40].try_into().unwrap()), Some((0, 48)));
         announce(&mut message, &[grant(1), grant(2), grant(3)]).unwrap();
@@ -312,12 +299,8 @@ mod tests {
             assert_eq!(DataPointer::decode(*descriptor), Ok(DataPointer::Keyed(block)));
         }
         for grants in [&[grant(1)][..], &[grant(1), grant(2)], &[grant(1 << 20); 3]] {
-            assert!(announce(&mut filled.bytes().to_vec(), grants).is_err());
+            assert!(announce(&mut prepared.clone(), grants).is_err());
         }
-        let mut entry = Command::KeepAlive.encode(1).unwrap();
-        let mut several = entry;
-        assert!(filled.fill(&mut several, 9).is_none());
-        filled.fill(&mut entry, 0).unwrap();
-        assert_eq!(filled.bytes(), entry.as_bytes());
+        assert!(listed.listed(&mut entry, 9).is_none());
     }
 }

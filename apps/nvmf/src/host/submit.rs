@@ -10,7 +10,7 @@ use super::requests::{Kind, Request};
 use super::transport::Outgoing;
 use crate::wire::{
     BlockRange, Command, DATASET_RANGE_BYTES, DataPointer, DatasetManagement, Fuse, KeyedDataBlock, ReservationReport,
-    WriteZeroes,
+    Status, SubmissionQueueEntry, WriteZeroes, opcode,
 };
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::{Access, Port};
@@ -44,34 +44,41 @@ fn locate(location: &mut Location, request: &Request, part: &Part, block: u32, b
     bytes
 }
 
-/// What is asked of the controller, and what it has to be able to do with the memory.
+/// What the controller has to be able to do with the memory.
 #[inline(always)]
-fn command(kind: Kind, fuse: Fuse, range: BlockRange, can_deallocate: bool) -> (Command, Access) {
-    let BlockRange { namespace, lba, blocks, data } = range;
+fn access(kind: Kind) -> Access {
     match kind {
         // Mutant: more rights than the command needs.
-        Kind::Read { .. } if mutant!(host_rights) => (Command::Read(range), Access::RemoteReadWrite),
-        Kind::Read { .. } => (Command::Read(range), Access::RemoteWrite),
-        Kind::Write { .. } => (Command::Write(range), Access::RemoteRead),
-        Kind::Compare => (Command::Compare(range), Access::RemoteRead),
-        Kind::CompareAndWrite if fuse == Fuse::Second => (Command::Write(range), Access::RemoteRead),
-        Kind::CompareAndWrite => (Command::Compare(range), Access::RemoteRead),
-        Kind::Flush => (Command::Flush { namespace }, Access::RemoteRead),
+        Kind::Read { .. } if mutant!(host_rights) => Access::RemoteReadWrite,
+        Kind::Read { .. } | Kind::ReservationReport { .. } => Access::RemoteWrite,
+        _ => Access::RemoteRead,
+    }
+}
+
+/// What is asked of the controller, as an entry that has no identifier yet.
+#[inline(always)]
+fn encode(kind: Kind, fuse: Fuse, range: &BlockRange, can_deallocate: bool) -> Result<SubmissionQueueEntry, Status> {
+    let &BlockRange { namespace, lba, blocks, data } = range;
+    let command = match kind {
+        Kind::Read { .. } => return range.encode(opcode::READ, 0),
+        Kind::Write { .. } => return range.encode(opcode::WRITE, 0),
+        Kind::CompareAndWrite if fuse == Fuse::Second => return range.encode(opcode::WRITE, 0),
+        Kind::Compare | Kind::CompareAndWrite => return range.encode(opcode::COMPARE, 0),
+        Kind::Flush => Command::Flush { namespace },
         Kind::WriteZeroes { deallocate } => {
-            let zeroes = WriteZeroes { namespace, lba, blocks, deallocate: deallocate && can_deallocate };
-            (Command::WriteZeroes(zeroes), Access::RemoteRead)
+            let deallocate = deallocate && can_deallocate;
+            Command::WriteZeroes(WriteZeroes { namespace, lba, blocks, deallocate })
         }
         Kind::Deallocate { ranges, .. } => {
-            let ranges = DatasetManagement { namespace, ranges, deallocate: true, data };
-            (Command::DatasetManagement(ranges), Access::RemoteRead)
+            Command::DatasetManagement(DatasetManagement { namespace, ranges, deallocate: true, data })
         }
-        Kind::Reserve { what, .. } => (what.command(namespace, data), Access::RemoteRead),
+        Kind::Reserve { what, .. } => what.command(namespace, data),
         Kind::ReservationReport { bytes } => {
             let (length, extended) = (bytes.into(), true);
-            let report = ReservationReport { namespace, length, extended, data };
-            (Command::ReservationReport(report), Access::RemoteWrite)
+            Command::ReservationReport(ReservationReport { namespace, length, extended, data })
         }
-    }
+    };
+    command.encode(0)
 }
 
 /// Hands a slot's command to the engine.
@@ -104,19 +111,24 @@ pub(super) fn submit<P: Port>(
     let first = if fuse == Fuse::Second { 0 } else { part.first };
     let (namespace, lba) = (context.options.namespace, request.lba + u64::from(first));
     let range = BlockRange { namespace, lba, blocks: part.extent.blocks, data };
-    let (command, access) = command(kind, fuse, range, path.limits.zeroes_deallocate);
+    let mut encoded = encode(kind, fuse, &range, path.limits.zeroes_deallocate);
+    // Where it is: it is large.
+    let Ok(entry) = &mut encoded else { return Err(SubmitError::MessageLength) };
+    if kind.forces_unit_access() {
+        *entry = entry.with_force_unit_access(true);
+    }
+    if fuse != Fuse::None {
+        *entry = entry.with_fuse(fuse);
+    }
     let segments = location.as_slice();
-    let chunk = [Chunk { access, segments }];
+    let chunk = [Chunk { access: access(kind), segments }];
     let outgoing = Outgoing {
-        command: &command,
-        force_unit_access: kind.forces_unit_access(),
-        fuse,
         keys,
         invite,
         inline: if in_capsule { segments } else { &[] },
         chunks: if opens_memory { &chunk } else { &[] },
     };
-    context.transport.submit(connection, slot, &outgoing)?;
+    context.transport.submit(connection, slot, entry, &outgoing)?;
     Ok(Sent { in_capsule, keys })
 }
 

@@ -2,7 +2,7 @@
 
 use super::commands::{Capsule, Commands};
 use super::error::IoError;
-use crate::wire::{Command, CompletionQueueEntry, Fuse, RequestPrivateData};
+use crate::wire::{Command, CompletionQueueEntry, RequestPrivateData, SubmissionQueueEntry};
 use core::time::Duration;
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
@@ -11,11 +11,8 @@ use frwr_mempool::mutant;
 use std::net::SocketAddr;
 use zerocopy::IntoBytes;
 
-/// A command, and the memory that goes with it.
+/// What goes with a command.
 pub(super) struct Outgoing<'a> {
-    pub(super) command: &'a Command,
-    pub(super) force_unit_access: bool,
-    pub(super) fuse: Fuse,
     /// Keys that the capsule names.
     pub(super) keys: u8,
     /// The controller is asked to invalidate the key.
@@ -24,13 +21,6 @@ pub(super) struct Outgoing<'a> {
     pub(super) inline: &'a [Segment],
     /// Memory that the controller is to reach.
     pub(super) chunks: &'a [Chunk<'a>],
-}
-
-impl<'a> Outgoing<'a> {
-    /// A command that is no I/O.
-    pub(super) fn admin(command: &'a Command, chunks: &'a [Chunk<'a>]) -> Self {
-        Self { command, force_unit_access: false, fuse: Fuse::None, keys: 1, invite: false, inline: &[], chunks }
-    }
 }
 
 /// How a command that the engine had came back. Its keys are dead.
@@ -94,21 +84,35 @@ impl<P: Port> Transport<P> {
         self.engine.disconnect(connection);
     }
 
-    /// Hands a slot's next command to the engine.
+    /// Hands a slot's next command to the engine, one that is no I/O.
+    pub(super) fn ask(
+        &mut self,
+        connection: ConnectionId,
+        slot: u16,
+        command: &Command,
+        chunks: &[Chunk<'_>],
+    ) -> Result<(), SubmitError> {
+        let mut entry = command.encode(0).map_err(|_| SubmitError::MessageLength)?;
+        let outgoing = Outgoing { keys: 1, invite: false, inline: &[], chunks };
+        self.submit(connection, slot, &mut entry, &outgoing)
+    }
+
+    /// Hands a slot's next command to the engine, by an entry that has no identifier yet.
     pub(super) fn submit(
         &mut self,
         connection: ConnectionId,
         slot: u16,
+        entry: &mut SubmissionQueueEntry,
         outgoing: &Outgoing<'_>,
     ) -> Result<(), SubmitError> {
         let identifier = self.commands.next_identifier(slot);
-        // Where it is: an entry is copied once, into the capsule.
-        let mut encoded = outgoing.command.encode(identifier);
-        let Ok(entry) = &mut encoded else { return Err(SubmitError::MessageLength) };
-        *entry = entry.with_force_unit_access(outgoing.force_unit_access).with_fuse(outgoing.fuse);
-        self.capsule.fill(entry, outgoing.keys).ok_or(SubmitError::MessageLength)?;
+        entry.command_id = identifier.into();
+        let message = match outgoing.keys {
+            0 | 1 => entry.as_bytes(),
+            keys => self.capsule.listed(entry, keys).ok_or(SubmitError::MessageLength)?,
+        };
         let submission = Submission {
-            message: self.capsule.bytes(),
+            message,
             inline: outgoing.inline,
             chunks: outgoing.chunks,
             invite_invalidation: outgoing.invite,

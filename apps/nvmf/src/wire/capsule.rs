@@ -60,6 +60,7 @@ impl SubmissionQueueEntry {
 
     /// An entry without data; the other fields are for the caller to fill.
     #[must_use]
+    #[inline(always)]
     pub fn new(opcode: u8, command_id: u16) -> Self {
         let mut entry = Self::new_zeroed();
         entry.opcode = opcode;

@@ -57,9 +57,9 @@ impl Command {
             Self::AsynchronousEventRequest => {
                 Ok(SubmissionQueueEntry::new(opcode::ASYNCHRONOUS_EVENT_REQUEST, command_id))
             }
-            Self::Read(range) => encode_blocks(opcode::READ, range, command_id),
-            Self::Write(range) => encode_blocks(opcode::WRITE, range, command_id),
-            Self::Compare(range) => encode_blocks(opcode::COMPARE, range, command_id),
+            Self::Read(range) => range.encode(opcode::READ, command_id),
+            Self::Write(range) => range.encode(opcode::WRITE, command_id),
+            Self::Compare(range) => range.encode(opcode::COMPARE, command_id),
             Self::WriteZeroes(zeroes) => encode_write_zeroes(zeroes, command_id),
             Self::DatasetManagement(ranges) => encode_dataset_management(ranges, command_id),
             Self::Flush { namespace } => {
@@ -75,6 +75,7 @@ impl Command {
     }
 }
 
+#[inline(always)]
 fn halves(value: u64) -> [U32; 2] {
     [(value as u32).into(), ((value >> 32) as u32).into()]
 }
@@ -115,15 +116,23 @@ fn encode_authentication(
     entry.with_data(message.data)
 }
 
-fn encode_blocks(opcode: u8, range: &BlockRange, command_id: u16) -> Result<SubmissionQueueEntry, Status> {
-    if range.blocks == 0 || range.blocks > MAX_BLOCKS {
-        return Err(Status::INVALID_FIELD.do_not_retry());
+impl BlockRange {
+    /// The entry of a command that moves these blocks, which its opcode names.
+    ///
+    /// # Errors
+    /// As [`Command::encode`].
+    #[inline(always)]
+    pub(crate) fn encode(&self, opcode: u8, command_id: u16) -> Result<SubmissionQueueEntry, Status> {
+        if self.blocks == 0 || self.blocks > MAX_BLOCKS {
+            return Err(Status::INVALID_FIELD.do_not_retry());
+        }
+        let mut entry = SubmissionQueueEntry::new(opcode, command_id);
+        entry.namespace = self.namespace.into();
+        [entry.dwords_10_15[0], entry.dwords_10_15[1]] = halves(self.lba);
+        entry.dwords_10_15[2] = (self.blocks - 1).into();
+        entry.data = self.data.encode()?;
+        Ok(entry)
     }
-    let mut entry = SubmissionQueueEntry::new(opcode, command_id);
-    entry.namespace = range.namespace.into();
-    [entry.dwords_10_15[0], entry.dwords_10_15[1]] = halves(range.lba);
-    entry.dwords_10_15[2] = (range.blocks - 1).into();
-    entry.with_data(range.data)
 }
 
 fn encode_get_features(get: &GetFeatures, command_id: u16) -> Result<SubmissionQueueEntry, Status> {
@@ -159,7 +168,7 @@ fn encode_get_log_page(get: &GetLogPage, command_id: u16) -> Result<SubmissionQu
 fn encode_write_zeroes(zeroes: &WriteZeroes, command_id: u16) -> Result<SubmissionQueueEntry, Status> {
     let WriteZeroes { namespace, lba, blocks, deallocate } = *zeroes;
     let range = BlockRange { namespace, lba, blocks, data: super::DataPointer::NONE };
-    let mut entry = encode_blocks(opcode::WRITE_ZEROES, &range, command_id)?;
+    let mut entry = range.encode(opcode::WRITE_ZEROES, command_id)?;
     entry.dwords_10_15[2] = ((blocks - 1) | u32::from(deallocate) << 25).into();
     Ok(entry)
 }

@@ -62,6 +62,7 @@ pub use reservation::{
     ReservationType,
 };
 pub use serial::{SERIAL_BYTES, SerialNumber, SerialNumberError};
+pub(crate) use sgl::PreparedBlock;
 pub use sgl::{
     DataPointer, KEYED_DATA_BLOCK_LIMIT, KeyedDataBlock, SGL_DESCRIPTOR_BYTES, in_capsule_data, last_segment,
     listed_blocks,

@@ -4,7 +4,7 @@ use super::Status;
 use core::mem::size_of;
 use core::ops::Range;
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_mut};
 
 /// A keyed data block's length has 24 bits.
 pub const KEYED_DATA_BLOCK_LIMIT: u32 = (1 << 24) - 1;
@@ -44,6 +44,31 @@ struct WireInCapsule {
 
 layout!(WireKeyed, 16; identifier: 15);
 layout!(WireInCapsule, 16; identifier: 15);
+
+/// A keyed data block in its place, whose registration is filled in when it is known.
+pub(crate) struct PreparedBlock<'a>(&'a mut WireKeyed);
+
+impl<'a> PreparedBlock<'a> {
+    /// `None` for a descriptor of another kind.
+    #[inline(always)]
+    pub(crate) fn of(descriptor: &'a mut [u8; SGL_DESCRIPTOR_BYTES]) -> Option<Self> {
+        let is_keyed = matches!(descriptor[15], KEYED_ADDRESS | KEYED_INVALIDATE);
+        is_keyed.then(|| Self(transmute_mut!(descriptor)))
+    }
+
+    /// Bytes that it was prepared for.
+    #[inline(always)]
+    pub(crate) fn length(&self) -> u32 {
+        let [low, middle, high] = self.0.length;
+        u32::from_le_bytes([low, middle, high, 0])
+    }
+
+    /// It is this registration's, with as many bytes as before.
+    #[inline(always)]
+    pub(crate) fn fill(self, address: u64, key: u32) {
+        (self.0.address, self.0.key) = (address.into(), key.into());
+    }
+}
 
 /// Memory of the host that the controller reaches by RDMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +129,7 @@ impl DataPointer {
     ///
     /// # Errors
     /// [`Status::DATA_SGL_LENGTH_INVALID`] for a keyed block longer than [`KEYED_DATA_BLOCK_LIMIT`].
+    #[inline(always)]
     pub fn encode(self) -> Result<[u8; 16], Status> {
         match self {
             Self::Keyed(block) => {
