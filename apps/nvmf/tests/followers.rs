@@ -349,8 +349,9 @@ fn ends_of_the_session_that_another_core_saw_first_count_half_against_a_command(
         let mut spread = Spread::ready("reg_mr", 1, options, target_options());
         let segment = [spread.members[1].segment(0, 1)];
         spread.members[1].host.read(0, &segment, 7).unwrap();
+        spread.members[1].host.flush();
         for _ in 0..times {
-            // It is sent when it is submitted, or in the very step in which the follower is ready; the target has not seen it.
+            // It was sent by that flush, or in the very step in which the follower is ready; the target has not seen it.
             let lost = spread.members[1].host.statistics().lost;
             spread.members[ends].host.drop_connections();
             spread.tick = Duration::from_millis(100);

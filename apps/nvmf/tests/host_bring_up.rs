@@ -216,6 +216,7 @@ fn times_that_are_for_ever_are_no_panic() {
     for sessions in 1..=3 {
         scripted.until("ready", |scripted| scripted.lone.host.statistics().sessions == sessions);
         scripted.lone.host.read(0, &[scripted.segment(0, 1)], 1).unwrap();
+        scripted.lone.host.flush();
         assert_eq!(scripted.lone.host.abort(1), 1);
         scripted.until("ended", |scripted| !scripted.completions.is_empty());
         scripted.completions.clear();

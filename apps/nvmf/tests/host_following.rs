@@ -194,6 +194,7 @@ fn a_session_that_another_core_ended_makes_no_later_one_count_less() {
         spread.until("ready", ready);
         let segment = [spread.members[index].segment(0, 1)];
         spread.members[index].host.read(0, &segment, 7).unwrap();
+        spread.members[index].host.flush();
         for lost in 1..=2 {
             // The target has not seen the command.
             spread.members[index].host.drop_connections();

@@ -108,6 +108,7 @@ fn a_command_that_was_lost_once_does_not_wait_behind_suspects() {
     // In flight with the suspect when the session ends.
     let submissions = scripted.lone.host.statistics().submissions;
     scripted.lone.host.read(0, &[scripted.segment(1, 1)], 9).unwrap();
+    scripted.lone.host.flush();
     assert_eq!(scripted.lone.host.statistics().submissions, submissions + 1);
     lose(&mut scripted);
     scripted.until("answered", |scripted| !scripted.completions.is_empty());

@@ -146,6 +146,7 @@ fn a_shutdown_waits_for_every_command_of_the_admin_queue() {
             controller.rule = Box::new(move |asked| (is_held(asked) || is_read(asked)).then_some(Answer::Silence));
         });
         scripted.lone.host.read(0, &[scripted.segment(0, 1)], 1).unwrap();
+        scripted.lone.host.flush();
         scripted.until("events are waited for", |scripted| scripted.controller.count(is_event) == 1);
         scripted.lone.host.abort(1);
         let event = scripted.controller.last(is_event).unwrap();
@@ -272,6 +273,7 @@ fn keep_alives_that_are_answered_do_not_answer_an_abort() {
         controller.rule = Box::new(|asked| (is_read(asked) || is_abort(asked)).then_some(Answer::Silence));
     });
     scripted.lone.host.read(0, &[scripted.segment(0, 1)], 1).unwrap();
+    scripted.lone.host.flush();
     assert_eq!(scripted.lone.host.abort(1), 1);
     scripted.until("aborted", |scripted| scripted.controller.count(is_abort) == 1);
     let begin = scripted.lone.now;
@@ -303,6 +305,7 @@ fn what_abort_answers_and_keep_alives_say_is_no_event() {
         });
     });
     scripted.lone.host.read(0, &[scripted.segment(0, 1)], 1).unwrap();
+    scripted.lone.host.flush();
     assert_eq!(scripted.lone.host.abort(1), 1);
     scripted.tick = MILLISECOND;
     scripted.steps(3000);

@@ -221,6 +221,7 @@ fn an_abort_that_is_never_answered_holds_up_neither_others_nor_the_shutdown() {
             });
         });
         scripted.lone.host.read(0, &[scripted.segment(0, 1)], 1).unwrap();
+        scripted.lone.host.flush();
         scripted.lone.host.abort(1);
         scripted.until("to be aborted", |scripted| scripted.controller.count(is_abort) == 1);
         let read = scripted.controller.last(is_read).unwrap();

@@ -272,6 +272,7 @@ fn a_request_that_is_given_up_ends_once_after_its_keys_are_dead() {
         for lba in 0..32 {
             pair.host.read(lba, &[pair.segment(lba, 1)], lba).unwrap();
         }
+        pair.host.flush();
         assert_eq!(pair.host.abort(5), 1, "{profile}");
         assert_eq!(pair.host.abort(77), 0, "{profile}");
         let mut ended = pair.completed(32);

@@ -195,9 +195,7 @@ impl Io {
     fn submit_new<P: Port>(&mut self, path: &mut Path<'_>, context: &mut Context<P>) {
         let mut passed_over = 0;
         while let Some(index) = self.requests.first_queued() {
-            let attempt = self.cut_next(index, path, context);
-            self.requests.leave_queue_if_whole(index, &mut self.bounce);
-            match attempt {
+            match self.cut_next(index, path, context) {
                 Attempt::Done => {}
                 Attempt::NoBuffer if passed_over < MAX_PASSED_OVER.min(self.requests.queued()) => {
                     passed_over += 1;
@@ -208,9 +206,9 @@ impl Io {
         }
     }
 
-    /// Makes and submits the next command of a request.
+    /// Makes and submits the next command of the request that is first in the queue.
     fn cut_next<P: Port>(&mut self, index: u16, path: &mut Path<'_>, context: &mut Context<P>) -> Attempt {
-        let Some(request) = self.requests.get(index).filter(|request| !request.whole) else { return Attempt::Done };
+        let Some(request) = self.requests.get(index) else { return Attempt::NoRoom };
         if request.kind.is_sent_once() {
             return self.cut_pair(index, path, context);
         }
@@ -225,7 +223,7 @@ impl Io {
             Err(Uncut::NoBuffer) => return Attempt::NoBuffer,
             Err(Uncut::NoRoom) => return Attempt::NoRoom,
             Err(Uncut::Impossible(error)) => {
-                self.requests.fail(index, error);
+                self.requests.fail_first(index, error, &mut self.bounce);
                 return Attempt::Done;
             }
         };
@@ -287,7 +285,8 @@ impl Io {
         path: &mut Path<'_>,
         context: &mut Context<P>,
     ) -> Result<(), SubmitError> {
-        let Some((part, request)) = part_of(slot, &self.parts, &self.requests) else { return Ok(()) };
+        let Some(part) = self.parts.get_mut(slot) else { return Ok(()) };
+        let Some(request) = self.requests.get(part.request) else { return Ok(()) };
         let sent = submit(request, (slot, part), connection, path, &self.bounce, context)?;
         self.resend.sent(slot, part);
         path.queues.enter(queue);
@@ -297,7 +296,7 @@ impl Io {
         self.statistics.resubmitted += u64::from(part.lost);
         let timeout = context.options.command_timeout;
         let deadline = (!timeout.is_zero()).then(|| context.time.deadline_in(timeout));
-        self.parts.sent(slot, queue, deadline);
+        part.sent(queue, deadline);
         Ok(())
     }
 
@@ -309,11 +308,11 @@ impl Io {
         path: &mut Path<'_>,
         context: &mut Context<P>,
     ) -> Option<AnaState> {
-        self.leave_queue(slot, path);
-        let part = self.parts.get(slot)?;
-        let (status, aborted) = (response.status(), part.abortion != Abortion::None);
+        let part = self.leave_queue(slot, path)?;
+        let (is_plain, aborted) = (part.extent.is_plain(), part.abortion != Abortion::None);
+        let status = response.status();
         let result = match status.code() {
-            0 if part.extent.is_plain() => Ok(()),
+            0 if is_plain => Ok(()),
             0 => {
                 self.copy_bounced(slot, false, path, context);
                 if self.goes_on(slot) {
@@ -458,11 +457,12 @@ impl Io {
         }
     }
 
-    fn leave_queue(&mut self, slot: u16, path: &mut Path<'_>) {
-        if let Some(part) = self.parts.get(slot) {
-            path.queues.leave(part.queue);
-            self.resend.landed(slot);
-        }
+    /// A command is not in flight any more.
+    fn leave_queue(&mut self, slot: u16, path: &mut Path<'_>) -> Option<&Part> {
+        let part = self.parts.get(slot)?;
+        path.queues.leave(part.queue);
+        self.resend.landed(slot);
+        Some(part)
     }
 
     /// A command ended, and its keys are dead.

@@ -170,8 +170,10 @@ impl<P: Port> Host<P> {
         if work == 0 { u32::from(self.context.transport.engine().has_pending()) } else { work }
     }
 
-    /// Posts what the iteration submitted; to be called at the end of every iteration. Returns the doorbells rung.
+    /// Makes commands of what was asked for since, and posts what the iteration submitted; to be called at the end of every iteration.
+    /// Returns the doorbells rung.
     pub fn flush(&mut self) -> u32 {
+        self.submit_queued();
         self.context.transport.engine_mut().flush()
     }
 

@@ -58,6 +58,13 @@ pub(super) struct Part {
     pub(super) failed_by_path: Option<Status>,
 }
 
+impl Part {
+    /// The engine took it.
+    pub(super) fn sent(&mut self, queue: u16, deadline: Option<Duration>) {
+        (self.queue, self.deadline, self.abortion, self.lost) = (queue, deadline, Abortion::None, false);
+    }
+}
+
 /// All command slots of I/O.
 #[derive(Debug)]
 pub(super) struct Parts {
@@ -95,7 +102,7 @@ impl Parts {
         self.places.get(usize::from(slot))?.as_ref()
     }
 
-    fn get_mut(&mut self, slot: u16) -> Option<&mut Part> {
+    pub(super) fn get_mut(&mut self, slot: u16) -> Option<&mut Part> {
         self.places.get_mut(usize::from(slot))?.as_mut()
     }
 
@@ -114,13 +121,6 @@ impl Parts {
     pub(super) fn fit(&mut self, slot: u16, extent: Extent) {
         if let Some(part) = self.get_mut(slot) {
             part.extent = extent;
-        }
-    }
-
-    /// The engine took it. Whether it was lost before.
-    pub(super) fn sent(&mut self, slot: u16, queue: u16, deadline: Option<Duration>) {
-        if let Some(part) = self.get_mut(slot) {
-            (part.queue, part.deadline, part.abortion, part.lost) = (queue, deadline, Abortion::None, false);
         }
     }
 

@@ -156,12 +156,10 @@ impl<P: Port> Host<P> {
         if self.session.admits() { Ok(()) } else { Err(RequestError::NotReady) }
     }
 
-    /// Takes a request that was checked.
+    /// Takes a request that was checked. It waits for the next flush, which makes commands of all that came by then.
     pub(super) fn hand(&mut self, asked: &Asked<'_>) -> Result<(), RequestError> {
         self.admits()?;
-        self.io.take(asked)?;
-        self.submit_queued();
-        Ok(())
+        self.io.take(asked)
     }
 
     /// Takes a deallocation that was checked.
@@ -172,17 +170,13 @@ impl<P: Port> Host<P> {
         detour: Detour,
     ) -> Result<(), RequestError> {
         self.admits()?;
-        self.io.take_ranges(ranges, cookie, detour)?;
-        self.submit_queued();
-        Ok(())
+        self.io.take_ranges(ranges, cookie, detour)
     }
 
     /// Takes a command about reservations.
     pub(super) fn hand_keys(&mut self, what: Reserve, keys: &ReservationKeys, cookie: u64) -> Result<(), RequestError> {
         self.admits()?;
-        self.io.take_keys(what, keys, cookie)?;
-        self.submit_queued();
-        Ok(())
+        self.io.take_keys(what, keys, cookie)
     }
 }
 

@@ -202,7 +202,8 @@ pub(super) struct Requests {
     free: Vec<u16>,
     /// Those of which commands are to be made, in order.
     queued: VecDeque<u16>,
-    completions: VecDeque<HostCompletion>,
+    /// Those that ended and whose completion nobody took yet, in order: they keep their places until then.
+    ended: VecDeque<u16>,
     statistics: HostStatistics,
 }
 
@@ -212,14 +213,14 @@ impl Requests {
             places: (0..count).map(|_| Place { is_taken: false, request: Request::vacant() }).collect(),
             free: (0..count).rev().collect(),
             queued: VecDeque::with_capacity(count.into()),
-            completions: VecDeque::with_capacity(count.into()),
+            ended: VecDeque::with_capacity(count.into()),
             statistics: HostStatistics::default(),
         }
     }
 
     /// What it counted.
     pub(super) fn statistics(&self) -> HostStatistics {
-        HostStatistics { outstanding: (self.places.len() - self.free.len()) as u64, ..self.statistics }
+        HostStatistics { outstanding: self.in_hand() as u64, ..self.statistics }
     }
 
     pub(super) fn len(&self) -> u16 {
@@ -227,14 +228,18 @@ impl Requests {
         self.places.len() as u16
     }
 
-    /// None is in hand.
-    pub(super) fn is_empty(&self) -> bool {
-        self.free.len() == self.places.len()
+    fn in_hand(&self) -> usize {
+        self.places.len() - self.free.len() - self.ended.len()
     }
 
-    /// How many may be taken: completions that nobody took yet occupy their places, so that their queue never grows.
+    /// None is in hand.
+    pub(super) fn is_empty(&self) -> bool {
+        self.in_hand() == 0
+    }
+
+    /// How many may be taken: completions that nobody took yet occupy their places.
     pub(super) fn available(&self) -> usize {
-        self.free.len().saturating_sub(self.completions.len())
+        self.free.len()
     }
 
     pub(super) fn get(&self, index: u16) -> Option<&Request> {
@@ -248,9 +253,6 @@ impl Requests {
     /// Takes a request, which waits for its commands to be made.
     #[inline(always)]
     pub(super) fn take(&mut self, asked: &Asked<'_>) -> Result<(), RequestError> {
-        if self.available() == 0 {
-            return Err(RequestError::QueueFull);
-        }
         let index = self.free.pop().ok_or(RequestError::QueueFull)?;
         if let Some(place) = self.places.get_mut(usize::from(index)) {
             place.is_taken = true;
@@ -263,7 +265,10 @@ impl Requests {
 
     /// The next request that ended.
     pub(super) fn next_completion(&mut self) -> Option<HostCompletion> {
-        self.completions.pop_front()
+        let index = self.ended.pop_front()?;
+        let Request { cookie, result, .. } = self.places.get(usize::from(index))?.request;
+        self.free.push(index);
+        Some(HostCompletion { cookie, result })
     }
 
     /// The first of which commands are to be made.
@@ -280,19 +285,23 @@ impl Requests {
         self.queued.rotate_left(1);
     }
 
-    /// A command was made of the next `blocks` blocks.
+    /// A command was made of the next `blocks` blocks; with the last one it leaves the queue.
     pub(super) fn cut(&mut self, index: u16, blocks: u32) {
         let Some(request) = self.get_mut(index) else { return };
         request.cut += blocks;
         request.whole = request.cut == request.blocks;
         request.outstanding += 1;
         request.commands += 1;
+        if request.whole {
+            self.leave_queue(index);
+        }
     }
 
-    /// Its commands found no room: none was made of it.
+    /// Its commands found no room: none was made of it, and it is the first one again.
     pub(super) fn uncut(&mut self, index: u16) {
         if let Some(request) = self.get_mut(index) {
             (request.cut, request.whole, request.outstanding, request.commands) = (0, false, 0, 0);
+            self.queued.push_front(index);
         }
     }
 
@@ -353,17 +362,18 @@ impl Requests {
         self.finish_if_ended(index, bounce);
     }
 
-    /// Takes the first one out of the queue if it needs no more commands. One that was refused may have left it.
-    pub(super) fn leave_queue_if_whole(&mut self, index: u16, bounce: &mut Bounce) {
-        let (is_whole, has_ended) =
-            self.get(index).map_or((true, true), |request| (request.whole, request.outstanding == 0));
-        if self.first_queued() == Some(index) && is_whole {
+    /// Takes it out of the queue, if it is the first one there.
+    fn leave_queue(&mut self, index: u16) {
+        if self.first_queued() == Some(index) {
             self.queued.pop_front();
-            // Usually its commands are under way.
-            if has_ended || mutant!(K20_host_outstanding) {
-                self.finish_if_ended(index, bounce);
-            }
         }
+    }
+
+    /// No command can be made of the first one, which fails where it has not.
+    pub(super) fn fail_first(&mut self, index: u16, error: IoError, bounce: &mut Bounce) {
+        self.fail(index, error);
+        self.leave_queue(index);
+        self.finish_if_ended(index, bounce);
     }
 
     /// Everything that is queued fails.
@@ -376,22 +386,22 @@ impl Requests {
 
     /// Ends a request whose commands have all ended, and that needs no more of them. It must not be queued.
     pub(super) fn finish_if_ended(&mut self, index: u16, bounce: &mut Bounce) {
-        let Some(place) = self.places.get_mut(usize::from(index)) else { return };
+        let Some(request) = self.get(index) else { return };
         // K20: a request ends with the first of its commands, or while some are in flight.
-        let request = &place.request;
-        let has_ended = request.whole && (request.outstanding == 0 || mutant!(K20_host_outstanding));
-        if !(place.is_taken && has_ended) {
+        if !(request.whole && (request.outstanding == 0 || mutant!(K20_host_outstanding))) {
             return;
         }
-        place.is_taken = false;
         if let Kind::Deallocate { bounce: buffer, .. } | Kind::Reserve { bounce: buffer, .. } = request.kind {
             bounce.give_back(buffer);
         }
-        self.free.push(index);
         let least = if request.kind.is_sent_once() { 2 } else { 1 };
-        self.statistics.split_requests += u64::from(request.commands > least);
-        self.statistics.succeeded += u64::from(request.result.is_ok());
-        self.statistics.failed += u64::from(request.result.is_err());
-        self.completions.push_back(HostCompletion { cookie: request.cookie, result: request.result });
+        let (is_split, is_ok) = (request.commands > least, request.result.is_ok());
+        self.statistics.split_requests += u64::from(is_split);
+        self.statistics.succeeded += u64::from(is_ok);
+        self.statistics.failed += u64::from(!is_ok);
+        if let Some(place) = self.places.get_mut(usize::from(index)) {
+            place.is_taken = false;
+        }
+        self.ended.push_back(index);
     }
 }

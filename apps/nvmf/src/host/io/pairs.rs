@@ -31,10 +31,7 @@ impl Io {
         // Room for both.
         let depth = context.options.queue_depth.saturating_sub(1);
         let Some((queue, connection)) = path.queues.roomiest(depth) else { return Attempt::NoRoom };
-        let Some(blocks) = self.requests.get(index).filter(|request| !request.whole).map(|request| request.blocks)
-        else {
-            return Attempt::Done;
-        };
+        let Some(blocks) = self.requests.get(index).map(|request| request.blocks) else { return Attempt::NoRoom };
         if !self.parts.has_room_for(2) {
             return Attempt::NoRoom;
         }
@@ -43,7 +40,7 @@ impl Io {
             Err(Uncut::NoBuffer) => return Attempt::NoBuffer,
             Err(Uncut::NoRoom) => return Attempt::NoRoom,
             Err(Uncut::Impossible(error)) => {
-                self.requests.fail(index, error);
+                self.requests.fail_first(index, error, &mut self.bounce);
                 return Attempt::Done;
             }
         };
