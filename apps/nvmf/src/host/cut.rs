@@ -40,6 +40,7 @@ struct Cutter<'a, P: Port> {
 
 /// How much of a request, of which `rest` blocks are left behind the first `first`, the next command takes. A bounce buffer
 /// is taken where it needs one.
+#[inline(always)]
 pub(super) fn cut<P: Port>(
     request: &Request,
     (first, rest): (u32, u32),
@@ -75,7 +76,7 @@ pub(super) fn cut_again<P: Port>(
         return cut(request, (part.first, all), connection, path, bounce, context);
     }
     // Its buffer may have been taken for fewer; buffers are far smaller than 4 GiB.
-    let most = path.limits.transfer(path.block).min(bounce.bytes() as u32) / path.block;
+    let most = path.limits.transfer(path.block).min(bounce.bytes() as u32 / path.block);
     let blocks = all.min(most.max(1));
     Ok(Extent { blocks, rest: all - blocks, session: path.session, ..part.extent })
 }
@@ -85,16 +86,25 @@ type Taken = (u32, u8, Option<u16>);
 
 impl<P: Port> Cutter<'_, P> {
     /// What the controller moves at a time, and what the keys of one command cover.
+    #[inline(always)]
     fn data(&mut self, first: u32, rest: u32) -> Result<Taken, Uncut> {
         let block = self.path.block;
-        let most = rest.min((self.path.limits.transfer(block) / block).max(1));
+        let most = rest.min(self.path.limits.transfer(block).max(1));
         let (from, bytes, kind) = (u64::from(first) * u64::from(block), most * block, self.request.kind);
         if lie_in_one(&self.request.segments, from, bytes)
             && (bytes <= SURE_BYTES || fits_capsule(kind, true, bytes, self.path, self.context))
         {
             return Ok((most, 1, None));
         }
-        let location = slice(&self.request.segments, from, bytes);
+        self.listed(first, most)
+    }
+
+    /// The same of data that lies in several ranges, or in one that may take several keys.
+    #[inline(never)]
+    fn listed(&mut self, first: u32, most: u32) -> Result<Taken, Uncut> {
+        let block = self.path.block;
+        let bytes = most * block;
+        let location = slice(&self.request.segments, u64::from(first) * u64::from(block), bytes);
         match self.covered(&location)? {
             (covered, _) if covered < block => self.bounced(first, most),
             (covered, keys) if covered == bytes => Ok((most, keys, None)),

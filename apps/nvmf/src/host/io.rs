@@ -277,7 +277,6 @@ impl Io {
     }
 
     /// Hands a command to the engine, in this queue.
-    #[inline(always)]
     fn submit_on<P: Port>(
         &mut self,
         slot: u16,

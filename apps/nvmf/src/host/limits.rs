@@ -165,12 +165,12 @@ impl Limits {
         };
     }
 
-    /// Bytes of the largest command: MDTS, NLB and the length of a keyed data block. `block`: bytes of one.
+    /// Blocks of the largest command: MDTS, NLB and the length of a keyed data block. `block`: bytes of one.
+    #[inline(always)]
     pub(super) fn transfer(&self, block: u32) -> u32 {
-        let limit = self.max_transfer.unwrap_or(u64::MAX);
-        let limit = limit.min(u64::from(block) * u64::from(MAX_BLOCKS)).min(u64::from(KEYED_DATA_BLOCK_LIMIT));
+        let limit = self.max_transfer.unwrap_or(u64::MAX).min(u64::from(KEYED_DATA_BLOCK_LIMIT));
         // At most KEYED_DATA_BLOCK_LIMIT.
-        limit as u32 / block * block
+        (limit as u32 / block).min(MAX_BLOCKS)
     }
 
     /// Blocks of one Write Zeroes at most: WZSL and NLB.

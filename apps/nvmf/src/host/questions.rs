@@ -46,7 +46,8 @@ impl<P: Port> Host<P> {
     /// Largest command in bytes; 0 before the first session. Longer requests are split.
     #[must_use]
     pub fn max_transfer_bytes(&self) -> u32 {
-        self.geometry().map_or(0, |geometry| self.session.found().limits().transfer(geometry.block_bytes()))
+        let most = |block| self.session.found().limits().transfer(block) * block;
+        self.geometry().map_or(0, |geometry| most(geometry.block_bytes()))
     }
 
     /// Data blocks, and so keys, that the controller takes per command (MSDBD); 0 for no limit.

@@ -82,6 +82,7 @@ fn encode(kind: Kind, fuse: Fuse, range: &BlockRange, can_deallocate: bool) -> R
 }
 
 /// Hands a slot's command to the engine.
+#[inline(always)]
 pub(super) fn submit<P: Port>(
     request: &Request,
     (slot, part): (u16, &Part),
