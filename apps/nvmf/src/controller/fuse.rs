@@ -113,11 +113,11 @@ impl<P: Port, S: Storage> Target<P, S> {
         (write, written): (Weighed, Received),
     ) {
         let of_second = Arrival { entry: &write.entry, ..*arrival };
-        let slot = self.prepare(&of_second, Ok((write.work, write.pointer)), write.scattered, written);
-        let second = slot.and_then(|slot| self.commands.insert(slot.at(Phase::Paired)));
+        let second = self.seat(&of_second, Ok((write.work, write.pointer)), write.scattered, written);
         let (Some(partner), Work::FusedCompare { namespace, lba, blocks, .. }) = (second, compare.work) else {
             return self.engine.release(compared);
         };
+        let _ = self.commands.go(partner, Phase::Paired);
         let work = Work::FusedCompare { namespace, lba, blocks, partner };
         let of_first = Arrival { entry: &compare.entry, ..*arrival };
         self.start(&of_first, Ok((work, compare.pointer)), compare.scattered, compared);

@@ -195,25 +195,30 @@ impl<P: Port, S: Storage> Target<P, S> {
         if self.keeps_event_request(arrival) {
             return self.engine.release(received);
         }
-        let Some(slot) = self.prepare(arrival, accepted, scattered, received) else { return };
-        let in_order = matches!(slot.phase(), Phase::TakeBuffer) && self.pool.has_to_wait(&slot.work());
-        let Some(index) = self.commands.insert(slot) else { return };
-        if in_order {
+        let Some(index) = self.seat(arrival, accepted, scattered, received) else { return };
+        if self.pool.is_awaited() && self.waits_in_order(index) {
             self.commands.wait_for_buffer(index, &mut self.pool);
         } else {
             self.advance(index);
         }
     }
 
-    /// What the command's slot holds. There is one for it, unless it breaks the protocol.
+    /// A command that wants a buffer next is not to overtake those that wait for theirs.
+    #[cold]
+    fn waits_in_order(&self, index: u32) -> bool {
+        let waits = |slot: &Slot| matches!(slot.phase(), Phase::TakeBuffer) && self.pool.has_to_wait(&slot.work());
+        self.commands.get(index).is_some_and(waits)
+    }
+
+    /// Gives the command a slot. There is one for it, unless it breaks the protocol.
     #[inline(always)]
-    pub(super) fn prepare(
+    pub(super) fn seat(
         &mut self,
         arrival: &Arrival<'_>,
         accepted: Accepted,
         scattered: Option<Scattered>,
         received: Received,
-    ) -> Option<Slot> {
+    ) -> Option<u32> {
         let Arrival { connection, entry, .. } = *arrival;
         // There are slots for all entries of all queues, so none is missing unless a host overran its queue.
         if self.commands.is_full() {
@@ -247,7 +252,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         let durable = work.is_written() && self.is_durable(arrival);
         let found = self.clock.nanoseconds();
         let slot = Slot::new(connection, entry.command_id.get(), work, data, found).at(phase);
-        Some(slot.naming(invalidate, names_keys, entry.namespace.get()).hardened(durable, commit_first))
+        let slot = slot.naming(invalidate, names_keys, entry.namespace.get()).hardened(durable, commit_first);
+        self.commands.insert(slot)
     }
 
     /// Notes a command that was refused, where no correct host has it refused for this.

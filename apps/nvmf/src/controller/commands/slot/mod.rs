@@ -306,15 +306,23 @@ impl Slot {
         Aborted::Later
     }
 
+    /// Gives its buffers back.
+    #[inline(always)]
+    fn put_buffers(&mut self, pool: &mut Pool) {
+        if let Some(buffer) = self.buffer.take() {
+            pool.put(buffer);
+        }
+        if let Some(second) = self.second.take() {
+            pool.put(second);
+        }
+    }
+
     /// Gives back whatever it holds.
     #[inline(always)]
     pub(super) fn end<P: Port>(&mut self, engine: &mut Engine<P>, pool: &mut Pool) {
-        for buffer in [self.buffer.take(), self.second.take()].into_iter().flatten() {
-            // S10: buffers of commands that are dropped never come back.
-            if mutant!(S10_target_buffer) {
-                continue;
-            }
-            pool.put(buffer);
+        // S10: buffers of commands that are dropped never come back.
+        if !mutant!(S10_target_buffer) {
+            self.put_buffers(pool);
         }
         // Few keep their capsule until here.
         if let Data::InCapsule { .. } | Data::Scattered { .. } = self.data

@@ -136,9 +136,7 @@ impl Slot {
         answers: &mut Answers,
     ) -> Step {
         if !reply.with_data {
-            for buffer in [self.buffer.take(), self.second.take()].into_iter().flatten() {
-                pool.put(buffer);
-            }
+            self.put_buffers(pool);
         }
         let Some(queue) = sessions.find(self.connection) else { return Step::Drop };
         let response = CompletionQueueEntry::new(self.command_id, queue.head(), reply.status, reply.result);
