@@ -2,8 +2,8 @@
 
 use super::options::MAX_DATA_BLOCKS;
 use crate::wire::{
-    COMMAND_CAPSULE_BYTES, CompletionQueueEntry, DataPointer, KeyedDataBlock, PreparedBlock, RESPONSE_CAPSULE_BYTES, SGL_DESCRIPTOR_BYTES,
-    SubmissionQueueEntry, last_segment, listed_blocks, parse_response,
+    COMMAND_CAPSULE_BYTES, CompletionQueueEntry, DataPointer, KeyedDataBlock, PreparedBlock, RESPONSE_CAPSULE_BYTES,
+    SGL_DESCRIPTOR_BYTES, SubmissionQueueEntry, last_segment, listed_blocks, parse_response,
 };
 use core::ops::Range;
 use frwr_engine::mr::Grant;
@@ -146,7 +146,8 @@ impl Protocol for Commands {
     /// or several behind it.
     fn announce(&mut self, message: &mut [u8], announced: &Announcement<'_>) -> Result<(), AnnounceError> {
         let grants = announced.grants();
-        let field = message.get_mut(DATA_POINTER).and_then(|field| <&mut [u8; SGL_DESCRIPTOR_BYTES]>::try_from(field).ok());
+        let field =
+            message.get_mut(DATA_POINTER).and_then(|field| <&mut [u8; SGL_DESCRIPTOR_BYTES]>::try_from(field).ok());
         let field = field.ok_or(AnnounceError)?;
         if let Some(block) = PreparedBlock::of(field) {
             match grants {

@@ -146,6 +146,10 @@ impl Io {
 
     /// Hands commands to the engine while there is room.
     pub(super) fn submit<P: Port>(&mut self, path: &mut Path<'_>, context: &mut Context<P>) {
+        if self.half.is_none() && !self.waits() {
+            return;
+        }
+        self.timeouts.begin(context);
         if self.half.is_some() && !self.send_half(path, context) {
             return;
         }
@@ -208,7 +212,10 @@ impl Io {
 
     /// Makes and submits the next command of the request that is first in the queue.
     fn cut_next<P: Port>(&mut self, index: u16, path: &mut Path<'_>, context: &mut Context<P>) -> Attempt {
-        let Some(request) = self.requests.get(index) else { return Attempt::NoRoom };
+        let Some(request) = self.requests.get(index).filter(|request| !request.whole) else {
+            self.requests.leave_queue(index);
+            return Attempt::Done;
+        };
         if request.kind.is_sent_once() {
             return self.cut_pair(index, path, context);
         }
@@ -293,9 +300,7 @@ impl Io {
         self.statistics.in_capsule_writes += u64::from(sent.in_capsule);
         self.statistics.multi_key_commands += u64::from(sent.keys > 1);
         self.statistics.resubmitted += u64::from(part.lost);
-        let timeout = context.options.command_timeout;
-        let deadline = (!timeout.is_zero()).then(|| context.time.deadline_in(timeout));
-        part.sent(queue, deadline);
+        part.sent(queue, self.timeouts.of_new());
         Ok(())
     }
 

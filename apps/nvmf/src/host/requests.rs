@@ -363,7 +363,7 @@ impl Requests {
     }
 
     /// Takes it out of the queue, if it is the first one there.
-    fn leave_queue(&mut self, index: u16) {
+    pub(super) fn leave_queue(&mut self, index: u16) {
         if self.first_queued() == Some(index) {
             self.queued.pop_front();
         }
@@ -385,6 +385,7 @@ impl Requests {
     }
 
     /// Ends a request whose commands have all ended, and that needs no more of them. It must not be queued.
+    #[inline(always)]
     pub(super) fn finish_if_ended(&mut self, index: u16, bounce: &mut Bounce) {
         let Some(request) = self.get(index) else { return };
         // K20: a request ends with the first of its commands, or while some are in flight.

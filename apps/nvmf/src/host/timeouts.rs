@@ -23,9 +23,22 @@ pub(super) struct Late {
 #[derive(Debug, Default)]
 pub(super) struct Timeouts {
     at: Duration,
+    /// Of what is sent now.
+    of_new: Option<Duration>,
 }
 
 impl Timeouts {
+    /// Commands are about to be sent, which all have the same deadline: it is worked out once.
+    pub(super) fn begin<P: Port>(&mut self, context: &Context<P>) {
+        let timeout = context.options.command_timeout;
+        self.of_new = (!timeout.is_zero()).then(|| context.time.deadline_in(timeout));
+    }
+
+    /// When a command that is sent now is too late, if ever.
+    pub(super) fn of_new(&self) -> Option<Duration> {
+        self.of_new
+    }
+
     /// No later than that.
     fn look_by(&mut self, deadline: Duration) {
         self.at = self.at.min(deadline);

@@ -34,6 +34,20 @@ pub(super) enum Answer {
     NotPosted,
 }
 
+impl Answer {
+    /// How a command came back that has no reply.
+    #[cold]
+    fn without_reply(status: &RequestStatus) -> Self {
+        match status {
+            RequestStatus::Unannounced => Self::Refused(IoError::TooManyKeys),
+            RequestStatus::MemoryRemoved => Self::Refused(IoError::Submit(SubmitError::UnknownMemory)),
+            RequestStatus::TooFewRegistrations => Self::Refused(IoError::Submit(SubmitError::TooManyRegistrations)),
+            RequestStatus::PostRefused => Self::NotPosted,
+            _ => Self::Lost,
+        }
+    }
+}
+
 /// The engine and command identifiers, of which it knows its requests by.
 pub(super) struct Transport<P: Port> {
     engine: Engine<P>,
@@ -98,6 +112,7 @@ impl<P: Port> Transport<P> {
     }
 
     /// Hands a slot's next command to the engine, by an entry that has no identifier yet.
+    #[inline(always)]
     pub(super) fn submit(
         &mut self,
         connection: ConnectionId,
@@ -127,20 +142,15 @@ impl<P: Port> Transport<P> {
     /// A command came back: its slot, and how. `None` where it is none of the latest ones. Its receive goes back.
     pub(super) fn ended(&mut self, cookie: u64, status: RequestStatus) -> Option<(u16, Answer)> {
         let ended = u16::try_from(cookie).ok().and_then(|identifier| self.commands.ended(identifier));
-        let (slot, response) = ended.map_or((None, None), |(slot, response)| (Some(slot), response));
-        let answer = match status {
+        match status {
             RequestStatus::Replied(received) => {
                 if !mutant!(S10_host_receive) {
                     self.engine.release(received);
                 }
-                response.map_or(Answer::Lost, Answer::Replied)
+                let (slot, response) = ended?;
+                Some((slot, response.map_or(Answer::Lost, Answer::Replied)))
             }
-            RequestStatus::Unannounced => Answer::Refused(IoError::TooManyKeys),
-            RequestStatus::MemoryRemoved => Answer::Refused(IoError::Submit(SubmitError::UnknownMemory)),
-            RequestStatus::TooFewRegistrations => Answer::Refused(IoError::Submit(SubmitError::TooManyRegistrations)),
-            RequestStatus::PostRefused => Answer::NotPosted,
-            _ => Answer::Lost,
-        };
-        Some((slot?, answer))
+            other => ended.map(|(slot, _)| (slot, Answer::without_reply(&other))),
+        }
     }
 }
