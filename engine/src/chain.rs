@@ -284,22 +284,23 @@ impl SendQueue {
     }
 
     /// [`SendQueue::stage`] of the RDMA operations of a transfer, all by the same token. `awaited`: the transfer's end waits for the last
-    /// one, which vouches for those in front of it. Returns its position.
+    /// one, which vouches for those in front of it.
     #[inline(always)]
-    pub(crate) fn stage_operations(&mut self, token: Token, count: u64, awaited: bool) -> u64 {
-        let Some(others) = count.checked_sub(1) else { return NOT_POSTED };
+    pub(crate) fn stage_operations(&mut self, token: Token, count: u64, awaited: bool) {
+        let Some(others) = count.checked_sub(1) else { return };
         let first = self.next_position();
-        for position in first..first + others {
-            self.check_room(position);
-            self.ring.set(position, token.0);
+        let last = first + others;
+        self.check_room(last);
+        self.ring.set_run(first, core::iter::repeat_n(token.0, count as usize));
+        if awaited {
+            self.await_at(last);
         }
-        self.end = first + others;
-        self.stage_operation(token, awaited)
+        self.end = last + 1;
     }
 
     /// One of them.
     #[inline(always)]
-    pub(crate) fn stage_operation(&mut self, token: Token, awaited: bool) -> u64 {
+    pub(crate) fn stage_operation(&mut self, token: Token, awaited: bool) {
         let position = self.next_position();
         self.check_room(position);
         self.ring.set(position, token.0);
@@ -307,7 +308,6 @@ impl SendQueue {
             self.await_at(position);
         }
         self.end = position + 1;
-        position
     }
 
     #[inline(always)]
@@ -397,6 +397,14 @@ impl SendQueue {
         if refused > 0 {
             self.forget_refused(refused);
         }
+    }
+
+    /// The same of all of it, which has so many work requests.
+    #[inline(always)]
+    pub(crate) fn accept_all(&mut self, all: usize) {
+        debug_assert!(self.end - self.head == all as u64, "what is staged is the chain");
+        self.chain = self.head;
+        self.head = self.end;
     }
 
     #[cold]
@@ -506,11 +514,10 @@ impl SendQueue {
     /// from the first position of that word on. Nobody does any more.
     #[inline(always)]
     pub(crate) fn take_awaited(&mut self, from: u64, through: u64) -> u64 {
-        let word = from / WORD;
-        let mut bits = u64::MAX << (from % WORD);
-        if through / WORD == word {
-            bits &= u64::MAX >> (WORD - 1 - through % WORD);
-        }
+        let (word, first) = (from / WORD, from % WORD);
+        // Behind the first, in its word.
+        let others = (through - from).min(WORD - 1 - first);
+        let bits = u64::MAX >> (WORD - 1 - others) << first;
         let awaited = self.awaited.at(word);
         if awaited & bits != 0 {
             self.awaited.set(word, awaited & !bits);

@@ -10,6 +10,9 @@ const NOBODY: u16 = u16::MAX;
 /// A connection that took a shared receive and has ended: its grant is free again as far as its buffers are back. A core has fewer, too.
 pub(crate) const ENDED: u16 = NOBODY - 1;
 
+/// The bit of a token above its buffer's generation.
+const GENERATION_CARRY: u64 = 1 << 31;
+
 /// Where a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -54,12 +57,11 @@ impl Buffer {
         self.place == place && self.token.generation() == generation
     }
 
-    /// Posts it under a new generation.
+    /// Posts it under a new generation, of 31 bits: what is carried out of them goes no further.
     #[inline(always)]
     fn post(&mut self) -> Token {
-        let generation = self.token.generation().wrapping_add(u32::from(!mutant!(S7_receive_generation)));
         self.place = Place::Posted;
-        self.token = Token((self.token.0 & !u64::from(u32::MAX)) | u64::from(generation));
+        self.token = Token((self.token.0 + u64::from(!mutant!(S7_receive_generation))) & !GENERATION_CARRY);
         self.token
     }
 }

@@ -66,6 +66,12 @@ impl ReceiveQueue {
         self.next.as_slice()
     }
 
+    /// The next flush posts something.
+    #[inline(always)]
+    pub(crate) fn has_next(&self) -> bool {
+        !self.next.is_empty()
+    }
+
     /// It was posted, or will not be.
     #[inline(always)]
     pub(crate) fn clear_next(&mut self) {

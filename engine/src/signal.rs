@@ -77,8 +77,11 @@ pub struct Signaller {
 /// One message of a run.
 const MESSAGE: u64 = 1 << 32;
 
+/// The limit of a run's entries.
+const ENTRIES_REACHED: u64 = 1 << 31;
+
 /// The limits of both halves of a run.
-const REACHED: u64 = MESSAGE << 31 | 1 << 31;
+const REACHED: u64 = MESSAGE << 31 | ENTRIES_REACHED;
 
 /// The policy decides: a run that a message was added to always has some bit.
 const BY_POLICY: u64 = u64::MAX;
@@ -123,15 +126,10 @@ impl Signaller {
         if !must_signal && !held_slots_pressure && self.skips(work_requests) {
             return false;
         }
-        if self.stops == BY_POLICY {
+        if self.counts_by_policy() {
             return self.message_by_policy(work_requests, must_signal, held_slots_pressure);
         }
-        self.signalled();
-        if mutant!(F4) {
-            // What was counted beyond the last one goes on counting.
-            self.run += u64::from(self.left() / 2);
-        }
-        true
+        self.asks()
     }
 
     /// [`Signaller::registration`] of each registration of a request, and [`Signaller::message`] of the message behind them. None of
@@ -140,14 +138,20 @@ impl Signaller {
     pub(crate) fn request(&mut self, work: &mut [WorkRequest], must_signal: bool, held_slots_pressure: bool) -> bool {
         // At most MAX_MRS_PER_REQUEST, and one.
         let count = if mutant!(K6_message) { 1 } else { work.len() as u32 };
-        if must_signal || held_slots_pressure || !self.skips(count) {
-            return self.request_with_completion(work, must_signal, held_slots_pressure);
+        if !must_signal && !held_slots_pressure && self.skips(count) {
+            return false;
         }
-        false
+        if self.counts_by_policy() {
+            return self.request_by_policy(work, must_signal, held_slots_pressure);
+        }
+        if let Some(message) = work.last_mut() {
+            message.signalled = true;
+        }
+        self.asks()
     }
 
     #[inline(never)]
-    fn request_with_completion(&mut self, work: &mut [WorkRequest], must_signal: bool, pressure: bool) -> bool {
+    fn request_by_policy(&mut self, work: &mut [WorkRequest], must_signal: bool, pressure: bool) -> bool {
         let count = work.len() as u32;
         let Some((message, registrations)) = work.split_last_mut() else { return false };
         for registration in registrations {
@@ -155,6 +159,17 @@ impl Signaller {
         }
         message.signalled = self.message(count, must_signal, pressure);
         message.signalled
+    }
+
+    /// A message asks for its completion.
+    #[inline(always)]
+    fn asks(&mut self) -> bool {
+        self.signalled();
+        if mutant!(F4) {
+            // What was counted beyond the last one goes on counting.
+            self.run += u64::from(self.left() / 2);
+        }
+        true
     }
 
     /// A policy with a count of its own decides, which knows of messages that are waited for.
@@ -197,8 +212,17 @@ impl Signaller {
     /// Whether the policy wants a completion.
     #[inline(always)]
     fn wants(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
+        // The usual one, with nothing asked of the others.
+        if matches!(self.policy, SignalPolicy::Sparse) {
+            return must_signal || held_slots_pressure;
+        }
+        self.policy_wants(work_requests, must_signal)
+    }
+
+    #[inline(never)]
+    fn policy_wants(&mut self, work_requests: u32, must_signal: bool) -> bool {
         match self.policy {
-            SignalPolicy::Sparse => must_signal || held_slots_pressure,
+            SignalPolicy::Sparse => must_signal,
             SignalPolicy::KernelBudget { batch } => self.kernel_budget(batch, work_requests, must_signal),
             SignalPolicy::SendsOnly { batch } => self.sends_only(batch, must_signal),
             SignalPolicy::GlobalCounter { max_send_wr } => self.global_counter(max_send_wr, must_signal),
@@ -270,12 +294,9 @@ impl Signaller {
     /// Applies the bound, which stands above every policy, and keeps the count.
     #[inline]
     const fn count(&mut self, entries: u32, wanted: bool) -> bool {
-        let signal = wanted || entries >= self.left();
-        if signal {
-            self.signalled();
-        } else {
-            self.run += entries as u64;
-        }
+        let next = self.run + entries as u64;
+        let signal = wanted || next & ENTRIES_REACHED != 0;
+        self.run = if signal { self.fresh } else { next };
         signal
     }
 

@@ -3,7 +3,7 @@
 use crate::{
     counters::Counters,
     event::DisconnectCause,
-    mr::Mr,
+    mr::{Mr, NO_SLOT},
     pad::PadFailure,
     provider::{Access, CommandError, Failure, MAX_COMPLETIONS_PER_POLL, PostError, RegistrationFields},
 };
@@ -97,6 +97,7 @@ pub struct TraceRecord {
 
 /// No MR or no request slot.
 pub(crate) const NONE: u32 = u32::MAX;
+const _: () = assert!(NONE == NO_SLOT, "a pad's owner is none");
 
 /// A key, and what it opened.
 #[derive(Clone, Copy, Debug)]
@@ -114,10 +115,6 @@ impl Life {
     pub(crate) const fn latest(mr: &Mr) -> Self {
         let (fields, owner) = mr.latest();
         let RegistrationFields { key, iova: address, length, access, .. } = *fields;
-        let owner = match owner {
-            Some(owner) => owner,
-            None => NONE,
-        };
         Self { key, owner, length, address, access: Some(access) }
     }
 
@@ -178,25 +175,36 @@ impl Tracer {
     /// misses it.
     #[inline(always)]
     pub(crate) fn at<'a>(&'a mut self, time_ns: u64, counters: &'a mut Counters) -> (Recording<'a>, &'a mut Keys) {
-        let is_closed = self.sender.is_closed();
-        (Recording { records: self.sender.filling(), is_closed, counters, time_ns }, &mut self.keys)
+        let Self { sender, keys, .. } = self;
+        (Recording::of(sender, time_ns, counters), keys)
     }
 
-    /// The peer killed the latest key of this MR; [`Tracer::take_killed`] is to follow.
+    /// The same, and the MRs whose keys the peer killed, once.
+    #[inline(always)]
+    pub(crate) fn of_killed<'a>(
+        &'a mut self,
+        time_ns: u64,
+        counters: &'a mut Counters,
+    ) -> (Recording<'a>, &'a mut Keys, impl Iterator<Item = u32>) {
+        let Self { sender, keys, killed } = self;
+        (Recording::of(sender, time_ns, counters), keys, killed.drain(..))
+    }
+
+    /// The peer killed the latest key of this MR; [`Tracer::of_killed`] is to follow.
     #[inline(always)]
     pub(crate) fn killed(&mut self, descriptor: u32) {
         // A poll takes no more replies than there is room for.
         let _ = self.killed.try_push(descriptor);
     }
-
-    /// Those MRs, once.
-    #[inline(always)]
-    pub(crate) fn take_killed(&mut self) -> ArrayVec<u32, MAX_COMPLETIONS_PER_POLL> {
-        core::mem::take(&mut self.killed)
-    }
 }
 
-impl Recording<'_> {
+impl<'a> Recording<'a> {
+    #[inline(always)]
+    fn of(sender: &'a mut lane::Sender<TraceRecord>, time_ns: u64, counters: &'a mut Counters) -> Self {
+        let is_closed = sender.is_closed();
+        Self { records: sender.filling(), is_closed, counters, time_ns }
+    }
+
     /// This happened to a key.
     #[inline(always)]
     pub(crate) fn put(&mut self, point: TracePoint, connection: u16, mr: u32, life: Life) {

@@ -48,8 +48,14 @@ pub(crate) struct Transfer {
 impl Transfer {
     /// One that is not admitted.
     #[inline(always)]
-    pub(crate) fn new(cookie: u64, connection: u16, kind: Kind, operations: u8) -> Self {
+    pub(crate) fn waiting(cookie: u64, connection: u16, kind: Kind, operations: u8) -> Self {
         Self { cookie, connection, phase: Phase::Waiting, kind, operations, position: NOT_POSTED }
+    }
+
+    /// The same one, in the chain, its last work request at this position.
+    #[inline(always)]
+    pub(crate) fn posted(self, position: u64) -> Self {
+        Self { phase: Phase::Posted, position, ..self }
     }
 
     /// Index of its connection.
@@ -73,12 +79,6 @@ impl Transfer {
     #[inline(always)]
     pub(crate) fn position(&self) -> u64 {
         self.position
-    }
-
-    /// It is in the chain, its last work request at this position.
-    #[inline(always)]
-    pub(crate) fn post(&mut self, position: u64) {
-        (self.phase, self.position) = (Phase::Posted, position);
     }
 
     /// Its last work request moved up in the chain.

@@ -3,11 +3,12 @@
 use super::Engine;
 use crate::{
     connection::{Connection, Opening, Phase},
+    counters::Counters,
     event::DisconnectCause,
     mr::{self, ReturnPolicy},
     options::OnPostError,
     provider::{Chain, Operation, Port, PostError, TokenKind},
-    receive::ENDED,
+    receive::{ENDED, Receives},
     trace::TracePoint,
 };
 use frwr_mempool::mutant;
@@ -33,10 +34,7 @@ impl<P: Port> Engine<P> {
         }
         let mut doorbells = 0;
         while let Some(index) = self.dirty.pop() {
-            let index = usize::from(index);
-            self.connections[index].taken_off_list();
-            self.post_receives(index);
-            doorbells += self.post_chain(index);
+            doorbells += self.flush_connection(usize::from(index));
         }
         let is_empty = |connection: &Connection| connection.sending.chain().is_empty();
         debug_assert!(self.connections.iter().all(is_empty), "elements are read when a chain is posted");
@@ -44,26 +42,61 @@ impl<P: Port> Engine<P> {
         doorbells
     }
 
-    /// Posts the receives that were given back. They stand in front of the chain: the peer may answer at once.
+    /// The receives that were given back, in front of the chain: the peer may answer at once. The chain has the requests
+    /// and transfers that were admitted since the last flush; invalidations that became due meanwhile stand behind them.
+    /// Returns its doorbells.
+    #[inline(always)]
+    fn flush_connection(&mut self, index: usize) -> u32 {
+        let Some(mut connection) = self.connections.get_mut(index) else { return 0 };
+        connection.taken_off_list();
+        let refusal = connection.post_receives(&mut self.port, &mut self.receives, &mut self.counters);
+        if let Some(error) = refusal {
+            self.receives_refused(index, error);
+            return 0;
+        }
+        // K18: what is queued goes to a queue pair that is being failed, too.
+        if !connection.is_ready() && !mutant!(K18_post_behind_end) {
+            return 0;
+        }
+        if connection.has_due() {
+            self.stage_invalidations(index);
+            connection = &mut self.connections[index];
+        }
+        if !connection.sending.has_chain() {
+            return 0;
+        }
+        connection.sending.close_chain();
+        let (sending, queue_pair) = (&mut connection.sending, connection.queue_pair);
+        let requests = sending.chain();
+        let result = self.port.post(queue_pair, Chain { requests, elements: self.elements.all() });
+        self.counters.chain_posted();
+        let is_watched = self.trace.is_some() || self.options.return_policy == ReturnPolicy::OnInvalidatePosted;
+        if result.is_err() || is_watched || sending.begins_round() {
+            self.account(index, result);
+            return 1;
+        }
+        self.counters.work_requests(sending.accept_all() as u64);
+        if let Some(registered) = sending.take_registered() {
+            self.counters.registered(&registered);
+        }
+        sending.next_chain();
+        1
+    }
+
+    /// Receives are posted in front of anything else: a connection opens.
     pub(super) fn post_receives(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        let receives = connection.receive_queue.next();
-        if receives.is_empty() {
-            return;
+        let refusal = connection.post_receives(&mut self.port, &mut self.receives, &mut self.counters);
+        if let Some(error) = refusal {
+            self.receives_refused(index, error);
         }
-        let posts = receives.len();
-        let refusal = self.port.post_receives(connection.queue_pair, receives).err();
-        let accepted = refusal.map_or(posts, |error| error.accepted.min(posts));
-        for refused in receives.iter().skip(accepted) {
-            self.receives.unpost(refused.token.index(), refused.token.generation());
-        }
-        connection.receive_queue.clear_next();
-        connection.receive_queue.posted(if mutant!(S2_receives_counted) { posts } else { accepted } as u32);
-        self.counters.receives_posted();
-        if let Some(error) = refusal.filter(|_| accepted < posts) {
-            self.note_receives_refused(index, error);
-            self.fail(index, DisconnectCause::PostRefused(error));
-        }
+    }
+
+    /// The device took too few receives: it starves the peer.
+    #[cold]
+    fn receives_refused(&mut self, index: usize, error: PostError) {
+        self.note_receives_refused(index, error);
+        self.fail(index, DisconnectCause::PostRefused(error));
     }
 
     /// Posts what was given back of shared receives, for all connections at once, and gives them credit for it.
@@ -111,46 +144,15 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// The chain has the requests and transfers that were admitted since the last flush; invalidations that became due meanwhile
-    /// stand behind them. Returns its doorbells.
-    #[inline(always)]
-    fn post_chain(&mut self, index: usize) -> u32 {
-        let connection = &self.connections[index];
-        // K18: what is queued goes to a queue pair that is being failed, too.
-        if !connection.is_ready() && !mutant!(K18_post_behind_end) {
-            return 0;
-        }
-        if connection.has_due() {
-            self.stage_invalidations(index);
-        }
+    /// What follows from a post of which somebody wants to know more, or that was refused.
+    #[inline(never)]
+    fn account(&mut self, index: usize, result: Result<(), PostError>) {
         let sending = &mut self.connections[index].sending;
-        if sending.chain().is_empty() {
-            return 0;
-        }
-        sending.close_chain();
-        self.post(index);
-        1
-    }
-
-    /// Posts the chain and accounts for what the device took.
-    #[inline(always)]
-    fn post(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
-        let requests = connection.sending.chain();
-        let all = requests.len();
-        let result = self.port.post(connection.queue_pair, Chain { requests, elements: self.elements.all() });
-        self.counters.chain_posted();
-        let (accepted, registered) = match &result {
-            Ok(()) => (all, connection.sending.accept_all()),
-            Err(error) => {
-                let accepted = error.accepted.min(all);
-                (accepted, connection.sending.accept_part(accepted))
-            }
-        };
+        let all = sending.chain().len();
+        let accepted = result.map_or_else(|error| error.accepted.min(all), |()| all);
+        let registered = sending.accept(accepted);
         self.counters.work_requests(accepted as u64);
-        if registered.registrations > 0 {
-            self.counters.registered(&registered);
-        }
+        self.counters.registered(&registered);
         if registered.first_keys {
             self.note_rounds(index, accepted);
         }
@@ -226,5 +228,31 @@ impl<P: Port> Engine<P> {
             sending.go_on_behind(accepted);
             self.fence_refused(index, accepted, error);
         }
+    }
+}
+
+impl Connection {
+    /// Posts the receives that were given back. What the device says where it did not take all of them.
+    #[inline(always)]
+    fn post_receives<P: Port>(
+        &mut self,
+        port: &mut P,
+        buffers: &mut Receives,
+        counters: &mut Counters,
+    ) -> Option<PostError> {
+        if !self.receive_queue.has_next() {
+            return None;
+        }
+        let receives = self.receive_queue.next();
+        let posts = receives.len();
+        let refusal = port.post_receives(self.queue_pair, receives).err();
+        let accepted = refusal.map_or(posts, |error| error.accepted.min(posts));
+        for refused in receives.iter().skip(accepted) {
+            buffers.unpost(refused.token.index(), refused.token.generation());
+        }
+        self.receive_queue.clear_next();
+        self.receive_queue.posted(if mutant!(S2_receives_counted) { posts } else { accepted } as u32);
+        counters.receives_posted();
+        refusal.filter(|_| accepted < posts)
     }
 }

@@ -7,85 +7,86 @@
 
 use super::{Engine, life::keys_at_stake};
 use crate::{
-    chain::{NOT_POSTED, Posted, SendQueue, WORD, marked_connection},
+    chain::{Posted, SendQueue, WORD, marked_connection},
     connection::Connection,
     event::{Event, RequestStatus},
+    events::Events,
     pool::Pool,
     provider::{Completion, CompletionBatch, Failure, Port, Token, TokenKind},
     request::Phase,
     requests::Requests,
     trace::TracePoint,
     transfer::Transfer,
+    transfers::Transfers,
 };
 use frwr_mempool::mutant;
-
-/// Good completions of one connection's messages, one behind the other, that are retired together.
-#[derive(Clone, Copy)]
-struct Run {
-    index: usize,
-    /// Position of the last one.
-    through: u64,
-}
-
-impl Run {
-    /// Of no connection.
-    const NONE: Self = Self { index: usize::MAX, through: NOT_POSTED };
-}
 
 impl<P: Port> Engine<P> {
     #[inline(never)]
     pub(super) fn take_sends(&mut self, batch: &CompletionBatch) -> u32 {
-        let mut run = Run::NONE;
-        for completion in batch {
-            match self.completed_message(completion) {
-                // What the last of them retires is all that each would.
-                Some((index, position)) if index == run.index && position > run.through => run.through = position,
-                Some((index, position)) if index != run.index => {
-                    self.retire_run(run);
-                    run = Run { index, through: position };
-                }
-                _ => {
-                    self.retire_run(core::mem::replace(&mut run, Run::NONE));
-                    self.send_completion(*completion);
-                }
+        let mut rest = batch.as_slice();
+        while let [completion, behind @ ..] = rest {
+            rest = behind;
+            let Some((index, mut through)) = self.completed_message(completion) else {
+                self.send_completion(*completion);
+                continue;
+            };
+            if !behind.is_empty() {
+                let (others, last) = self.run_behind(index, through, behind);
+                (through, rest) = (last, behind.get(others..).unwrap_or_default());
             }
+            self.retire_successes(index, through);
         }
-        self.retire_run(run);
         let taken = batch.len() as u32;
         self.counters.sends_completed(taken);
         taken
+    }
+
+    /// Behind a good completion of a connection's message at this position: how many of the next ones are of that
+    /// connection as well, and the position of the last of them, which retires all that each would. A call, so that a
+    /// completion that comes alone has no part in it.
+    #[inline(never)]
+    fn run_behind(&self, index: usize, position: u64, next: &[Completion]) -> (usize, u64) {
+        let (mut count, mut through) = (0, position);
+        let Some(connection) = self.connections.get(index) else { return (count, through) };
+        for completion in next {
+            match self.told_position(completion) {
+                Some((same, position))
+                    if same == index && position > through && completes(connection, completion, position) =>
+                {
+                    through = position;
+                }
+                _ => break,
+            }
+            count += 1;
+        }
+        (count, through)
     }
 
     /// Connection and position of a request's message, or of a transfer's last work request, that a good completion names; `None` for any
     /// other completion.
     #[inline(always)]
     fn completed_message(&self, completion: &Completion) -> Option<(usize, u64)> {
+        let (index, position) = self.told_position(completion)?;
+        completes(self.connections.get(index)?, completion, position).then_some((index, position))
+    }
+
+    /// The same by the slot that it names, whatever stands at that position.
+    #[inline(always)]
+    fn told_position(&self, completion: &Completion) -> Option<(usize, u64)> {
         let token = completion.token;
         if completion.result.is_err() {
             return None;
         }
         // What is posted keeps its slot.
-        let (index, position) = if token.is(TokenKind::Message) {
+        if token.is(TokenKind::Message) {
             let (_, request) = self.requests.at(token.index())?;
-            (request.connection(), request.message_position())
+            Some((request.connection(), request.message_position()))
         } else if token.is(TokenKind::Transfer) || token.is(TokenKind::Reply) {
             let transfer = self.transfers.at(token.index())?;
-            (transfer.connection(), transfer.position())
+            Some((transfer.connection(), transfer.position()))
         } else {
-            return None;
-        };
-        let connection = self.connections.get(index)?;
-        let is_posted = (mutant!(S5_message) || connection.queue_pair == completion.queue_pair)
-            && !connection.is_vacant()
-            && connection.sending.queue().is_posted_at(position, token);
-        is_posted.then_some((index, position))
-    }
-
-    /// All that [`Engine::send_completion`] does with good completions of messages of one queue pair.
-    #[inline(always)]
-    fn retire_run(&mut self, run: Run) {
-        if run.index < self.connections.len() {
-            self.retire_successes(run.index, run.through);
+            None
         }
     }
 
@@ -110,18 +111,28 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Retires all up to this position, which succeeded, and tells those that wait for any of it.
-    #[inline(always)]
+    /// Retires all up to this posted position, which succeeded, and tells those that wait for any of it.
+    #[inline(never)]
     fn retire_successes(&mut self, index: usize, through: u64) {
-        let mut from = self.connections[index].sending.retire_through(through);
-        while from <= through {
-            let awaited = self.connections[index].sending.take_awaited(from, through);
+        let Some(mut connection) = self.connections.get_mut(index) else { return };
+        let mut from = connection.sending.retire_through(through);
+        loop {
+            let awaited = connection.sending.take_awaited(from, through);
             let word = from - from % WORD;
             // Who waits in another word than the first is not told.
             if awaited != 0 && !(mutant!(retired_words) && from.is_multiple_of(WORD)) {
-                self.tell_retired(index, word, awaited);
+                let queue = connection.sending.queue();
+                let left = end_transfers(queue, &mut self.transfers, &mut self.events, word, awaited);
+                if left != 0 {
+                    self.tell_retired(index, word, left);
+                }
             }
             from = word + WORD;
+            if from > through {
+                return;
+            }
+            let Some(same) = self.connections.get_mut(index) else { return };
+            connection = same;
         }
     }
 
@@ -135,7 +146,7 @@ impl<P: Port> Engine<P> {
             let position = word + u64::from(awaited.trailing_zeros());
             let token = queue.token_at(position);
             if token.is(TokenKind::Transfer) || token.is(TokenKind::Reply) {
-                awaited = self.end_transfers(index, word, awaited);
+                awaited = end_transfers(queue, &mut self.transfers, &mut self.events, word, awaited);
             } else if token.is(TokenKind::Invalidate) {
                 awaited = self.end_invalidated(index, word, awaited);
             } else if token.is(TokenKind::Message) {
@@ -186,24 +197,6 @@ impl<P: Port> Engine<P> {
         self.counters.requests_ended(self.events.pushed() - told);
         if self.trace.is_some() {
             self.record_invalidations(index, word, before & !awaited);
-        }
-        awaited
-    }
-
-    /// Transfers, in the same way: what waits is their last work request, which vouches for those in front of it.
-    #[inline(always)]
-    fn end_transfers(&mut self, index: usize, word: u64, mut awaited: u64) -> u64 {
-        let Some(connection) = self.connections.get(index) else { return 0 };
-        let queue = connection.sending.queue();
-        while awaited != 0 {
-            let token = queue.token_at(word + u64::from(awaited.trailing_zeros()));
-            if !(token.is(TokenKind::Transfer) || token.is(TokenKind::Reply)) {
-                break;
-            }
-            awaited &= awaited - 1;
-            if self.transfers.end(token.index()) {
-                self.events.push_transferred(token.index());
-            }
         }
         awaited
     }
@@ -356,6 +349,37 @@ impl<P: Port> Engine<P> {
             self.transfer_done(token.index());
         }
     }
+}
+
+/// Whether a completion is of what this connection has posted at this position.
+#[inline(always)]
+fn completes(connection: &Connection, completion: &Completion, position: u64) -> bool {
+    // One that is vacant has nothing posted.
+    (mutant!(S5_message) || connection.queue_pair == completion.queue_pair)
+        && connection.sending.queue().is_posted_at(position, completion.token)
+}
+
+/// Transfers that were waited for, up to the first position that is something else: what waits is their last work
+/// request, which vouches for those in front of it. Returns what is left of `awaited`.
+#[inline(always)]
+fn end_transfers(
+    queue: &SendQueue,
+    transfers: &mut Transfers,
+    events: &mut Events,
+    word: u64,
+    mut awaited: u64,
+) -> u64 {
+    while awaited != 0 {
+        let token = queue.token_at(word + u64::from(awaited.trailing_zeros()));
+        if !(token.is(TokenKind::Transfer) || token.is(TokenKind::Reply)) {
+            break;
+        }
+        awaited &= awaited - 1;
+        if transfers.end(token.index()) {
+            events.push_transferred(token.index());
+        }
+    }
+    awaited
 }
 
 /// A key is dead, by the invalidation of this name; `owner` says whose that was where its MR does not know any more. Returns the

@@ -5,6 +5,7 @@ use crate::{
     elements::Elements,
     mr::{Mr, State},
     options::MAX_MRS_PER_REQUEST,
+    pool::Pool,
     provider::{Operation, Port, PostError, TokenKind, WorkRequest},
     request::Mrs,
     trace::{Keys, Life, NONE, Recording, TracePoint, TraceRecord, Tracer},
@@ -172,15 +173,21 @@ impl<P: Port> Engine<P> {
         while let [request, behind @ ..] = rest {
             rest = behind;
             let descriptor = request.token.index();
-            match (&request.operation, self.pool.get(descriptor)) {
-                (Operation::Register(_), Some(mr)) => {
-                    let life = Life::latest(mr);
-                    keys.set_live(descriptor, true);
-                    let told = is_told(behind, life.owner);
-                    records.put(TracePoint::MrRegister { told }, connection, descriptor, life);
-                }
-                (Operation::Send { invalidate: None, .. }, _) => {}
-                (_, mr) => record_other(&mut records, keys, connection, request, mr, &self.elements),
+            if request.token.is(TokenKind::Register) {
+                let Some(mr) = self.pool.get(descriptor) else { continue };
+                let life = Life::latest(mr);
+                keys.set_live(descriptor, true);
+                let told = match behind {
+                    [next, behind @ ..] if is_message_of(next, life.owner) => {
+                        // It kills no key, and is no more than this.
+                        rest = behind;
+                        true
+                    }
+                    _ => is_told(behind, life.owner),
+                };
+                records.put(TracePoint::MrRegister { told }, connection, descriptor, life);
+            } else if !request.token.is(TokenKind::Message) {
+                record_other(&mut records, keys, connection, request, &self.pool, &self.elements);
             }
         }
         drop(records);
@@ -244,13 +251,11 @@ impl<P: Port> Engine<P> {
     #[inline(never)]
     pub(super) fn record_killed(&mut self) {
         let Some(trace) = &mut self.trace else { return };
-        let killed = trace.take_killed();
-        let (mut records, keys) = trace.at(self.polls.now().nanoseconds(), &mut self.counters);
-        for &descriptor in &killed {
+        let (mut records, keys, killed) = trace.of_killed(self.polls.now().nanoseconds(), &mut self.counters);
+        for descriptor in killed {
             if let Some(mr) = self.pool.get(descriptor) {
                 keys.set_live(descriptor, false);
-                let connection = self.pool.connection_of(descriptor);
-                records.put(TracePoint::MrRemoteInvalidate, connection, descriptor, Life::latest(mr));
+                records.put(TracePoint::MrRemoteInvalidate, mr.connection(), descriptor, Life::latest(mr));
             }
         }
     }
@@ -274,19 +279,19 @@ impl<P: Port> Engine<P> {
     }
 }
 
-/// What the device took and is neither a registration nor a message that kills no key.
+/// What the device took and is neither a registration nor the message of a request, which kills no key.
 #[inline(never)]
 fn record_other(
     records: &mut Recording<'_>,
     keys: &mut Keys,
     connection: u16,
     request: &WorkRequest,
-    mr: Option<&Mr>,
+    pool: &Pool,
     elements: &Elements,
 ) {
     let descriptor = request.token.index();
     let bytes = |local| elements.range(local).iter().map(|element| element.length).sum();
-    let (point, life) = match (request.operation, mr) {
+    let (point, life) = match (request.operation, pool.get(descriptor)) {
         (Operation::Invalidate { .. }, Some(mr)) => {
             let life = Life::latest(mr);
             if keys.is_live(descriptor) {
@@ -302,15 +307,15 @@ fn record_other(
     records.put(point, connection, NONE, life);
 }
 
-/// Whether the message of the request in this slot stands behind the rest of its registrations.
+/// Whether this is the message of the request in this slot.
 #[inline(always)]
+fn is_message_of(work: &WorkRequest, slot: u32) -> bool {
+    work.token.is(TokenKind::Message) && work.token.index() == slot
+}
+
+/// Whether the message of the request in this slot stands behind the rest of its registrations.
+#[inline(never)]
 fn is_told(behind: &[WorkRequest], slot: u32) -> bool {
-    let is_its = |next: &WorkRequest| next.token.is(TokenKind::Message) && next.token.index() == slot;
-    match behind {
-        [next, ..] if !next.token.is(TokenKind::Register) => is_its(next),
-        _ => {
-            let mut rest = behind.iter().take(MAX_MRS_PER_REQUEST);
-            rest.find(|next| !next.token.is(TokenKind::Register)).is_some_and(is_its)
-        }
-    }
+    let mut rest = behind.iter().take(MAX_MRS_PER_REQUEST);
+    rest.find(|next| !next.token.is(TokenKind::Register)).is_some_and(|next| is_message_of(next, slot))
 }

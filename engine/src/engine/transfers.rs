@@ -73,11 +73,12 @@ impl<P: Port> Engine<P> {
         reply: &[u8],
     ) -> Result<(), TransferError> {
         let index = usize::from(id.index);
-        if !self.connections.get(index).is_some_and(|found| found.takes_at_once(id)) {
+        let mut connection = self.connections.get_mut(index).ok_or(TransferError::NotConnected)?;
+        if !connection.takes_at_once(id) {
             self.prepare_transfer(id)?;
+            connection = self.connections.get_mut(index).ok_or(TransferError::NotConnected)?;
         }
         let pressure = self.transfers.are_short(1);
-        let connection = self.connections.get_mut(index).ok_or(TransferError::NotConnected)?;
         let with_room = self.transfers.vacant().and_then(|(vacant, operations)| {
             let room = Room::of(vacant.index(), &mut self.elements, operations)?;
             Some((vacant, room))
@@ -92,17 +93,20 @@ impl<P: Port> Engine<P> {
             self.messages.write_reply(vacant.index(), reply);
             (room.reply.length, room.reply.lkey) = (reply.len() as u32, connection.message_lkey);
         }
-        // At most MAX_TRANSFER_OPERATIONS.
-        let (handle, transfer) = vacant.insert(|| Transfer::new(cookie, id.index, kind, operations as u8));
+        let asked = Asked { making: &self.making, kind, operations, pressure };
         // Mutant: a transfer passes those that wait.
         let first = connection.waiting().transfers() == 0 || mutant!(transfers_pass);
-        let asked = Asked { making: &self.making, kind, operations, pressure };
-        if !(first && connection.admit_transfer(handle, transfer, asked, &room.places)) {
-            return self.have_transfer_wait(index, handle, first);
+        // At most MAX_TRANSFER_OPERATIONS.
+        let waiting = Transfer::waiting(cookie, id.index, kind, operations as u8);
+        if first && let Some(position) = connection.reserve_transfer(asked) {
+            let (handle, _) = vacant.insert(|| waiting.posted(position));
+            connection.stage_transfer(handle, asked, &room.places);
+            self.counters.transfer();
+            connection.mark_dirty(&mut self.dirty);
+            return Ok(());
         }
-        self.counters.transfer();
-        connection.mark_dirty(&mut self.dirty);
-        Ok(())
+        let (handle, _) = vacant.insert(|| waiting);
+        self.have_transfer_wait(index, handle, first)
     }
 
     /// What is in the way of a transfer on a connection that does not take a request at once: that it is not this one, or not ready.
@@ -159,9 +163,9 @@ impl<P: Port> Engine<P> {
         let connection = &mut self.connections[index];
         let (kind, operations) = (transfer.kind(), transfer.operations());
         let asked = Asked { making: &self.making, kind, operations, pressure };
-        if !connection.admit_transfer(handle, transfer, asked, &room.places) {
-            return false;
-        }
+        let Some(position) = connection.reserve_transfer(asked) else { return false };
+        *transfer = transfer.posted(position);
+        connection.stage_transfer(handle, asked, &room.places);
         self.counters.transfer();
         self.mark_dirty(index as u16);
         true
@@ -298,30 +302,32 @@ fn resolve(connection: &Connection, kind: Kind, piece: &Segment) -> Result<Scatt
 }
 
 impl Connection {
-    /// Reserves what a transfer needs, and puts its work requests into the chain. False where it has to wait.
+    /// Reserves what a transfer needs. Returns where its last work request will stand; `None` where it has to wait.
     #[inline(always)]
-    fn admit_transfer(
-        &mut self,
-        handle: Handle,
-        transfer: &mut Transfer,
-        asked: Asked<'_>,
-        places: &Places<'_>,
-    ) -> bool {
-        let Asked { making, kind, operations: count, pressure } = asked;
+    fn reserve_transfer(&mut self, asked: Asked<'_>) -> Option<u64> {
+        let Asked { making, kind, operations, .. } = asked;
         let replies = matches!(kind, Kind::Respond { .. });
         // At most MAX_TRANSFER_OPERATIONS.
-        let works = count as u32 + u32::from(replies && !mutant!(S4_reply_entry));
+        let works = operations as u32 + u32::from(replies);
+        let entries = if mutant!(S4_reply_entry) { operations as u32 } else { works } * making.cost.message;
         // Without a receive of the peer it is not entries that it waits for, and requests may have those.
         let may_send = !replies || self.credits.has_peer_receive() || mutant!(S4_response);
-        if !(may_send && self.sending.reserve(works * making.cost.message)) {
+        if !(may_send && self.sending.reserve(entries)) {
             // Mutant: requests pass a transfer that waits for entries, for ever.
             self.await_entries(may_send && !mutant!(transfer_starves));
-            return false;
+            return None;
         }
         self.await_entries(false);
+        Some(self.sending.queue().next_position() + u64::from(works) - 1)
+    }
+
+    /// Puts the work requests of a transfer, for which all is reserved, into the chain.
+    #[inline(always)]
+    fn stage_transfer(&mut self, handle: Handle, asked: Asked<'_>, places: &Places<'_>) {
+        let Asked { kind, operations: count, pressure, .. } = asked;
         let operations = places.operations.get(..count).unwrap_or_default();
         let token = Token::of(TokenKind::Transfer, handle.index(), handle.generation());
-        let last = match kind {
+        match kind {
             Kind::Fetch => self.sending.stage_reads(token, operations),
             Kind::Write => self.sending.stage_writes(token, operations),
             Kind::Respond { invalidate } => {
@@ -330,10 +336,8 @@ impl Connection {
                 let local = ElementRange { first: places.first + MAX_TRANSFER_ELEMENTS as u32, count: 1 };
                 let operation = Operation::Send { local, invalidate };
                 let token = Token::of(TokenKind::Reply, handle.index(), handle.generation());
-                self.sending.stage_reply(token, operation, count as u32, pressure)
+                self.sending.stage_reply(token, operation, count as u32, pressure);
             }
-        };
-        transfer.post(last);
-        true
+        }
     }
 }

@@ -30,6 +30,10 @@ pub const MR_BYTES: usize = 64;
 /// The object and key of an MR that has none.
 const NO_OBJECT: RegistrationId = RegistrationId(u32::MAX);
 
+/// The request slot that the pad serves: a number that none has, so that no request is its owner.
+pub(crate) const NO_SLOT: u32 = u32::MAX;
+const _: () = assert!(NO_SLOT > Token::MAX_INDEX);
+
 /// Whom an MR serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
@@ -200,11 +204,17 @@ impl Mr {
         self.fields.old_key
     }
 
-    /// What its latest registration opens or opened, whatever became of it, and the request slot that it was for: none
-    /// for the pad.
+    /// What its latest registration opens or opened, whatever became of it, and the request slot that it was for:
+    /// [`NO_SLOT`] for the pad.
     #[inline(always)]
-    pub(crate) const fn latest(&self) -> (&RegistrationFields, Option<u32>) {
-        (&self.fields, if self.is_pad() { None } else { Some(self.owner) })
+    pub(crate) const fn latest(&self) -> (&RegistrationFields, u32) {
+        (&self.fields, self.owner)
+    }
+
+    /// Index of the connection that it belongs to.
+    #[inline(always)]
+    pub(crate) const fn connection(&self) -> u16 {
+        self.connection.index
     }
 
     /// Token of the latest registration. Its generation tells one opening from the other (I16):

@@ -1,7 +1,7 @@
 //! The first half of an MR's life: its registration enters a chain and takes effect, or is refused
 //! by the post.
 
-use super::{ConnectionKey, KEY_TAG_BITS, Mr, MrError, Role, Step, key::next_key, tag_mask};
+use super::{ConnectionKey, KEY_TAG_BITS, Mr, MrError, NO_SLOT, Role, Step, key::next_key, tag_mask};
 use crate::provider::{Access, BaseId, ElementRange, Operation, RegistrationFields, Token, WorkRequest};
 use frwr_mempool::mutant;
 
@@ -90,8 +90,8 @@ impl Mr {
         Ok(key)
     }
 
-    /// The same of the connection's pad, which serves no request slot (S90). From here on it can
-    /// only be destroyed.
+    /// The same of the connection's pad, which serves no request slot, whatever `opening` says (S90).
+    /// From here on it can only be destroyed.
     ///
     /// # Errors
     /// As [`Mr::open`].
@@ -102,7 +102,7 @@ impl Mr {
         place: &mut WorkRequest,
     ) -> Result<u32, MrError> {
         let key = self.open(connection, opening, place, &mut false)?;
-        self.role = Role::Pad;
+        (self.role, self.owner) = (Role::Pad, NO_SLOT);
         Ok(key)
     }
 

@@ -59,7 +59,8 @@ impl Mr {
         Ok(None)
     }
 
-    /// The reply of request `owner` said that the peer invalidated `key`: Registering or Valid to Idle (S58).
+    /// The reply of the request in slot `owner` said that the peer invalidated `key`: Registering or Valid to Idle
+    /// (S58).
     ///
     /// # Errors
     /// [`MrError::Denied`] for the pad (I26); [`MrError::ProtocolError`] when that request does not hold that key on that
@@ -72,7 +73,8 @@ impl Mr {
         let is_valid = matches!(self.step, Step::Registering | Step::Valid)
             || (mutant!(K15_unregistered) && self.step == Step::Mapped);
         let is_its = self.owner == owner || mutant!(K15_owner);
-        if !(is_valid && is_its && key == self.fields.key && connection == self.connection && !self.is_pad()) {
+        // The pad is no request's.
+        if !(is_valid && is_its && key == self.fields.key && connection == self.connection) {
             return Err(if self.is_pad() { MrError::Denied } else { MrError::ProtocolError });
         }
         self.step = Step::Spent;

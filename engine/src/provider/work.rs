@@ -81,7 +81,7 @@ impl Token {
     /// The slot index.
     #[must_use]
     pub const fn index(self) -> u32 {
-        ((self.0 >> 32) as u32) & Self::MAX_INDEX
+        ((self.0 >> 32) & Self::MAX_INDEX as u64) as u32
     }
 
     /// The generation of the slot when the work request was posted.

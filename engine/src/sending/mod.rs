@@ -131,6 +131,18 @@ impl Sending {
         self.chain.as_slice()
     }
 
+    /// The next flush posts something.
+    #[inline(always)]
+    pub(crate) fn has_chain(&self) -> bool {
+        !self.chain.is_empty()
+    }
+
+    /// Some descriptor's keys may begin another round in the chain.
+    #[inline(always)]
+    pub(crate) fn begins_round(&self) -> bool {
+        self.registered.first_keys
+    }
+
     /// Takes entries out of the free ones, or says that there are too few.
     #[inline(always)]
     pub(crate) fn reserve(&mut self, entries: u32) -> bool {
@@ -234,18 +246,24 @@ impl Sending {
         }
     }
 
-    /// The device took the whole chain. Returns its registrations.
+    /// The device took the whole chain. Returns how many work requests that are.
     #[inline(always)]
-    pub(crate) fn accept_all(&mut self) -> Registered {
-        self.queue.accept(self.chain.len());
-        self.registered
+    pub(crate) fn accept_all(&mut self) -> usize {
+        let all = self.chain.len();
+        self.queue.accept_all(all);
+        all
+    }
+
+    /// The registrations of the chain, if it has any.
+    #[inline(always)]
+    pub(crate) fn take_registered(&mut self) -> Option<Registered> {
+        (self.registered.registrations > 0).then(|| core::mem::take(&mut self.registered))
     }
 
     /// The chain was posted, and what follows from that is done: the next one begins.
     #[inline(always)]
     pub(crate) fn next_chain(&mut self) {
         self.chain.clear();
-        self.registered = Registered::default();
     }
 
     /// Whether the write pad's registration, which is posted alone, asks for a completion.

@@ -98,30 +98,29 @@ impl Sending {
         self.signaller.invalidations(count as u32, true);
     }
 
-    /// Stages the RDMA READs of a transfer, the last of which asks for its completion. Returns its
-    /// position.
+    /// Stages the RDMA READs of a transfer, the last of which asks for its completion.
     #[inline(always)]
-    pub(crate) fn stage_reads(&mut self, token: Token, operations: &[RdmaOperation]) -> u64 {
+    pub(crate) fn stage_reads(&mut self, token: Token, operations: &[RdmaOperation]) {
         self.signaller.signalled();
         self.end_unsignalled = false;
         // Mutant: RDMA READs ask for no completion, and are counted as if they did.
-        self.stage_operations(token, operations, !mutant!(fetch_unsignalled), true, read)
+        self.stage_operations(token, operations, !mutant!(fetch_unsignalled), true, read);
     }
 
     /// Stages the RDMA WRITEs of a transfer without a reply: one completion tells of all of a
-    /// chain, which the flush asks for. Returns the last one's position.
+    /// chain, which the flush asks for.
     #[inline(always)]
-    pub(crate) fn stage_writes(&mut self, token: Token, operations: &[RdmaOperation]) -> u64 {
+    pub(crate) fn stage_writes(&mut self, token: Token, operations: &[RdmaOperation]) {
         // At most MAX_TRANSFER_OPERATIONS.
         let signalled = self.signaller.reply(operations.len() as u32, self.rules.every, false);
         self.end_unsignalled = !signalled;
-        self.stage_operations(token, operations, signalled, true, write)
+        self.stage_operations(token, operations, signalled, true, write);
     }
 
     /// Stages the RDMA WRITEs in front of a reply, which asks if anything does.
     #[inline(always)]
-    pub(crate) fn stage_answer(&mut self, token: Token, operations: &[RdmaOperation]) -> u64 {
-        self.stage_operations(token, operations, false, false, write)
+    pub(crate) fn stage_answer(&mut self, token: Token, operations: &[RdmaOperation]) {
+        self.stage_operations(token, operations, false, false, write);
     }
 
     /// Stages an RDMA WRITE of no bytes that asks for its completion, which tells that all in front
@@ -131,11 +130,12 @@ impl Sending {
         let token = barrier_token(connection, self.barriers);
         self.signaller.signalled();
         self.end_unsignalled = false;
-        self.stage_operations(token, &[RdmaOperation::NOTHING], true, false, write)
+        let position = self.queue.next_position();
+        self.stage_operations(token, &[RdmaOperation::NOTHING], true, false, write);
+        position
     }
 
-    /// Stages RDMA operations, of which the last one asks for a completion or none does. Returns
-    /// the last one's position.
+    /// Stages RDMA operations, of which the last one asks for a completion or none does.
     #[inline(always)]
     fn stage_operations(
         &mut self,
@@ -144,7 +144,7 @@ impl Sending {
         signalled: bool,
         awaited: bool,
         operation: impl Fn(ElementRange, RemoteRange) -> Operation,
-    ) -> u64 {
+    ) {
         if let &[RdmaOperation { remote, local }] = operations {
             self.chain.push(WorkRequest { token, signalled, fence: false, operation: operation(local, remote) });
             return self.queue.stage_operation(token, awaited);
@@ -158,18 +158,18 @@ impl Sending {
         if let Some(last) = self.chain.last_mut().filter(|_| signalled) {
             last.signalled = true;
         }
-        self.queue.stage_operations(token, operations.len() as u64, awaited)
+        self.queue.stage_operations(token, operations.len() as u64, awaited);
     }
 
     /// Stages the reply of a transfer, behind so many RDMA operations. `pressure`: so many slots
     /// are in use that it is to ask, because its data's buffers come back with its completion, and
-    /// a responder must not starve for them. Returns its position.
+    /// a responder must not starve for them.
     #[inline(always)]
-    pub(crate) fn stage_reply(&mut self, token: Token, operation: Operation, operations: u32, pressure: bool) -> u64 {
+    pub(crate) fn stage_reply(&mut self, token: Token, operation: Operation, operations: u32, pressure: bool) {
         let signalled = self.signaller.reply(operations + 1, self.rules.every, pressure);
         self.end_unsignalled = !signalled && !mutant!(F5_reply_unasked);
         self.chain.push(WorkRequest { token, signalled, fence: false, operation });
-        self.queue.stage_operation(token, true)
+        self.queue.stage_operation(token, true);
     }
 }
 

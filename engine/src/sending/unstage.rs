@@ -62,22 +62,31 @@ impl Sending {
         for at in 0..staged {
             left(self.queue.take_next(at).1);
         }
-        self.next_chain();
+        self.forget_chain();
         (self.standalone_staged, self.end_unsignalled) = (false, false);
     }
 
     /// Forgets what is staged: its requests are reported from their slots.
     pub(crate) fn clear(&mut self) {
         self.queue.unstage();
-        self.next_chain();
+        self.forget_chain();
         self.end_unsignalled = false;
     }
 
-    /// The device took only so many of the chain. Returns their registrations.
-    #[cold]
-    pub(crate) fn accept_part(&mut self, accepted: usize) -> Registered {
+    /// Nothing is in the chain any more.
+    fn forget_chain(&mut self) {
+        self.chain.clear();
+        self.registered = Registered::default();
+    }
+
+    /// The device took so many of the chain. Returns their registrations.
+    pub(crate) fn accept(&mut self, accepted: usize) -> Registered {
         self.queue.accept(accepted);
-        Registered::of(self.chain.as_slice().get(..accepted).unwrap_or_default())
+        let all = core::mem::take(&mut self.registered);
+        match self.chain.as_slice().get(..accepted) {
+            Some(taken) if accepted < self.chain.len() => Registered::of(taken),
+            _ => all,
+        }
     }
 
     /// A work request of the chain that was posted last.

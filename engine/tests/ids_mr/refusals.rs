@@ -284,7 +284,7 @@ fn i25_f13_remote_invalidation_of_what_is_not_held_is_refused() {
 fn i26_pad_is_never_taken_away() {
     refused_once("pad", &mut pad(), MrError::Denied, |mr| mr.invalidate_posted(mr.key(), COMPLETED));
     refused_once("pad", &mut pad(), MrError::Denied, Mr::give_back);
-    refused_once("pad", &mut pad(), MrError::Denied, |mr| mr.remotely_invalidated(u32::MAX, CONNECTION, mr.key()));
+    refused_once("pad", &mut pad(), MrError::Denied, |mr| mr.remotely_invalidated(OWNER, CONNECTION, mr.key()));
     let mut unregistered = idle();
     open_as_pad(&mut unregistered, CONNECTION).expect("free");
     unregistered.register_refused().expect("registering");

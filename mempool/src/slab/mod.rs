@@ -78,7 +78,8 @@ pub struct Slab<T> {
     values: NonNull<MaybeUninit<T>>,
     /// `capacity` metas, all initialised.
     metas: NonNull<Meta>,
-    capacity: u32,
+    /// Of 32 bits, as indices are; a `usize`, so that an index that was found to be below is one of memory at once.
+    capacity: usize,
     len: u32,
     /// First free slot, or [`END`].
     free: u32,
@@ -118,7 +119,7 @@ impl<T> Slab<T> {
             unsafe { metas.add(index as usize).write(Meta { generation: BEFORE_FIRST, next }) };
         }
         let free = if capacity == 0 { END } else { 0 };
-        Ok(Self { values: base.cast(), metas, capacity, len: 0, free, _block: block, _values: PhantomData })
+        Ok(Self { values: base.cast(), metas, capacity: count, len: 0, free, _block: block, _values: PhantomData })
     }
 
     /// Bytes of a region that a slab of `capacity` slots needs, alignment included; `None` if they exceed the address space.
@@ -131,7 +132,7 @@ impl<T> Slab<T> {
     /// Slots of the slab.
     #[must_use]
     pub fn capacity(&self) -> u32 {
-        self.capacity
+        self.capacity as u32
     }
 
     /// Values in the slab.
@@ -175,7 +176,7 @@ impl<T> Slab<T> {
     #[inline(always)]
     pub fn vacant(&mut self) -> Option<Vacant<'_, T>> {
         let index = self.free;
-        (index < self.capacity).then_some(Vacant { slab: self, index })
+        ((index as usize) < self.capacity).then_some(Vacant { slab: self, index })
     }
 
     /// Marks the slot that was freed last as occupied. The caller fills it.
@@ -267,7 +268,7 @@ impl<T> Slab<T> {
 
     /// All values with their handles, by index. Looks at every slot up to that of the last one.
     pub fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
-        (0..self.capacity).filter_map(|index| self.at(index)).take(self.len() as usize)
+        (0..self.capacity()).filter_map(|index| self.at(index)).take(self.len() as usize)
     }
 
     #[inline]
@@ -280,13 +281,13 @@ impl<T> Slab<T> {
     #[inline]
     fn meta(&self, index: u32) -> Option<Meta> {
         // SAFETY: the index is below the capacity, and metas are initialised from the start.
-        (index < self.capacity).then(|| unsafe { self.metas.add(index as usize).read() })
+        ((index as usize) < self.capacity).then(|| unsafe { self.metas.add(index as usize).read() })
     }
 
     #[inline]
     fn meta_mut(&mut self, index: u32) -> Option<&mut Meta> {
         // SAFETY: as in `meta`; the reference borrows the slab.
-        (index < self.capacity).then(|| unsafe { self.metas.add(index as usize).as_mut() })
+        ((index as usize) < self.capacity).then(|| unsafe { self.metas.add(index as usize).as_mut() })
     }
 
     /// # Safety
@@ -350,7 +351,7 @@ impl<T> Drop for Slab<T> {
         if !core::mem::needs_drop::<T>() {
             return;
         }
-        for index in 0..self.capacity {
+        for index in 0..self.capacity() {
             if let Some(handle) = self.handle_at(index) {
                 drop(self.remove(handle));
             }

@@ -35,8 +35,8 @@ impl core::fmt::Debug for Meta {
 }
 
 fn keep(slab: &Slab<Value>) -> Kept {
-    let metas: Vec<Meta> = (0..slab.capacity).map(|index| slab.meta(index).expect("below the capacity")).collect();
-    let values = (0..slab.capacity).map(|index| slab.at(index).map_or(0, |(_, value)| *value)).collect();
+    let metas: Vec<Meta> = (0..slab.capacity()).map(|index| slab.meta(index).expect("below the capacity")).collect();
+    let values = (0..slab.capacity()).map(|index| slab.at(index).map_or(0, |(_, value)| *value)).collect();
     Kept { metas, values, len: slab.len, free: slab.free }
 }
 
