@@ -200,7 +200,7 @@ pub(super) fn drive<P: Port + Send + 'static>(
             trouble = controls.iter().find_map(|control| control.trouble());
         }
         let now = clock.now();
-        refusals.tell(&controls, now, say);
+        refusals.tell(controls.iter().map(|control| control.queue_pairs_kept()).sum(), now, say);
         patrol.pass(now, || threads.astray(), say);
         let verdict = if watchdog.is_due(now) { watchdog.look(now, threads.pulses(), say) } else { Verdict::GoOn };
         let given_up = verdict != Verdict::GoOn && board.has_clients();

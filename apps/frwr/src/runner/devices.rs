@@ -1,8 +1,8 @@
 //! `serve`, `load` and `discover` on the device that is named: all of them that know how one is opened, but for `check`'s part.
 
 use super::{
-    discover::DiscoverConfig, load_command::LoadConfig, report::RunReport, serve_command::ServeConfig,
-    serve_report::ServeReport,
+    discover::DiscoverConfig, fleet::named, load_command::LoadConfig, report::RunReport, serve::Devices,
+    serve_command::ServeConfig, serve_report::ServeReport,
 };
 use crate::{
     Error,
@@ -33,12 +33,17 @@ pub fn serve_on_device(
 ) -> Result<ServeReport, Error> {
     let (device, idle) = (&config.arguments.device, config.arguments.core.idle);
     // It was checked that all of them are software NICs, or none is.
-    let soft: Vec<_> = device.each().filter_map(|one| soft(&one).transpose()).collect::<Result<_, _>>()?;
-    if !soft.is_empty() {
-        return super::serve(soft, config, asked, say).map_err(Error::between_processes);
+    let of_start: Vec<_> = device.each().filter_map(|one| soft(&one).transpose()).collect::<Result<_, _>>()?;
+    let arguments = device.clone();
+    if !of_start.is_empty() {
+        let opener = move |name: &str| soft(&named(&arguments, name))?.ok_or_else(Error::lost);
+        let devices = Devices::new(of_start, Box::new(opener));
+        return super::serve(devices, config, asked, say).map_err(Error::between_processes);
     }
-    let devices = device.each().map(|one| open(&one, DeviceRole::Responder, idle)).collect::<Result<_, _>>()?;
-    super::serve(devices, config, asked, say)
+    let responder = move |device: &DeviceArguments| open(device, DeviceRole::Responder, idle);
+    let of_start = device.each().map(|one| responder(&one)).collect::<Result<_, _>>()?;
+    let opener = move |name: &str| responder(&named(&arguments, name));
+    super::serve(Devices::new(of_start, Box::new(opener)), config, asked, say)
 }
 
 /// Runs `load` on the device that it names.

@@ -1,5 +1,6 @@
 //! What differs between a target that serves and a file: as changes in a safe order, or why they cannot be made while it does.
 
+mod devices;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -8,6 +9,7 @@ use super::ana_name::AnaStates;
 use super::namespaces::{ListedNamespace, MediumConfig, NamespaceConfig, SubsystemConfig};
 use crate::options::Listen;
 use core::fmt::Display;
+pub(super) use devices::{Listening, devices};
 use frwr_nvmf::{
     controller::{AllowedHosts, MAX_ANA_GROUPS, MAX_LISTENERS, MAX_SUBSYSTEMS},
     storage::MediumKind,
@@ -95,10 +97,9 @@ pub(super) fn difference(
     if found.refused.is_empty() { Ok(found.in_order(present, clash)) } else { Err(found.refused) }
 }
 
-/// Changes of keys and all others, in the order in which they are made.
-pub(super) fn beside_keys(keys: Vec<Step>, others: Vec<Step>) -> Vec<Step> {
-    let mut all = keys;
-    all.extend(others);
+/// All changes, in the order in which they are made.
+pub(super) fn in_order(all: [Vec<Step>; 3]) -> Vec<Step> {
+    let mut all = all.concat();
     all.sort_by_key(Step::rank);
     all
 }

@@ -118,6 +118,17 @@ impl GatewayArguments {
         Err(Error::usage("controller_ids", text))
     }
 
+    /// Devices that there may be at a time, of which each has identifiers for so many controllers, and PORTIDs in front of those of
+    /// other gateways: as many as were checked at least.
+    pub(super) fn places(&self, controllers: u32) -> u16 {
+        let ControllerIds { first, last } = self.controller_ids;
+        let (ids, each) = (u32::from(last.saturating_sub(first)) + 1, controllers * u32::from(IDS_PER_CONTROLLER));
+        let behind = self.other_gateway.iter().filter_map(|other| other.port.checked_sub(self.first_port_id));
+        let by_ports = behind.min().map_or(MAX_TARGETS, |ports| ports / MAX_LISTENERS as u16);
+        // At most MAX_TARGETS.
+        (ids / each.max(1)).min(MAX_TARGETS.into()).min(by_ports.into()) as u16
+    }
+
     /// Tells a target of its part.
     pub(super) fn of_target(&self, options: TargetOptions) -> TargetOptions {
         let ControllerIds { first, last } = self.controller_ids;

@@ -154,7 +154,7 @@ impl<P: Port> Inquiry<P> {
         while !self.host.is_stopped() {
             control.poll();
             let elapsed = self.elapsed();
-            refusals.tell(&[control], elapsed, say);
+            refusals.tell(control.statistics().queue_pairs_kept, elapsed, say);
             let work = self.host.poll(elapsed);
             let done = is_done(self, elapsed, say);
             self.host.flush();

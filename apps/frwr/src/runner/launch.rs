@@ -9,11 +9,12 @@ use super::{
     media_watch::MediaWatch,
     outcome::Outcome,
     path_log::PathLog,
+    places::Places,
     plan,
     progress::Progress,
     report::{Compared, Injected, RunReport, Subject},
     stalls::StallWatch,
-    start::{Beginning, Sides, for_both, launch, open, reactors},
+    start::{Beginning, Sides, first_node, for_both, launch, open, reactors},
     trace::{self, OF_KEYS, OF_PORT, RING_RECORDS, Trace, check_path},
 };
 use crate::watch::{Lookout, with_neighbours};
@@ -81,7 +82,8 @@ impl Move<'_> {
     ) -> Result<RunReport, Error> {
         let Self { config, file, monitor, asked, say } = self;
         let topology = with_neighbours(Topology::of_machine());
-        let target_plan = plan::target(config, file, target.capabilities())?;
+        let placement = config.placement.clone().unwrap_or_else(|| for_both(&topology));
+        let target_plan = plan::target(config, file, first_node(&placement, &topology), target.capabilities())?;
         let host_plan = plan::host(config, file, host.capabilities())?;
         let depth = Depth::of_requests(config.job.queue_depth, &host_plan.options.engine(), &host_plan.capabilities);
         if let Some(line) = depth.line("--queue-depth", "requests") {
@@ -89,7 +91,6 @@ impl Move<'_> {
         }
         let (mut target_control, mut host_control) = (Control::new(target), Control::new(host));
         let (port, link) = open(&mut target_control, &target_plan.options.engine(), &target_plan.capabilities)?;
-        let placement = config.placement.clone().unwrap_or_else(|| for_both(&topology));
         let mut keys = config.job.output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
         let follow = |keys: &mut Option<Trace>, side, reactor| keys.as_mut().map(|keys| keys.follow(side, reactor));
         let target =
@@ -103,7 +104,7 @@ impl Move<'_> {
             None => None,
         };
         let progress = Progress::new(1);
-        let sides = Sides { targets: vec![vec![target]], hosts: vec![vec![host]] };
+        let sides = Sides { targets: vec![vec![target]], hosts: vec![vec![host]], doors: None };
         let mut lookout = Lookout::begin(&topology);
         let threads = match launch(topology, placement, &config.job.core, sides, &progress, asked, say) {
             Ok(threads) => threads,
@@ -116,7 +117,7 @@ impl Move<'_> {
             controls: vec![&mut target_control, &mut host_control],
             threads: &threads,
             progress: &progress,
-            incidents: Vec::new(),
+            places: &mut Places::default(),
             load: None,
             paths: PathLog::default(),
             following: None,
@@ -136,7 +137,7 @@ impl Move<'_> {
         };
         traces.iter_mut().try_for_each(|trace| trace.ended(outcome.records_lost()))?;
         trace::finish(traces, say)?;
-        let corrupted = outcome.targets.iter().map(|target| target.statistics().corrupted_reads).sum();
+        let corrupted = outcome.targets.iter().flatten().map(|target| target.statistics().corrupted_reads).sum();
         let (mut report, _) = outcome.report(subject(config, depth.effective), None, host_control.statistics())?;
         report.warnings = lookout.end(say);
         report.injected = config.inject.map(|fault| Injected {

@@ -12,6 +12,7 @@ use super::{
     media_watch::MediaWatch,
     outcome::Outcome,
     path_log::PathLog,
+    places::Places,
     plan,
     progress::Progress,
     report::{Compared, RunReport, Subject},
@@ -120,7 +121,7 @@ fn load_on<D: Device<Port: Send + 'static>>(
     let watch = observe.is_wanted().then(|| LoadWatch::new(named(), observe, sinks));
     let mut watch = watch.transpose()?;
     let progress = Progress::new(cores * nsid.len());
-    let sides = Sides::<D::Port, _> { targets: Vec::new(), hosts };
+    let sides = Sides::<D::Port, _> { targets: Vec::new(), hosts, doors: None };
     let mut lookout = Lookout::begin(&topology);
     let threads = match launch(topology, placement, &job.core, sides, &progress, asked, say) {
         Ok(threads) => threads,
@@ -133,7 +134,7 @@ fn load_on<D: Device<Port: Send + 'static>>(
         controls: vec![&mut control],
         threads: &threads,
         progress: &progress,
-        incidents: Vec::new(),
+        places: &mut Places::default(),
         load: watch.as_mut(),
         paths,
         following: following.as_mut(),

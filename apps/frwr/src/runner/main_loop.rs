@@ -10,6 +10,7 @@ use super::{
     media_watch::MediaWatch,
     operator::{Operator, Surroundings},
     path_log::PathLog,
+    places::Places,
     progress::{Doing, IoCounters, Progress},
     stalls::{Seen, StallWatch},
     trace::Trace,
@@ -21,11 +22,7 @@ use frwr_engine::{
     control::{Control, ControlStatistics},
     provider::{Device, Port},
 };
-use frwr_mempool::{
-    lane,
-    limits::{Limits, Resource},
-};
-use frwr_nvmf::controller::Incident;
+use frwr_mempool::limits::{Limits, Resource};
 use frwr_reactor::{Clock, Finished, Running, RunningError};
 use std::os::fd::BorrowedFd;
 
@@ -138,11 +135,12 @@ const LOADING: Doing = Doing::Job(Phase::Load);
 
 /// What the main thread serves.
 pub(super) struct MainLoop<'a, T: Port, H: Port> {
+    /// Of a run whose devices stay as they are.
     pub(super) controls: Vec<&'a mut dyn Served>,
+    /// Those of a target that serves, with what its cores tell of its peers.
+    pub(super) places: &'a mut Places,
     pub(super) threads: &'a Threads<T, H>,
     pub(super) progress: &'a Progress,
-    /// What the target's cores tell of its peers.
-    pub(super) incidents: Vec<lane::Receiver<Incident>>,
     /// What the target's namespaces live in.
     pub(super) media: &'a mut MediaWatch,
     /// What happens to its cores.
@@ -207,7 +205,8 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         let (mut stopping, mut ending, mut told) = (false, false, false);
         let mut idle = Idle::new(&self.controls)?;
         self.progress.wakes(&idle.waker());
-        let (mut trouble, mut lost) = (None, vec![false; self.controls.len()]);
+        self.places.wakes(&idle.waker());
+        let mut trouble = None;
         let (mut log, mut watchdog) = (IncidentLog::default(), Watchdog::default());
         while !self.threads.is_finished() {
             let mut work = self.serve().unwrap_or_else(|error| {
@@ -219,7 +218,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             let elapsed = clock.now().saturating_sub(began);
             self.tell_incidents(&mut log, elapsed, say);
             if trouble.is_none() {
-                trouble = self.look_for_trouble(&mut lost, say);
+                trouble = self.look_for_trouble(say);
                 trouble = trouble.or_else(|| self.operator.as_mut()?.trouble());
             }
             if let Some(service) = &mut self.service {
@@ -267,7 +266,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                 say(&line);
                 self.service.iter_mut().for_each(|service| service.ready(&line));
             }
-            refusals.tell(&self.controls, elapsed, say);
+            refusals.tell(self.queue_pairs_kept(), elapsed, say);
             if let Some(following) = &mut self.following {
                 work += following.poll(&mut self.paths, say);
             }
@@ -305,7 +304,9 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             let periods = [live.due(), watchdog.due(), refusals.due(), log.due()];
             let others = self.operator.as_ref().map(|operator| operator.interests()).unwrap_or_default();
             let at_most = self.longest_wait(ending, clock.now().saturating_sub(began), periods);
-            idle.pass(work, Awaited { controls: &self.controls, asked, others, at_most }, || self.progress.arm());
+            let controls = self.controls.iter_mut().map(|control| &mut **control as &mut dyn Served);
+            let controls: Vec<_> = controls.chain(self.places.served()).collect();
+            idle.pass(work, Awaited { controls: &controls, asked, others, at_most }, || self.progress.arm());
         }
         self.tell_incidents(&mut log, clock.now().saturating_sub(began), say);
         log.finish(say);
@@ -336,12 +337,13 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
     }
 
     /// What the run cannot go on with. A device that is lost while others go on is told once.
-    fn look_for_trouble(&mut self, lost: &mut [bool], say: &mut dyn FnMut(&str)) -> Option<Error> {
-        for at in 0..lost.len() {
-            let Some(error) = self.controls[at].trouble().filter(|_| !lost[at]) else { continue };
-            lost[at] = true;
+    fn look_for_trouble(&mut self, say: &mut dyn FnMut(&str)) -> Option<Error> {
+        if let Some(error) = self.controls.iter().find_map(|control| control.trouble()) {
+            return Some(error);
+        }
+        while let Some(error) = self.places.next_loss() {
             // Before it serves it is not known to be able to.
-            if self.operator.is_none() || self.listening.is_some() || lost.iter().all(|lost| *lost) {
+            if self.listening.is_some() || !self.places.has_serving() {
                 return Some(error);
             }
             say(&format!("warning: {error}; its hosts are gone, and the other devices go on"));
@@ -350,21 +352,26 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         None
     }
 
+    /// Queue pairs that devices refused to destroy and still have.
+    fn queue_pairs_kept(&mut self) -> u64 {
+        let of_run: u64 = self.controls.iter().map(|control| control.queue_pairs_kept()).sum();
+        of_run + self.places.served().map(|control| control.queue_pairs_kept()).sum::<u64>()
+    }
+
     fn tell_incidents(&mut self, log: &mut IncidentLog, elapsed: Duration, say: &mut dyn FnMut(&str)) {
-        for incidents in &mut self.incidents {
-            while let Some(incident) = incidents.pop() {
-                if let Some(operator) = &mut self.operator {
-                    operator.note(self.threads.clock().now(), &incident);
-                }
-                log.note(elapsed, incident, say);
+        while let Some(incident) = self.places.next_incident() {
+            if let Some(operator) = &mut self.operator {
+                operator.note(self.threads.clock().now(), &incident);
             }
+            log.note(elapsed, incident, say);
         }
         log.tick(elapsed, say);
     }
 
     /// Returns the work done.
     fn serve(&mut self) -> Result<u32, Error> {
-        let mut work = self.controls.iter_mut().map(|control| control.poll()).sum();
+        let mut work: u32 = self.controls.iter_mut().map(|control| control.poll()).sum();
+        work += self.places.served().map(|control| control.poll()).sum::<u32>();
         for trace in self.traces.iter_mut() {
             work += trace.drain()?;
         }
@@ -378,12 +385,12 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
     /// Who asks is answered. Returns the work done.
     fn operate(&mut self, say: &mut dyn FnMut(&str)) -> u32 {
         let Some(operator) = &mut self.operator else { return 0 };
-        let (threads, controls, media) = (self.threads, &self.controls, &mut *self.media);
+        let (threads, places, media) = (self.threads, &mut *self.places, &mut *self.media);
         let mut surroundings = Surroundings {
             // What it tells stands beside times of the cores.
             now: threads.clock().now(),
             reactors: &|| threads.statistics(),
-            controls: &|| controls.iter().map(|control| control.statistics()).collect(),
+            places,
             media,
         };
         operator.turn(&mut surroundings, say)
@@ -421,9 +428,8 @@ impl Refusals {
         self.is_news.then_some(self.next_line)
     }
 
-    /// Looks, after a poll; `elapsed` is time since an epoch of the caller's.
-    pub(crate) fn tell(&mut self, controls: &[&mut dyn Served], elapsed: Duration, say: &mut dyn FnMut(&str)) {
-        let kept = controls.iter().map(|control| control.queue_pairs_kept()).sum();
+    /// Looks, after a poll: devices keep so many in all. `elapsed` is time since an epoch of the caller's.
+    pub(crate) fn tell(&mut self, kept: u64, elapsed: Duration, say: &mut dyn FnMut(&str)) {
         // What is destroyed before its line is due keeps nobody waiting.
         self.is_news = kept > 0 && (self.is_news || kept > self.kept);
         self.kept = kept;
@@ -440,12 +446,15 @@ impl Refusals {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{live_line::Reading, medium::Medium, stalls::Cores},
-        BorrowedFd, ControlStatistics, Doing, Error, IoCounters, LONGEST_WAIT, LiveLine, MediaWatch, Refusals, Served,
-        StallWatch, Watchdog, wait_until,
+        super::{
+            live_line::Reading,
+            medium::{Lives, Medium},
+            stalls::Cores,
+        },
+        Doing, IoCounters, LONGEST_WAIT, LiveLine, MediaWatch, Refusals, StallWatch, Watchdog, wait_until,
     };
     use crate::watch::Patrol;
-    use core::{task::Waker, time::Duration};
+    use core::time::Duration;
     use frwr_nvmf::{
         storage::{FileMedium, FileOptions},
         wire::Nqn,
@@ -492,7 +501,7 @@ mod tests {
         let (mut media, mut patrol) = (MediaWatch::default(), Patrol::default());
         let medium = FileMedium::open(&FileOptions::new(file.path())).unwrap();
         let subsystem = Nqn::new("nqn.2026-11.invalid.frwr:a").unwrap();
-        media.add((subsystem, 1), "one".to_owned(), Medium::File(medium));
+        media.add((subsystem, 1), "one".to_owned(), Lives::Watched(Medium::File(medium)));
         let (mut stalls, mut watchdog) = (StallWatch::new(Some(Duration::from_millis(5))), Watchdog::default());
         let reading = |at| Reading { at, io: IoCounters::default(), cores: Vec::new() };
         let (mut live, mut now, mut looks) = (LiveLine::begin(reading(Duration::ZERO)), Duration::ZERO, 0);
@@ -515,46 +524,12 @@ mod tests {
         assert!((100..=120).contains(&looks), "{looks}");
     }
 
-    struct Keeps {
-        kept: u64,
-    }
-
-    impl Served for Keeps {
-        fn poll(&mut self) -> u32 {
-            0
-        }
-
-        fn wakes(&self, _: &Waker) {}
-
-        fn arm(&self) -> bool {
-            true
-        }
-
-        fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-            Vec::new()
-        }
-
-        fn statistics(&self) -> ControlStatistics {
-            ControlStatistics::default()
-        }
-
-        fn queue_pairs_kept(&self) -> u64 {
-            self.kept
-        }
-
-        fn trouble(&self) -> Option<Error> {
-            None
-        }
-    }
-
     /// What is said while two devices keep these numbers of queue pairs, at these milliseconds.
     fn said(course: &[(u64, [u64; 2])]) -> Vec<(u64, String)> {
         let (mut refusals, mut lines) = (Refusals::default(), Vec::new());
         for &(at, kept) in course {
-            let [mut first, mut second] = kept.map(|kept| Keeps { kept });
-            refusals.tell(&[&mut first, &mut second], Duration::from_millis(at), &mut |line| {
-                lines.push((at, line.to_owned()))
-            });
+            let line = &mut |line: &str| lines.push((at, line.to_owned()));
+            refusals.tell(kept.into_iter().sum(), Duration::from_millis(at), line);
         }
         lines
     }

@@ -1,11 +1,16 @@
 //! What the main thread says of the media below namespaces, once for each thing that is wrong with one for good.
 
-use super::{lock_line::lock_line, medium::Medium, reservations::FileWatch};
+use super::{
+    lock_line::lock_line,
+    medium::{Lives, Medium, Ways},
+    memory_medium::MemoryMedium,
+    reservations::FileWatch,
+};
 use crate::output::in_line;
 use core::time::Duration;
 use frwr_nvmf::{
     controller::Reservations,
-    storage::{Geometry, MediumFault, RbdLock, RbdLockTaken, RbdLook, RbdMedium},
+    storage::{Backing, Geometry, MediumFault, RbdLock, RbdLockTaken, RbdLook, RbdMedium},
     wire::Nqn,
 };
 
@@ -26,9 +31,10 @@ pub(super) struct LockFigures {
     pub(super) taken: RbdLockTaken,
 }
 
-/// The media of all namespaces that do not live in memory.
+/// The media of all namespaces. Those that are memory are kept, and not looked at: what is said of media below is said of the others.
 #[derive(Debug, Default)]
 pub(super) struct MediaWatch {
+    memories: Vec<(Identity, MemoryMedium)>,
     media: Vec<Watched>,
     /// The file of reservations.
     reservations: Option<FileWatch>,
@@ -49,8 +55,12 @@ struct Watched {
 }
 
 impl MediaWatch {
-    /// Watches one more, which people know by `name`.
-    pub(super) fn add(&mut self, namespace: Identity, name: String, medium: Medium) {
+    /// Watches one more, which people know by `name`, or keeps it.
+    pub(super) fn add(&mut self, namespace: Identity, name: String, medium: Lives) {
+        let medium = match medium {
+            Lives::Memory(memory) => return self.memories.push((namespace, memory)),
+            Lives::Watched(medium) => medium,
+        };
         let told_lock = None;
         self.media.push(Watched { namespace, name, medium, told: None, told_losses: 0, told_away: false, told_lock });
     }
@@ -62,9 +72,29 @@ impl MediaWatch {
 
     /// That namespace is gone: what is to be closed, which may take a while, and what people know it by.
     pub(super) fn forget(&mut self, namespace: Identity) -> Option<(String, Medium)> {
+        self.memories.retain(|(of, _)| *of != namespace);
         let at = self.media.iter().position(|watched| watched.namespace == namespace)?;
         let Watched { name, medium, .. } = self.media.remove(at);
         Some((name, medium))
+    }
+
+    /// How so many further cores come to what a namespace lives in; `backing` is that of a file.
+    ///
+    /// # Errors
+    /// It cannot be had by more, and what can be done about that.
+    pub(super) fn ways(
+        &self,
+        namespace: Identity,
+        backing: Backing,
+        depth: usize,
+        cores: usize,
+    ) -> Result<Ways, String> {
+        if let Some((_, memory)) = self.memories.iter().find(|(of, _)| *of == namespace) {
+            return Ok(Ways::Memory(memory.clone()));
+        }
+        let watched = self.media.iter().find(|watched| watched.namespace == namespace);
+        let Watched { name, medium, .. } = watched.ok_or_else(|| "nobody knows what it lives in".to_owned())?;
+        medium.ways(backing, depth, cores).map_err(|reason| format!("{name}: {reason}"))
     }
 
     /// Has the server of a namespace's medium look how large it is, where there is one that knows; in front of [`Self::measure`].
@@ -244,6 +274,10 @@ mod tests {
     use super::*;
     use frwr_nvmf::storage::{FileMedium, FileOptions};
 
+    fn at(path: &std::path::Path) -> Lives {
+        Lives::Watched(Medium::File(FileMedium::open(&FileOptions::new(path)).unwrap()))
+    }
+
     fn name(identifier: u32) -> Identity {
         (Nqn::new("nqn.2026-11.invalid.frwr:a").unwrap(), identifier)
     }
@@ -253,7 +287,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(1 << 20).unwrap();
         let mut watch = MediaWatch::default();
-        watch.add(name(1), "a\nb".to_owned(), Medium::File(FileMedium::open(&FileOptions::new(file.path())).unwrap()));
+        watch.add(name(1), "a\nb".to_owned(), at(file.path()));
         let mut said = |millis| {
             let mut lines = Vec::new();
             watch.tell(Duration::from_millis(millis), &mut |line| lines.push(line.to_owned()));
@@ -280,7 +314,7 @@ mod tests {
         file.as_file().set_len(1 << 20).unwrap();
         let open = || FileMedium::open(&FileOptions::new(file.path()));
         let mut watch = MediaWatch::default();
-        watch.add(name(1), "one".to_owned(), Medium::File(open().unwrap()));
+        watch.add(name(1), "one".to_owned(), Lives::Watched(Medium::File(open().unwrap())));
         watch.forget(name(2));
         assert_eq!(watch.media.len(), 1);
         watch.forget(name(1));
@@ -295,7 +329,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(1 << 20).unwrap();
         let mut watch = MediaWatch::default();
-        watch.add(name(1), "one".to_owned(), Medium::File(FileMedium::open(&FileOptions::new(file.path())).unwrap()));
+        watch.add(name(1), "one".to_owned(), at(file.path()));
         let blocks = (1 << 20) / u64::from(watch.media[0].medium.geometry().block_bytes());
         assert_eq!(watch.measure(name(1)).unwrap().unwrap().blocks(), blocks);
         watch.resized(name(1), blocks / 2);

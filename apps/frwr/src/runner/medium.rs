@@ -1,6 +1,49 @@
 //! The medium below a namespace, whichever it is, as the main thread looks at it.
 
-use frwr_nvmf::storage::{FileMedium, Geometry, MediumFault, NbdMedium, RbdLock, RbdLook, RbdMedium};
+use super::{memory_medium::MemoryMedium, namespaces::NamespacePlan, prepared::file_depth};
+use crate::Error;
+use frwr_nvmf::storage::{
+    AnyStorage, Backing, FileMedium, Geometry, MediumFault, NbdMedium, RbdLock, RbdLook, RbdMedium,
+};
+
+/// What a namespace lives in, open.
+#[derive(Debug)]
+pub(super) enum Lives {
+    /// Memory, which is as it was made.
+    Memory(MemoryMedium),
+    /// What somebody else may change, and is looked at.
+    Watched(Medium),
+}
+
+/// How further cores come to what a namespace lives in.
+pub(super) enum Ways {
+    /// Memory that all have.
+    Memory(MemoryMedium),
+    /// A file or block device.
+    File(FileMedium, Backing),
+    /// Ways that are made already.
+    Made(Vec<AnyStorage>),
+}
+
+impl Ways {
+    /// The next core's, of `depth` operations at a time where it has some of its own. May block for a file.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn next(&mut self, depth: usize) -> Result<NamespacePlan, Error> {
+        match self {
+            Self::Memory(memory) => Ok(NamespacePlan::Memory(memory.clone())),
+            Self::File(medium, backing) => {
+                let (storage, _) = medium.storage(*backing, file_depth(depth))?;
+                Ok(NamespacePlan::Open { storage, alignment: medium.alignment() })
+            }
+            Self::Made(ways) => {
+                let storage = ways.pop().ok_or_else(Error::lost)?;
+                Ok(NamespacePlan::Open { storage, alignment: 1 })
+            }
+        }
+    }
+}
 
 /// A file, a block device, an export of a server, or an image of a cluster.
 #[derive(Debug)]
@@ -88,6 +131,26 @@ impl Medium {
             Self::Rbd(medium) => medium.resize(blocks),
             Self::Nbd(_) => Ok(()),
         };
+    }
+
+    /// Ways for so many further cores; `backing` is that of a file. Waits for nobody.
+    ///
+    /// # Errors
+    /// It has no more, and what can be done about that.
+    pub(super) fn ways(&self, backing: Backing, depth: usize, cores: usize) -> Result<Ways, String> {
+        match self {
+            Self::File(medium) => Ok(Ways::File(medium.clone(), backing)),
+            Self::Rbd(medium) => {
+                let ways = (0..cores).map(|_| medium.storage(file_depth(depth)));
+                ways.collect::<Result<_, _>>().map(Ways::Made).map_err(|error| error.to_string())
+            }
+            // Whether its server is still the same nobody knows once something was written and not flushed.
+            Self::Nbd(_) => {
+                let text = "all connections to an NBD server are made before hosts write to it; remove the namespace, and add it again \
+                            behind this";
+                Err(text.to_owned())
+            }
+        }
     }
 
     /// Whose its lock is, where it is served by who has that.

@@ -4,25 +4,21 @@ use super::{
     ana_name::AnaStates,
     load_file::hex,
     media_watch::{Identity, MediaWatch},
+    memory_medium::MemoryMedium,
     prepared::{Prepared, Users, prepare},
 };
 use crate::{Error, output::in_line};
 use clap::ValueEnum;
-use frwr_mempool::DeviceMemory;
 use frwr_nvmf::{
     controller::{AllowedHosts, DEFAULT_ANA_GROUP},
     storage::{
-        AnyStorage, Backing, Geometry, MediumKind, NbdAddress, NbdOptions, RangeLocks, RbdOptions, is_nbd_uri,
-        is_rbd_name,
+        AnyStorage, Backing, MediumKind, NbdAddress, NbdOptions, RbdOptions, Storage as _, is_nbd_uri, is_rbd_name,
     },
     wire::{AnaState, Nqn, SerialNumber},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::{
-    path::{Path, PathBuf, absolute},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf, absolute};
 
 /// Where the bytes of `--namespace FILE` live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -178,7 +174,7 @@ impl SubsystemConfig {
         let mut plans: Vec<_> = (0..users.cores).map(|_| plan()).collect();
         for (identity, namespace) in self.identities().zip(&self.namespaces) {
             let Prepared { of_cores, report, medium } = prepare(namespace, users, say)?;
-            medium.into_iter().for_each(|medium| media.add(identity, namespace.config.name(), medium));
+            media.add(identity, namespace.config.name(), medium);
             let ListedNamespace { identifier, nguid, active, .. } = *namespace;
             let (ana_group, blocks) = (namespace.config.ana_group, report.blocks);
             let part = |medium| PlannedNamespace { identifier, nguid, ana_group, active, blocks, medium };
@@ -344,21 +340,32 @@ pub(super) struct PlannedNamespace {
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "one per namespace and core, made at start and taken apart at once")]
 pub(super) enum NamespacePlan {
-    /// Memory that the core takes from its own region.
-    Memory {
-        geometry: Geometry,
-        /// What it holds at first, before zeros.
-        content: Option<Arc<[u8]>>,
-        read_only: bool,
-    },
     /// Memory that all cores use.
-    Shared { medium: DeviceMemory, locks: Arc<RangeLocks>, geometry: Geometry, read_only: bool },
-    /// An open file or block device.
+    Memory(MemoryMedium),
+    /// An open file or block device, or what else has a way of its own for each core.
     Open {
         storage: AnyStorage,
         /// What addresses of buffers have to be multiples of.
         alignment: u32,
     },
+}
+
+impl NamespacePlan {
+    /// The core's way to it, which holds so many operations at a time where it is memory, and has so many blocks of what it lives in.
+    ///
+    /// # Errors
+    /// There is no memory for that, or it cannot have so many.
+    pub(super) fn storage(self, depth: usize, blocks: u64) -> Result<AnyStorage, Error> {
+        let mut storage = match self {
+            Self::Memory(memory) => memory.storage(depth)?,
+            Self::Open { storage, .. } => storage,
+        };
+        // Some storages have one size for ever.
+        if storage.geometry().blocks() != blocks {
+            storage.resize(blocks).map_err(Error::setup)?;
+        }
+        Ok(storage)
+    }
 }
 
 /// What the report says of a namespace.

@@ -103,29 +103,61 @@ impl Desk {
     }
 }
 
-/// The main thread's ends of the lanes of all units: of each core for each device, in the order of [`super::start::unit`].
+/// The main thread's ends of both lanes.
+#[derive(Debug)]
+pub(super) struct Ends {
+    orders: lane::Sender<Order>,
+    answers: lane::Receiver<Answer>,
+}
+
+/// The ends of both lanes of a unit: the main thread's, and its core's.
+pub(super) fn desk() -> (Ends, Desk) {
+    let ((orders, of_core), (answers, of_main)) = (lane::bounded(LANE), lane::bounded(LANE + OUTCOMES));
+    (Ends { orders, answers: of_main }, Desk { orders: of_core, answers })
+}
+
+/// The main thread's ends of the lanes of all units: of each core for each place of a device, in the order of
+/// [`super::start::unit`]. Where no device is there is nothing.
 #[derive(Debug)]
 pub(super) struct Orders {
-    units: Vec<(lane::Sender<Order>, lane::Receiver<Answer>)>,
+    units: Vec<Option<Ends>>,
     cores: usize,
     progress: Progress,
 }
 
 impl Orders {
-    /// For units of so many cores that are still to come.
-    pub(super) fn new(progress: &Progress, cores: usize) -> Self {
-        Self { units: Vec::new(), cores, progress: progress.clone() }
+    /// For units of so many cores and places, which are still to come.
+    pub(super) fn new(progress: &Progress, cores: usize, places: usize) -> Self {
+        Self { units: (0..cores * places).map(|_| None).collect(), cores, progress: progress.clone() }
     }
 
-    /// One more unit.
-    pub(super) fn add(&mut self) -> Desk {
-        let ((orders, of_core), (answers, of_main)) = (lane::bounded(LANE), lane::bounded(LANE + OUTCOMES));
-        self.units.push((orders, of_main));
-        Desk { orders: of_core, answers }
+    /// A unit comes.
+    pub(super) fn add(&mut self, unit: usize, ends: Ends) {
+        if let Some(place) = self.units.get_mut(unit) {
+            *place = Some(ends);
+        }
     }
 
-    pub(super) fn units(&self) -> usize {
-        self.units.len()
+    /// It goes: it is asked nothing more, and what it has still to say nobody hears.
+    pub(super) fn remove(&mut self, unit: usize) {
+        if let Some(place) = self.units.get_mut(unit) {
+            *place = None;
+        }
+    }
+
+    /// Numbers that units may have.
+    pub(super) fn numbers(&self) -> core::ops::Range<usize> {
+        0..self.units.len()
+    }
+
+    /// There is a unit of this number.
+    pub(super) fn has(&self, unit: usize) -> bool {
+        self.units.get(unit).is_some_and(Option::is_some)
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.units.iter().flatten().count()
     }
 
     /// Cores of each device.
@@ -133,7 +165,7 @@ impl Orders {
         self.cores.max(1)
     }
 
-    /// The device of a unit.
+    /// The place of a unit's device.
     pub(super) fn device_of(&self, unit: usize) -> usize {
         unit / self.cores.max(1)
     }
@@ -145,12 +177,13 @@ impl Orders {
 
     /// The unit has taken all orders that it was given.
     pub(super) fn has_none_left(&self, unit: usize) -> bool {
-        self.units.get(unit).is_some_and(|(orders, _)| orders.is_empty())
+        self.units.get(unit).is_some_and(|unit| unit.as_ref().is_some_and(|ends| ends.orders.is_empty()))
     }
 
     /// Gives an order. False where the core has not taken the former ones: it stands still.
     pub(super) fn give(&mut self, unit: usize, order: Order) -> bool {
-        let taken = self.units.get_mut(unit).is_some_and(|(orders, _)| orders.push(order).is_ok());
+        let ends = self.units.get_mut(unit).and_then(Option::as_mut);
+        let taken = ends.is_some_and(|ends| ends.orders.push(order).is_ok());
         self.progress.ask();
         taken
     }
@@ -158,13 +191,13 @@ impl Orders {
     /// An answer of any unit, and which.
     pub(super) fn next_answer(&mut self) -> Option<(usize, Answer)> {
         let answers = self.units.iter_mut().enumerate();
-        answers.filter_map(|(unit, (_, answers))| Some((unit, answers.pop()?))).next()
+        answers.filter_map(|(unit, ends)| Some((unit, ends.as_mut()?.answers.pop()?))).next()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, LANE, OUTCOMES, Order, Orders, Ticket};
+    use super::{Answer, LANE, OUTCOMES, Order, Orders, Ticket, desk};
     use crate::runner::progress::Progress;
 
     #[test]
@@ -176,8 +209,9 @@ mod tests {
 
     #[test]
     fn however_much_became_of_changes_each_order_has_its_answer() {
-        let mut orders = Orders::new(&Progress::new(1), 1);
-        let mut desk = orders.add();
+        let mut orders = Orders::new(&Progress::new(1), 1, 1);
+        let (ends, mut desk) = desk();
+        orders.add(0, ends);
         let answer = |number| Answer::Changed { number, result: Ok(None), returned: None };
         let mut outcomes = 0;
         while desk.has_room() {

@@ -21,7 +21,7 @@ use frwr_reactor::{Finished, RunningError};
 /// The ended cores: what they carried, in their order, and figures of all.
 pub(super) struct Outcome<T: Port, H: Port> {
     /// Of each core one for each device.
-    pub(super) targets: Vec<TargetSide<T>>,
+    pub(super) targets: Vec<Vec<TargetSide<T>>>,
     pub(super) hosts: Vec<HostSide<H>>,
     pub(super) cores: Vec<CoreReport>,
     pub(super) undrained: Vec<String>,
@@ -40,14 +40,15 @@ impl<T: Port, H: Port> Outcome<T, H> {
                 outcome.cores.push(CoreReport { role, memory, requests, bytes, idle, reactor: report.statistics });
             }
             outcome.hosts.extend(context.hosts);
-            outcome.targets.extend(context.target.into_iter().chain(context.others));
+            outcome.targets.push(context.target.into_iter().chain(context.others.into_iter().flatten()).collect());
         }
         Ok(outcome)
     }
 
     /// Records of traces that found no room.
     pub(super) fn records_lost(&self) -> u64 {
-        let engines = self.targets.iter().map(TargetSide::engine).chain(self.hosts.iter().map(HostSide::engine));
+        let engines =
+            self.targets.iter().flatten().map(TargetSide::engine).chain(self.hosts.iter().map(HostSide::engine));
         engines.map(|engine| engine.trace_records_dropped).sum()
     }
 

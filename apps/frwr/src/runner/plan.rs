@@ -6,6 +6,7 @@ use super::{
     job_plan::{JobPlan, Source},
     load_command::{LoadArguments, LoadConfig},
     load_file::LoadedFile,
+    memory_medium::MemoryMedium,
     namespaces::{NamespacePlan, PlannedNamespace, SubsystemPlan},
     serve_command::{ServeConfig, TargetArguments},
     target_side::TargetPlan,
@@ -14,7 +15,9 @@ use crate::Error;
 use core::{num::NonZeroU64, time::Duration};
 use frwr_engine::provider::Capabilities;
 use frwr_nvmf::{
-    controller::{ADMIN_QUEUE_ENTRIES, AllowedHosts, DEFAULT_ANA_GROUP, TargetOptions, UNPROVEN_CONNECTIONS},
+    controller::{
+        ADMIN_QUEUE_ENTRIES, AllowedHosts, DEFAULT_ANA_GROUP, ElsewhereListener, TargetOptions, UNPROVEN_CONNECTIONS,
+    },
     host::{HostOptions, PathsOptions},
     storage::Geometry,
     wire::{DEFAULT_PORT, DISCOVERY_SUBSYSTEM, Nqn, SerialNumber},
@@ -81,7 +84,13 @@ pub(super) fn entries(queue_depth: u32) -> u16 {
     (queue_depth as u16 + 1).max(ADMIN_QUEUE_ENTRIES)
 }
 
-pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabilities) -> Result<TargetPlan, Error> {
+/// The target's half of the main job, whose core is on this node.
+pub(super) fn target(
+    config: &Config,
+    file: &LoadedFile,
+    node: Option<u32>,
+    capabilities: &Capabilities,
+) -> Result<TargetPlan, Error> {
     let blocks = blocks(config.job.block.block_size, file);
     let mut options = TargetOptions::new(loop_address(), name(SUBSYSTEM)?);
     options.queue_entries = entries(config.job.queue_depth);
@@ -91,7 +100,8 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
     options.corrupt_reads = corrupt_every.filter(|_| config.inject == Some(Inject::CorruptData));
     let geometry = Geometry::new(blocks, config.job.block.block_size);
     let geometry = geometry.map_err(|error| Error::failed("namespace", error.to_string()))?;
-    let medium = NamespacePlan::Memory { geometry, content: None, read_only: false };
+    let memory = MemoryMedium::new(geometry, None, false, config.job.memory.pages.policy(), node);
+    let medium = NamespacePlan::Memory(memory.map_err(|error| Error::of_core(0, error))?);
     let namespaces = vec![PlannedNamespace {
         identifier: 1,
         nguid: None,
@@ -139,6 +149,32 @@ pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabiliti
     })
 }
 
+/// Said where hosts that ask for the end of their keys do not get it.
+pub(super) const PLAIN_REPLIES: &str =
+    "this device's SEND_WITH_INV does not work: responses are plain SENDs, and hosts invalidate their keys themselves";
+
+/// The target of `serve` on one core, for a device; nobody tells it anything yet.
+pub(super) fn of_core(
+    config: &ServeConfig,
+    options: TargetOptions,
+    subsystems: Vec<SubsystemPlan>,
+    capabilities: &Capabilities,
+    elsewhere: &[ElsewhereListener],
+) -> TargetPlan {
+    TargetPlan {
+        options,
+        subsystems,
+        pages: config.arguments.memory.pages.policy(),
+        capabilities: *capabilities,
+        elsewhere: elsewhere.to_vec(),
+        alone: true,
+        desk: None,
+        incidents: None,
+        authenticator: None,
+        reservations: None,
+    }
+}
+
 /// The target of `serve` on one of its devices, as each of its cores has it: `of_cores` has the subsystems of each.
 pub(super) fn served(
     config: &ServeConfig,
@@ -146,23 +182,12 @@ pub(super) fn served(
     of_cores: Vec<Vec<SubsystemPlan>>,
     capabilities: &Capabilities,
 ) -> Result<Vec<TargetPlan>, Error> {
-    let (options, pages) = (config.options(device, of_cores.len())?, config.arguments.memory.pages.policy());
+    let options = config.options(device, of_cores.len())?;
     let others = (0..config.devices().len()).filter(|other| *other != device);
     let others = others.map(|other| config.options(other, of_cores.len())).collect::<Result<Vec<_>, _>>()?;
     let devices = others.iter().flat_map(TargetOptions::listeners);
     let elsewhere: Vec<_> = devices.chain(config.arguments.gateway.elsewhere()).collect();
-    let plan = |(core, subsystems)| TargetPlan {
-        options: options.on_core(core),
-        subsystems,
-        pages,
-        capabilities: *capabilities,
-        elsewhere: elsewhere.clone(),
-        alone: true,
-        desk: None,
-        incidents: None,
-        authenticator: None,
-        reservations: None,
-    };
+    let plan = |(core, of_core)| self::of_core(config, options.on_core(core), of_core, capabilities, &elsewhere);
     Ok((0..).zip(of_cores).map(plan).collect())
 }
 

@@ -2,9 +2,9 @@
 
 use super::{
     load_file::{hex, load as load_file},
-    medium::Medium,
+    medium::{Lives, Medium},
+    memory_medium::MemoryMedium,
     namespaces::{ListedNamespace, MediumConfig, NamespaceConfig, NamespacePlan, NamespaceReport},
-    target_side::shared,
 };
 use crate::Error;
 use core::{
@@ -12,11 +12,16 @@ use core::{
     time::Duration,
 };
 use frwr_mempool::PagePolicy;
-use frwr_nvmf::storage::{AnyStorage, Backing, FileMedium, FileOptions, Geometry, NbdMedium, RangeLocks, RbdMedium};
+use frwr_nvmf::storage::{AnyStorage, Backing, FileMedium, FileOptions, Geometry, NbdMedium, RbdMedium};
 use std::sync::Arc;
 
 /// Operations that the storage of one file or block device holds at most: more than the queue of any disk.
 const MAX_FILE_DEPTH: usize = 1024;
+
+/// The same of who may have so many.
+pub(super) fn file_depth(depth: usize) -> usize {
+    depth.clamp(1, MAX_FILE_DEPTH)
+}
 
 /// How long an image of Ceph may take to open while others are served: changes behind it wait meanwhile. Clusters that are well answer
 /// within a second; one that is not may be tried again.
@@ -25,7 +30,7 @@ const ADDED_RBD_LIMIT: Duration = Duration::from_secs(10);
 /// Who uses what is served.
 #[derive(Clone, Debug)]
 pub(super) struct Users {
-    /// Cores, at least one.
+    /// Cores, each once for each device: at least one.
     pub(super) cores: usize,
     /// Operations that hosts may have in one namespace of a core.
     pub(super) depth: usize,
@@ -33,7 +38,7 @@ pub(super) struct Users {
     pub(super) pages: PagePolicy,
     /// NUMA node of that.
     pub(super) node: Option<u32>,
-    /// The regions of cores are still to be made: one that is alone has its namespaces in its own.
+    /// Nobody is served yet, so that a cluster has the time that it takes.
     pub(super) at_start: bool,
     /// Whether they still wait.
     pub(super) wait: Patience,
@@ -61,8 +66,8 @@ pub(super) struct Prepared {
     /// What each core gets.
     pub(super) of_cores: Vec<NamespacePlan>,
     pub(super) report: NamespaceReport,
-    /// What it lives in; `None` where that is memory.
-    pub(super) medium: Option<Medium>,
+    /// What it lives in.
+    pub(super) medium: Lives,
 }
 
 /// Opens a namespace for each core, or reads what it holds at first. `say` is told how it is used where that is otherwise than
@@ -79,13 +84,15 @@ pub(super) fn prepare(
     let (of_cores, kind, geometry, content, medium) = match medium {
         MediumConfig::Memory { bytes } => {
             let geometry = whole(bytes / u64::from(block_bytes.max(1)), block_bytes)?;
-            (in_memory(users, geometry, None, read_only)?, "memory", geometry, None, None)
+            let (plans, medium) = in_memory(users, geometry, None, read_only)?;
+            (plans, "memory", geometry, None, medium)
         }
         MediumConfig::Loaded { path } => {
             let file = load_file(&path)?;
             let geometry = whole((file.bytes.len() as u64).div_ceil(block_bytes.max(1).into()), block_bytes)?;
             let content = Some((file.bytes.len() as u64, hex(&file.digest)));
-            (in_memory(users, geometry, Some(file.bytes), read_only)?, "memory", geometry, content, None)
+            let (plans, medium) = in_memory(users, geometry, Some(&file.bytes), read_only)?;
+            (plans, "memory", geometry, content, medium)
         }
         MediumConfig::Stored { path, kind, backing, direct } => {
             let mut medium = FileMedium::open(
@@ -94,7 +101,7 @@ pub(super) fn prepare(
             let geometry = medium.geometry();
             medium.resize(part(geometry)?).map_err(Error::setup)?;
             let (plans, name) = opened(&medium, backing, users, say)?;
-            (plans, name, geometry, None, Some(Medium::File(medium)))
+            (plans, name, geometry, None, Lives::Watched(Medium::File(medium)))
         }
         MediumConfig::Nbd { options } => {
             let medium = NbdMedium::open(options.block_bytes(block_bytes).read_only(read_only))?;
@@ -103,7 +110,7 @@ pub(super) fn prepare(
                 say(&format!("{}: its server exports it for reading only", config.name()));
             }
             let plans = ways(users, |depth| Ok(medium.storage(depth)?))?;
-            (plans, "NBD", medium.geometry(), None, Some(Medium::Nbd(medium)))
+            (plans, "NBD", medium.geometry(), None, Lives::Watched(Medium::Nbd(medium)))
         }
         MediumConfig::Rbd { options } => {
             let options = options.block_bytes(block_bytes).read_only(read_only);
@@ -117,7 +124,7 @@ pub(super) fn prepare(
             let geometry = medium.geometry();
             medium.resize(part(geometry)?).map_err(Error::setup)?;
             let plans = ways(users, |depth| Ok(medium.storage(depth)?))?;
-            (plans, "RBD", geometry, None, Some(Medium::Rbd(medium)))
+            (plans, "RBD", geometry, None, Lives::Watched(Medium::Rbd(medium)))
         }
     };
     let blocks = part(geometry)?;
@@ -133,7 +140,7 @@ pub(super) fn prepare(
 
 /// Each core's way to a server.
 fn ways(users: &Users, open: impl Fn(usize) -> Result<AnyStorage, Error>) -> Result<Vec<NamespacePlan>, Error> {
-    let depth = users.depth.clamp(1, MAX_FILE_DEPTH);
+    let depth = file_depth(users.depth);
     let way = |_| {
         users.wait.lasts()?;
         Ok(NamespacePlan::Open { storage: open(depth)?, alignment: 1 })
@@ -155,21 +162,17 @@ fn part_of(namespace: &ListedNamespace, all: Geometry) -> Result<u64, Error> {
     Err(Error::failed("namespace", text))
 }
 
-/// Memory: of the one core's own region, or of one that all cores use.
+/// Memory that all cores use.
 fn in_memory(
     users: &Users,
     geometry: Geometry,
-    content: Option<Arc<[u8]>>,
+    content: Option<&[u8]>,
     read_only: bool,
-) -> Result<Vec<NamespacePlan>, Error> {
-    if users.cores == 1 && users.at_start {
-        return Ok(vec![NamespacePlan::Memory { geometry, content, read_only }]);
-    }
-    let medium = shared(geometry, content.as_deref(), users.pages, users.node);
+) -> Result<(Vec<NamespacePlan>, Lives), Error> {
+    let medium = MemoryMedium::new(geometry, content, read_only, users.pages, users.node);
     let medium = medium.map_err(|error| Error::of_core(0, error))?;
-    let locks = Arc::new(RangeLocks::new());
-    let plan = |_| NamespacePlan::Shared { medium: medium.clone(), locks: Arc::clone(&locks), geometry, read_only };
-    Ok((0..users.cores).map(plan).collect())
+    let plans = (0..users.cores).map(|_| NamespacePlan::Memory(medium.clone())).collect();
+    Ok((plans, Lives::Memory(medium)))
 }
 
 /// Each core's way to a medium, and what the first one's is; what is to be said of it is said once.
@@ -182,7 +185,7 @@ fn opened(
     let (mut plans, mut name) = (Vec::with_capacity(users.cores), "");
     for core in 0..users.cores {
         users.wait.lasts()?;
-        let (storage, notes) = medium.storage(backing, users.depth.clamp(1, MAX_FILE_DEPTH))?;
+        let (storage, notes) = medium.storage(backing, file_depth(users.depth))?;
         if core == 0 {
             notes.iter().for_each(|note| say(&note.to_string()));
             name = storage.name();

@@ -20,6 +20,8 @@ use serde_json::json;
 /// What the target of one core has done so far, and what it has. Whoever makes it allocates: once for each time that somebody asks.
 #[derive(Clone, Debug)]
 pub(super) struct TargetSnapshot {
+    /// Of its device.
+    pub(super) place: usize,
     pub(super) role: &'static str,
     pub(super) memory: MemoryReport,
     pub(super) io: IoCounters,
@@ -56,13 +58,12 @@ impl ServedTarget {
         let engine = all().map(|one| one.engine).reduce(Add::add).unwrap_or_default();
         let storages = all().map(|one| one.storages(&self.identities)).reduce(sum).unwrap_or_default();
         // It may listen elsewhere than at the start.
-        let homes = cores.first().map(|(snapshots, _)| snapshots.iter().enumerate());
-        let listeners = homes.map(|homes| {
-            let at = |(device, one): (usize, &ListenerState)| self.listen_at(device, one.address);
-            let of_home = |(device, home): (usize, &TargetSnapshot)| {
-                home.inventory.listeners.iter().map(|one| at((device, one))).collect::<Vec<_>>()
+        let listeners = cores.first().map(|(snapshots, _)| {
+            let of_home = |home: &TargetSnapshot| {
+                let at = |one: &ListenerState| self.listen_at(home.place, one.address);
+                home.inventory.listeners.iter().map(at).collect::<Vec<_>>()
             };
-            homes.flat_map(of_home).collect::<Vec<_>>()
+            snapshots.iter().flat_map(of_home).collect::<Vec<_>>()
         });
         let of_core = |(snapshots, reactor): (Vec<TargetSnapshot>, ReactorStatistics)| {
             let io = snapshots.iter().map(|one| one.io).reduce(Add::add).unwrap_or_default();
@@ -93,8 +94,7 @@ pub(super) fn present(served: &ServedTarget, findings: &Findings, is_json: bool)
     // Who has said something has said it of the first device first.
     let answered = findings.cores.iter().filter(|core| core.said().next().is_some());
     let cores = answered.map(|core| (core.said().cloned().collect(), core.reactor.clone())).collect();
-    let control = findings.controls.iter().copied().reduce(Add::add).unwrap_or_default();
-    let report = served.clone().report(cores, control);
+    let report = served.clone().report(cores, findings.control());
     let silent = findings.silent();
     if is_json { json(&report, &silent) } else { text(&report, &silent) }
 }

@@ -100,6 +100,13 @@ struct FromMain {
     asks: AtomicU32,
 }
 
+/// Figures of who has left.
+#[derive(Debug, Default)]
+struct Former {
+    commands: AtomicU64,
+    bytes: AtomicU64,
+}
+
 /// End early.
 const STOP: u32 = 1;
 /// The load has gone on for long enough.
@@ -112,6 +119,8 @@ const ORDER: u32 = 4;
 struct Shared {
     cores: Box<[CachePadded<FromCore>]>,
     main: CachePadded<FromMain>,
+    /// What was moved by parts that have no owner any more. The main thread's alone.
+    former: Former,
     /// Rung by cores behind what the main thread does not look for by itself for long.
     bell: Bell,
 }
@@ -128,7 +137,33 @@ impl Progress {
     /// Of so many cores.
     pub(super) fn new(cores: usize) -> Self {
         let cores = (0..cores).map(|_| CachePadded::default()).collect();
-        Self { shared: Arc::new(Shared { cores, main: CachePadded::default(), bell: Bell::default() }), part: 0 }
+        let (main, former, bell) = (CachePadded::default(), Former::default(), Bell::default());
+        Self { shared: Arc::new(Shared { cores, main, former, bell }), part: 0 }
+    }
+
+    /// Of so many parts whose owners come and go. None has one by now, and who is not there keeps nobody waiting.
+    pub(super) fn vacant(parts: usize) -> Self {
+        let progress = Self::new(parts);
+        (0..parts).for_each(|part| progress.vacate(part));
+        progress
+    }
+
+    /// The main thread: a part is to have an owner, which is so far. Before that one writes.
+    pub(super) fn occupy(&self, part: usize, doing: Doing) {
+        if let Some(core) = self.shared.cores.get(part) {
+            core.doing.store(doing.number(), Relaxed);
+            core.finished.store(false, Relaxed);
+        }
+    }
+
+    /// The main thread: a part has no owner any more. What that one has moved counts on.
+    pub(super) fn vacate(&self, part: usize) {
+        let Some(core) = self.shared.cores.get(part) else { return };
+        let former = &self.shared.former;
+        former.commands.fetch_add(core.commands.swap(0, Relaxed), Relaxed);
+        former.bytes.fetch_add(core.bytes.swap(0, Relaxed), Relaxed);
+        core.doing.store(Doing::Serving.number(), Relaxed);
+        core.finished.store(true, Relaxed);
     }
 
     /// For the core that writes this part. One that is not reported of may have a number beyond: what it says is dropped.
@@ -191,12 +226,14 @@ impl Progress {
         self.all().any(|core| core.broken_storage.load(Relaxed))
     }
 
-    /// What all cores have moved so far.
+    /// What all cores have moved so far, and who has left.
     #[must_use]
     pub(super) fn io(&self) -> IoCounters {
         let of =
             |core: &FromCore| IoCounters { commands: core.commands.load(Relaxed), bytes: core.bytes.load(Relaxed) };
-        self.all().map(of).fold(IoCounters::default(), Add::add)
+        let Former { commands, bytes } = &self.shared.former;
+        let former = IoCounters { commands: commands.load(Relaxed), bytes: bytes.load(Relaxed) };
+        self.all().map(of).fold(former, Add::add)
     }
 
     /// What the core does that is behind all others, or that one of them cannot listen.
@@ -325,6 +362,24 @@ mod tests {
         assert!(core.asks().to_stop() && core.asks() != then && !core.asks().has_orders_since(then));
         main.ask();
         assert!(core.asks().to_stop() && core.asks().to_end_load() && core.asks().has_orders_since(then));
+    }
+
+    #[test]
+    fn who_is_not_there_keeps_nobody_waiting_and_what_it_moved_counts_on() {
+        let main = Progress::vacant(3);
+        assert!(main.is_finished() && main.doing() == Doing::Serving);
+        main.occupy(1, Doing::OpeningListener);
+        assert!(!main.is_finished() && main.doing() == Doing::OpeningListener);
+        let moved = IoCounters { commands: 3, bytes: 30 };
+        main.part(1).publish(moved, Doing::Serving);
+        assert!(!main.is_finished() && main.doing() == Doing::Serving);
+        for _ in 0..2 {
+            main.vacate(1);
+            assert!(main.is_finished() && main.io() == moved);
+        }
+        main.occupy(1, Doing::Serving);
+        main.part(1).publish(moved, Doing::Serving);
+        assert_eq!(main.io(), IoCounters { commands: 6, bytes: 60 });
     }
 
     #[test]

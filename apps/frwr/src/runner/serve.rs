@@ -3,25 +3,27 @@
 use super::{
     clash::served_twice,
     depth::Depth,
+    fleet::{OnCores, Opener},
     host_keys::HostKeyring,
     incident_log,
-    main_loop::{MainLoop, Served, ended, leave},
+    main_loop::{MainLoop, ended, leave},
     media_watch::MediaWatch,
     namespaces::{NamespaceReport, SubsystemConfig, SubsystemPlan},
     operator::{Doors, Facts, KeyTrace, Operator},
-    orders::Orders,
+    orders::{self, Orders},
     outcome::Outcome,
     path_log::PathLog,
+    places::{self, Places},
     plan,
     prepared::{Patience, Users},
-    progress::{Doing, IoCounters, Progress},
+    progress::{Doing, Progress},
     remedy::cannot_listen,
     report::CoreReport,
     reservations::reservations,
     serve_command::{ServeArguments, ServeConfig, TargetArguments},
     serve_report::{ServeReport, ServedDevice, ServedTarget, addresses_text},
     stalls::StallWatch,
-    start::{Beginning, Sides, for_target, launch, open, poller_name, reactors, unit},
+    start::{Beginning, PLACES, Sides, first_node, for_target, launch, open, poller_name, reactors, unit},
     stock::Stock,
     target_side::{TargetPlan, TargetSide},
     trace::{self, OF_KEYS, Trace, check_path},
@@ -37,28 +39,50 @@ use crate::{
 };
 use core::{ops::Add, time::Duration};
 use frwr_engine::{control::Control, provider::Device};
-use frwr_mempool::lane;
-use frwr_nvmf::controller::{HOME_CORE, Incident, TargetListening, place_queues};
+use frwr_nvmf::controller::{HOME_CORE, TargetListening, place_queues};
 use frwr_reactor::{Placement, Topology};
+use std::sync::{Arc, mpsc};
 
-/// Said where hosts that ask for the end of their keys do not get it.
-const PLAIN_REPLIES: &str =
-    "this device's SEND_WITH_INV does not work: responses are plain SENDs, and hosts invalidate their keys themselves";
+/// The devices of a target.
+pub struct Devices<D> {
+    open: Vec<D>,
+    opener: Opener<D>,
+}
 
-/// Serves namespaces over `devices`, which are those that `config` names, in its order, until it is `asked` to stop or the runtime is
+impl<D> Devices<D> {
+    /// Those of the start, and what opens further ones while it serves, by their names: on a thread of its own, for as long as that takes.
+    #[must_use]
+    pub const fn new(open: Vec<D>, opener: Opener<D>) -> Self {
+        Self { open, opener }
+    }
+}
+
+impl<D> From<Vec<D>> for Devices<D> {
+    /// No further ones can be opened.
+    fn from(open: Vec<D>) -> Self {
+        let refused = |name: &str| {
+            let text = format!("{name} cannot be opened: who runs this target has it open none; start it with {name}");
+            Err(Error::failed("device", text))
+        };
+        Self::new(open, Box::new(refused))
+    }
+}
+
+/// Serves namespaces over `devices`, which are those that `config` names, in its order, and those that come later, until it is `asked` to stop or the runtime is
 /// over. `say` is told what they live in, and the digests of files that were read into memory, then that the target listens, then what
 /// is moved in a second where something is.
 ///
 /// # Errors
 /// [`Error`]; also where there are fewer devices, or more.
-pub fn serve<D: Device<Port: Send + 'static>>(
-    devices: Vec<D>,
+pub fn serve<D: Device<Port: Send + 'static> + 'static>(
+    devices: impl Into<Devices<D>>,
     config: &ServeConfig,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<ServeReport, Error> {
-    if devices.len() != config.devices().len() {
-        let (got, named) = (devices.len(), config.devices().len());
+    let devices = devices.into();
+    if devices.open.len() != config.devices().len() {
+        let (got, named) = (devices.open.len(), config.devices().len());
         let text = format!("{got} devices are open, and --device names {named}; open each that it names");
         return Err(Error::usage("devices", text));
     }
@@ -74,13 +98,14 @@ pub fn serve<D: Device<Port: Send + 'static>>(
     })
 }
 
-fn serve_on<D: Device<Port: Send + 'static>>(
-    devices: Vec<D>,
+fn serve_on<D: Device<Port: Send + 'static> + 'static>(
+    devices: Devices<D>,
     config: &ServeConfig,
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<ServeReport, Error> {
     let ServeArguments { target, core, output, .. } = &config.arguments;
+    let Devices { open: devices, opener } = devices;
     check_trace(config)?;
     let mut keys = output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     let topology = with_neighbours(Topology::of_machine());
@@ -94,54 +119,62 @@ fn serve_on<D: Device<Port: Send + 'static>>(
     if config.arguments.invalidation.remote_invalidate
         && devices.iter().any(|device| !device.capabilities().send_with_invalidate)
     {
-        say(PLAIN_REPLIES);
+        say(plan::PLAIN_REPLIES);
     }
     let reservations = reservations(config, say)?;
     reservations.iter().cloned().for_each(|reservations| media.add_reservations(reservations));
     let keyring = HostKeyring::new(&config.host_keys, target.require_authentication, target.permitted())?;
-    let progress = Progress::new(devices.len() * cores);
-    let mut controls: Vec<_> = devices.into_iter().map(Control::new).collect();
-    let mut targets: Vec<_> = (0..cores).map(|_| Vec::with_capacity(controls.len())).collect();
-    let mut desks = Desks { orders: Orders::new(&progress, cores), incidents: Vec::new() };
-    let mut depths = Vec::with_capacity(controls.len());
-    for (device, control) in controls.iter_mut().enumerate() {
+    let progress = Progress::vacant(PLACES * cores);
+    let (mut orders, mut places) = (Orders::new(&progress, cores, PLACES), Places::new(PLACES));
+    // Behind them, so that ports are closed before their devices where something is missing.
+    let mut targets: Vec<_> = (0..cores).map(|_| Vec::with_capacity(devices.len())).collect();
+    let mut depths = Vec::with_capacity(devices.len());
+    for (device, opened) in devices.into_iter().enumerate() {
+        let mut control = Control::new(opened);
         // Cores are opened in the order of their numbers.
         control.place_connections(place_queues(HOME_CORE.into()));
         let plans =
             plan::served(config, device, of_units.by_ref().take(cores).collect(), control.device().capabilities())?;
+        let (mut beginnings, mut of_peers) = (Vec::with_capacity(cores), Vec::with_capacity(cores));
         depths.extend(
             plans
                 .first()
                 .map(|plan| Depth::of_transfers(target.queue_depth, &plan.options.engine(), &plan.capabilities)),
         );
-        for ((core, plan), of_core) in plans.into_iter().enumerate().zip(&mut targets) {
-            let mut plan = desks.furnish(plan);
+        for (core, plan) in plans.into_iter().enumerate() {
+            let ((ends, desk), (sender, incidents)) = (orders::desk(), incident_log::lane());
+            let unit = unit(device, core, cores);
+            orders.add(unit, ends);
+            of_peers.push(incidents);
+            let mut plan = TargetPlan { incidents: Some(sender), desk: Some(desk), ..plan };
             plan.authenticator = Some(keyring.authenticator());
             plan.reservations = reservations.clone();
-            let (port, link) = open(control, &plan.options.engine(), &plan.capabilities)?;
-            progress.part(unit(device, core, cores)).publish(IoCounters::default(), Doing::OpeningListener);
+            let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
+            progress.occupy(unit, Doing::OpeningListener);
             let keys = keys.as_mut().map(|keys| keys.follow(poller_name(device), core));
-            of_core.push(Beginning { port, link, further: Vec::new(), plan, keys });
+            beginnings.push(Beginning { port, link, further: Vec::new(), plan, keys });
         }
+        targets.iter_mut().zip(beginnings).for_each(|(of_core, beginning)| of_core.push(beginning));
+        places.seat(device, places::Device { control: Box::new(control), incidents: of_peers });
     }
     let mut lines: Vec<_> =
         depths.iter().filter_map(|depth| depth.line("--queue-depth", "answers of an I/O queue")).collect();
     lines.dedup();
     lines.iter().for_each(|line| say(line));
-    let Desks { orders, incidents } = desks;
     let doors = doors(&config.arguments.control, say)?;
+    let (to_doors, of_cores) = mpsc::channel();
     let mut lookout = Lookout::begin(&topology);
     let threads = match launch(
         topology,
         placement,
         core,
-        Sides::<_, D::Port> { targets, hosts: Vec::new() },
+        Sides::<_, D::Port> { targets, hosts: Vec::new(), doors: Some(to_doors) },
         &progress,
         asked,
         say,
     ) {
         Ok(threads) => threads,
-        Err(error) => return Err(leave(error, controls)),
+        Err(error) => return Err(leave(error, places)),
     };
     lookout.placed(threads.cpus(), say);
     keys.iter_mut().for_each(|trace| trace.started(&threads.cpus().collect::<Vec<_>>()));
@@ -160,12 +193,17 @@ fn serve_on<D: Device<Port: Send + 'static>>(
     };
     let facts = Facts::new(served, config.clone(), keyring, progress.clone(), KeyTrace::of_option(keys));
     let (size, asked_at) = (buffers_of(buffers, target.max_transfer), where_asked(&doors));
-    let mut operator = Operator::new(facts, stock, orders, doors, output.json);
+    // All cores have said it when they are ready.
+    let mut of_cores: Vec<_> = of_cores.try_iter().collect();
+    of_cores.sort_by_key(|door| door.core);
+    let (config, progress_of) = (config.clone(), progress.clone());
+    let fleet = OnCores { opener, doors: of_cores.into(), config, reservations, progress: progress_of };
+    let mut operator = Operator::new(facts, stock, orders, doors, Arc::new(fleet), output.json);
     let main = MainLoop {
-        controls: controls.iter_mut().map(|control| control as &mut dyn Served).collect(),
+        controls: Vec::new(),
+        places: &mut places,
         threads: &threads,
         progress: &progress,
-        incidents,
         load: None,
         paths: PathLog::default(),
         following: None,
@@ -183,55 +221,36 @@ fn serve_on<D: Device<Port: Send + 'static>>(
     let (served, mut keys) = operator.end();
     let outcome = match ended(threads, driven) {
         Ok(ended) => Outcome::<D::Port, D::Port>::collect(ended)?,
-        Err(error) => return Err(leave(error, controls)),
+        Err(error) => return Err(leave(error, places)),
     };
     keys.iter_mut().try_for_each(|trace| trace.ended(outcome.records_lost()))?;
     trace::finish(keys, say)?;
     let Outcome { targets, cores, undrained, .. } = outcome;
     if progress.doing() == Doing::CannotListen {
-        let failed = targets.iter().flat_map(TargetSide::listeners).find_map(|listener| match listener.listening {
-            TargetListening::Failed(reason) => Some((listener.address, reason)),
-            _ => None,
-        });
+        let failed =
+            targets.iter().flatten().flat_map(TargetSide::listeners).find_map(|listener| match listener.listening {
+                TargetListening::Failed(reason) => Some((listener.address, reason)),
+                _ => None,
+            });
         let (address, reason) = failed.unzip();
         let at = |address| listen.iter().find(|one| one.address == address).cloned();
         let listen = address.map_or_else(|| listen.first().cloned(), at).ok_or_else(Error::lost)?;
         return Err(cannot_listen(listen, reason));
     }
-    if targets.is_empty() {
+    if targets.iter().all(Vec::is_empty) {
         return Err(Error::lost());
     }
-    let mut snapshots = targets.iter().map(TargetSide::snapshot);
-    let of_core = |core: CoreReport| (snapshots.by_ref().take(controls.len()).collect(), core.reactor);
-    let of_cores = cores.into_iter().map(of_core).collect();
-    let control = controls.iter().map(Control::statistics).reduce(Add::add).unwrap_or_default();
+    let snapshots = targets.iter().map(|sides| sides.iter().map(TargetSide::snapshot).collect());
+    let of_cores = snapshots.zip(cores).map(|(snapshots, core): (_, CoreReport)| (snapshots, core.reactor)).collect();
+    let control = places.served().map(|control| control.statistics()).reduce(Add::add).unwrap_or_default();
     let report = served.report(of_cores, control);
     Ok(ServeReport { undrained, warnings: lookout.end(say), ..report })
 }
 
-/// What cores and the main thread have between them.
-struct Desks {
-    orders: Orders,
-    incidents: Vec<lane::Receiver<Incident>>,
-}
-
-impl Desks {
-    /// A plan whose core takes orders and tells incidents.
-    fn furnish(&mut self, plan: TargetPlan) -> TargetPlan {
-        let (sender, receiver) = incident_log::lane();
-        self.incidents.push(receiver);
-        TargetPlan { incidents: Some(sender), desk: Some(self.orders.add()), ..plan }
-    }
-}
-
 /// What serves, for reports.
 fn served_devices(device: &DeviceArguments, depths: &[Depth]) -> Vec<ServedDevice> {
-    let one = |(device, depth): (DeviceArguments, &Depth)| ServedDevice {
-        name: device.name().to_owned(),
-        label: device.label(),
-        effective_queue_depth: depth.effective,
-    };
-    device.each().zip(depths).map(one).collect()
+    let all = device.each().zip(depths).enumerate();
+    all.map(|(place, (device, depth))| ServedDevice::new(place, &device, depth.effective)).collect()
 }
 
 /// Where the target is asked.
@@ -289,13 +308,12 @@ fn check_trace(config: &ServeConfig) -> Result<(), Error> {
 
 /// Who uses what is served.
 fn users(config: &ServeConfig, placement: &Placement, topology: &Topology) -> Users {
-    let home = placement.resolve(topology, false).ok().and_then(|seats| seats.cores().first().copied().flatten());
     Users {
         // Each core has a way of its own to each medium for each device.
         cores: reactors(placement) * config.devices().len(),
         depth: plan::storage_depth(&config.arguments.target),
         pages: config.arguments.memory.pages.policy(),
-        node: home.and_then(|core| topology.node_of(core)),
+        node: first_node(placement, topology),
         at_start: true,
         wait: Patience::default(),
     }

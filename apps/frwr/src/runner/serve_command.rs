@@ -32,6 +32,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     path::{Path, PathBuf},
 };
 
@@ -137,7 +138,7 @@ pub(super) fn device_of(option: &str, listen: &Listen, devices: &[String]) -> Re
 }
 
 /// Whether somebody calls a device so: as it was given, or as reports name it.
-fn is_called(device: &str, named: &str) -> bool {
+pub(super) fn is_called(device: &str, named: &str) -> bool {
     let label = |name: &str| DeviceArguments { device: vec![name.to_owned()], ..DeviceArguments::default() }.label();
     device == named || label(device) == label(named)
 }
@@ -212,10 +213,10 @@ impl ServeConfig {
         config_file::parse(path, text, ServeArguments { control, target, ..self.arguments.clone() })
     }
 
-    /// The same, of a target that listens there by now.
-    pub(super) fn listening_at(&self, listen: Vec<Listen>) -> Self {
+    /// The same, of a target that has these devices by now, and listens there.
+    pub(super) fn listening_at(&self, devices: Vec<String>, listen: Vec<Listen>) -> Self {
         let mut config = self.clone();
-        config.arguments.target.listen = listen;
+        (config.arguments.device.device, config.arguments.target.listen) = (devices, listen);
         config
     }
 
@@ -223,8 +224,9 @@ impl ServeConfig {
     pub(super) fn other_options(&self, other: &Self) -> Vec<String> {
         let (is, wanted) = (self.options_json(), other.options_json());
         let differing = is.iter().filter_map(|(key, is)| {
-            // Listeners come and go.
-            let wanted = wanted.get(key).filter(|wanted| *wanted != is && key != "listen")?;
+            // Devices and listeners come and go.
+            let comes_and_goes = matches!(key.as_str(), "device" | "listen");
+            let wanted = wanted.get(key).filter(|wanted| *wanted != is && !comes_and_goes)?;
             Some(fixed(key, said(wanted), said(is), "it is for the start alone, leave it as it is"))
         });
         differing.collect()
@@ -254,13 +256,29 @@ impl ServeConfig {
         &self.arguments.device.device
     }
 
-    /// The target of one of them, on so many cores.
+    /// Devices that there may be at a time, those that it is started with included.
+    pub(super) fn places(&self) -> u16 {
+        let ServeArguments { target, gateway, .. } = &self.arguments;
+        gateway.places(target.controllers())
+    }
+
+    /// The target of one of the devices that it is started with, on so many cores.
     pub(super) fn options(&self, device: usize, cores: usize) -> Result<TargetOptions, Error> {
+        let name = self.devices().get(device).ok_or_else(Error::lost)?;
+        self.options_at(device, self.arguments.target.addresses(self.devices(), name), cores)
+    }
+
+    /// The target of the device of a place, at these addresses, on so many cores.
+    pub(super) fn options_at(
+        &self,
+        place: usize,
+        addresses: Vec<SocketAddr>,
+        cores: usize,
+    ) -> Result<TargetOptions, Error> {
         let ServeArguments { device: arguments, target, invalidation, gateway, .. } = &self.arguments;
-        let (devices, name) = (self.devices(), self.devices().get(device).ok_or_else(Error::lost)?);
-        let mut options = gateway.of_target(target.options(devices, name)?);
+        let mut options = gateway.of_target(target.options(addresses)?);
         // At most MAX_TARGETS.
-        (options.target, options.targets) = (device as u16, devices.len() as u16);
+        (options.target, options.targets) = (place as u16, self.places());
         options.remote_invalidation = invalidation.remote_invalidate;
         options.parameters = arguments.parameters();
         let started: usize = self.subsystems.iter().map(|subsystem| subsystem.namespaces.len()).sum();

@@ -4,7 +4,7 @@ use super::{medium::fault_text, namespaces::NamespaceReport, report::CoreReport}
 use crate::{
     check::Shortcoming,
     failures,
-    options::Listen,
+    options::{DeviceArguments, Listen},
     output::in_line,
     report::{Report, counts, object, value},
 };
@@ -52,6 +52,8 @@ pub(super) fn addresses_text(addresses: &[Listen]) -> String {
 /// A device that it serves on.
 #[derive(Clone, Debug)]
 pub struct ServedDevice {
+    /// Its number among those that there may be.
+    pub place: usize,
     /// As it was named.
     pub name: String,
     /// As reports call it.
@@ -60,16 +62,47 @@ pub struct ServedDevice {
     pub effective_queue_depth: u32,
 }
 
+impl ServedDevice {
+    /// As its arguments name it.
+    pub(super) fn new(place: usize, device: &DeviceArguments, effective_queue_depth: u32) -> Self {
+        Self { place, name: device.name().to_owned(), label: device.label(), effective_queue_depth }
+    }
+}
+
 impl ServedTarget {
+    /// One more of its devices serves.
+    pub(super) fn join(&mut self, device: ServedDevice) {
+        self.devices.push(device);
+        self.devices.sort_by_key(|device| device.place);
+        self.name_devices();
+    }
+
+    /// One does so no longer.
+    pub(super) fn part(&mut self, place: usize) {
+        self.devices.retain(|device| device.place != place);
+        self.name_devices();
+    }
+
+    fn name_devices(&mut self) {
+        self.device = self.devices.iter().map(|device| device.label.as_str()).collect::<Vec<_>>().join(", ");
+        let depths = self.devices.iter().map(|device| device.effective_queue_depth);
+        self.effective_queue_depth = depths.min().unwrap_or(self.queue_depth);
+    }
+
     /// An address of one of its devices, as people write it.
     pub(super) fn listen_at(&self, device: usize, address: SocketAddr) -> Listen {
-        let several = self.devices.get(device).filter(|_| self.devices.len() > 1);
+        let several = self.device_at(device).filter(|_| self.devices.len() > 1);
         Listen { device: several.map(|device| device.name.clone()), address }
+    }
+
+    /// One of its devices, by its place.
+    pub(super) fn device_at(&self, place: usize) -> Option<&ServedDevice> {
+        self.devices.iter().find(|device| device.place == place)
     }
 
     /// What reports call one of its devices.
     pub(super) fn label(&self, device: usize) -> &str {
-        self.devices.get(device).map_or(self.device.as_str(), |device| device.label.as_str())
+        self.device_at(device).map_or(self.device.as_str(), |device| device.label.as_str())
     }
 
     /// One came while it serves.

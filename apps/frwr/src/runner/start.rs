@@ -2,6 +2,7 @@
 
 use super::{
     cores::{Core, Message},
+    fleet::Door,
     host_side::{HostPlan, HostPoller, HostSide},
     host_team::Team,
     main_loop::Threads,
@@ -29,7 +30,11 @@ use frwr_reactor::{
 use std::{
     io,
     os::fd::{BorrowedFd, OwnedFd},
+    sync::{Mutex, mpsc},
 };
+
+/// Places of devices: as many as there are shares.
+pub(super) const PLACES: usize = MAX_TARGETS as usize;
 
 /// One side's port and what its core needs to begin with it.
 pub(super) struct Beginning<P, Plan> {
@@ -43,11 +48,13 @@ pub(super) struct Beginning<P, Plan> {
 }
 
 /// What runs in this process, each on a core of its own: targets on the first cores, hosts on the last.
-pub(super) struct Sides<T, H> {
+pub(super) struct Sides<T: Port, H: Port> {
     /// Of each core one for each device.
     pub(super) targets: Vec<Vec<Beginning<T, TargetPlan>>>,
     /// Of each core one for each of its jobs.
     pub(super) hosts: Vec<Vec<Beginning<H, HostPlan>>>,
+    /// Where each core says by what devices come to it later, and go, if they do.
+    pub(super) doors: Option<mpsc::Sender<Door<T, H>>>,
 }
 
 /// Opens one side's port, with completion queues as large as its engine needs them.
@@ -96,8 +103,13 @@ where
     let prepare = move |core: CoreIndex| {
         let targets = targets.next();
         let hosts = if core.index() < first_host { None } else { hosts.next() };
+        let doors = sides.doors.clone();
         move |seat: Seat<Message>, outbox: Outbox<Message>| {
-            build(seat, outbox, idle, targets.unwrap_or_default(), hosts.unwrap_or_default())
+            let (targets, hosts) = (targets.unwrap_or_default(), hosts.unwrap_or_default());
+            let (reactor, door) = build(core, seat, outbox, idle, targets, hosts)?;
+            // Nobody waits for it where none come and go.
+            drop(doors.map(|doors| doors.send(door)));
+            Ok(reactor)
         }
     };
     launch_watched(reactors, prepare, asked, say)
@@ -115,16 +127,16 @@ fn numbered<P, Plan>(
     })
 }
 
-/// The number of a core's target on one of the devices: those of the first device come first.
-pub(super) const fn unit(device: usize, core: usize, cores: usize) -> usize {
-    device * cores + core
+/// The number of a core's target on the device of a place: those of the first place come first.
+pub(super) const fn unit(place: usize, core: usize, cores: usize) -> usize {
+    place * cores + core
 }
 
-/// What targets are called as pollers and in traces, by their device: the only one of a core has no number.
-pub(super) fn poller_name(device: usize) -> &'static str {
-    const NAMES: [&str; MAX_TARGETS as usize] =
+/// What targets are called as pollers and in traces, by the place of their device: that of the first one has no number.
+pub(super) fn poller_name(place: usize) -> &'static str {
+    const NAMES: [&str; PLACES] =
         [TARGET, "target 2", "target 3", "target 4", "target 5", "target 6", "target 7", "target 8"];
-    NAMES.get(device).copied().unwrap_or(NAMES[0])
+    NAMES.get(place).copied().unwrap_or(NAMES[0])
 }
 
 /// How many reactors a placement has.
@@ -142,6 +154,12 @@ pub(crate) fn for_both(topology: &Topology) -> Placement {
         .into_iter()
         .find(|placement| placement.resolve(topology, false).is_ok())
         .unwrap_or(Placement::Unpinned { reactors: 2 })
+}
+
+/// The NUMA node of the first core.
+pub(super) fn first_node(placement: &Placement, topology: &Topology) -> Option<u32> {
+    let first = placement.resolve(topology, false).ok().and_then(|seats| seats.cores().first().copied().flatten());
+    first.and_then(|core| topology.node_of(core))
 }
 
 /// Where a target alone goes: where the loop puts it.
@@ -174,14 +192,18 @@ pub(crate) fn waker<M>(seat: Seat<M>, idle: IdleArgument) -> (Seat<M>, Option<Wa
     }
 }
 
+/// A core's reactor, and by what devices come to it later.
+type Built<T, H> = (Reactor<Core<T, H>>, Door<T, H>);
+
 /// Builds one core, on that core. Where it may sleep, what arrives wakes it.
 fn build<T: Port, H: Port>(
+    core: CoreIndex,
     seat: Seat<Message>,
     outbox: Outbox<Message>,
     idle: IdleArgument,
     targets: Vec<(Beginning<T, TargetPlan>, Progress)>,
     hosts: Vec<(Beginning<H, HostPlan>, Progress, Team)>,
-) -> Result<Reactor<Core<T, H>>, Error> {
+) -> Result<Built<T, H>, Error> {
     let (seat, waker) = waker(seat, idle);
     let node = seat.node();
     let targets = targets.into_iter().map(|(Beginning { port, link, plan, keys, .. }, progress)| {
@@ -202,27 +224,34 @@ fn build<T: Port, H: Port>(
     let (targets, hosts) = (targets.collect::<Result<Vec<_>, _>>()?, hosts.collect::<Result<Vec<_>, _>>()?);
     let (devices, has_host) = (targets.len(), !hosts.is_empty());
     let mut targets = targets.into_iter();
-    let mut reactor = seat.reactor(Core { target: targets.next(), others: targets.collect(), hosts, outbox });
+    let target = targets.next();
+    let mut others: Vec<_> = targets.map(Some).collect();
+    // What comes later allocates nothing here.
+    others.resize_with(PLACES - 1, || None);
+    let mut reactor = seat.reactor(Core { target, others, hosts, outbox });
     if waker.is_some() {
         wake_by_ports(&mut reactor)?;
     }
     let failed = |error: PollerError| Error::setup(format!("no poller: {error}"));
-    if devices > 0 {
-        reactor.add(poller_name(0), Schedule::Busy, TargetPoller).map_err(failed)?;
+    let mut pollers = vec![None; PLACES];
+    for (place, poller) in pollers.iter_mut().enumerate().take(devices) {
+        *poller = Some(match place.checked_sub(1) {
+            None => reactor.add(poller_name(place), Schedule::Busy, TargetPoller),
+            Some(other) => reactor.add(poller_name(place), Schedule::Busy, OtherDevice(other)),
+        });
     }
-    for device in 1..devices {
-        reactor.add(poller_name(device), Schedule::Busy, OtherDevice(device - 1)).map_err(failed)?;
-    }
+    let pollers = pollers.into_iter().map(Option::transpose).collect::<Result<_, _>>().map_err(failed)?;
     if has_host {
         reactor.add("host", Schedule::Busy, HostPoller).map_err(failed)?;
     }
-    Ok(reactor)
+    let door = Door { core: core.index(), adder: reactor.adder(), waker, node, pollers: Mutex::new(pollers) };
+    Ok((reactor, door))
 }
 
 /// A reactor that sleeps is woken by what its ports and storages have descriptors for.
 fn wake_by_ports<T: Port, H: Port>(reactor: &mut Reactor<Core<T, H>>) -> Result<(), Error> {
     let Core { target, others, hosts, .. } = reactor.context();
-    let of_target = target.iter().chain(others).flat_map(TargetSide::descriptors);
+    let of_target = target.iter().chain(others.iter().flatten()).flat_map(TargetSide::descriptors);
     let descriptors = hosts.iter().flat_map(HostSide::ports).filter_map(Port::descriptor).chain(of_target);
     let own = own_descriptors(descriptors)?;
     wake_by(reactor, own)

@@ -4,11 +4,10 @@ use super::{
     clash::served_twice,
     difference::Room,
     media_watch::Identity,
-    medium::Medium,
+    medium::Lives,
     namespaces::{ListedNamespace, NamespaceConfig, NamespacePlan, NamespaceReport, SubsystemConfig},
     prepared::{Patience, Prepared, Users, prepare},
     serve_command::ServeConfig,
-    target_side::{cut, in_memory},
     trace::{OF_KEYS, check_path},
 };
 use crate::Error;
@@ -49,17 +48,22 @@ impl Stock {
         }
     }
 
-    /// Keeps the place of one more until [`Self::forget`], which somebody has to open.
+    /// Keeps the place of one more until [`Self::forget`], which somebody has to open for these units.
     ///
     /// # Errors
     /// It cannot be had beside the others.
-    pub(super) fn reserve(&mut self, of: Nqn, namespace: ListedNamespace) -> Result<Reserved, Error> {
+    pub(super) fn reserve(
+        &mut self,
+        of: Nqn,
+        namespace: ListedNamespace,
+        units: Vec<usize>,
+    ) -> Result<Reserved, Error> {
         let identity = (of, namespace.identifier);
         self.check(identity, &namespace.config)?;
         self.served.push((identity, namespace.config.clone()));
-        let users = Users { wait: Patience::default(), ..self.users.clone() };
+        let users = Users { cores: units.len(), wait: Patience::default(), ..self.users.clone() };
         let beside = self.configs().cloned().collect();
-        Ok(Reserved { subsystem: of, namespace, beside, trace: self.trace.clone(), users, depth: self.depth })
+        Ok(Reserved { subsystem: of, namespace, units, beside, trace: self.trace.clone(), users, depth: self.depth })
     }
 
     /// What all of them live in, the last one last.
@@ -129,6 +133,8 @@ impl Stock {
 pub(super) struct Reserved {
     pub(super) subsystem: Nqn,
     pub(super) namespace: ListedNamespace,
+    /// Each core of each device that is served.
+    pub(super) units: Vec<usize>,
     /// What it and all others live in, itself last.
     beside: Vec<NamespaceConfig>,
     /// What is written meanwhile, and can be no namespace.
@@ -140,11 +146,11 @@ pub(super) struct Reserved {
 /// A namespace whose medium is open.
 #[derive(Debug)]
 pub(super) struct Opened {
-    /// Of each core of each device, in their order.
+    /// Of each unit, in their order.
     pub(super) storages: Vec<AnyStorage>,
     pub(super) report: NamespaceReport,
-    /// What is to be watched; `None` where it is memory.
-    pub(super) medium: Option<Medium>,
+    /// What it lives in.
+    pub(super) medium: Lives,
     /// What a person may not expect.
     pub(super) notes: Vec<String>,
 }
@@ -169,7 +175,8 @@ impl Reserved {
         let mut notes = Vec::new();
         let prepared = prepare(&self.namespace, &self.users, &mut |note| notes.push(note.to_owned()))?;
         let Prepared { of_cores, report, medium } = prepared;
-        let storages = of_cores.into_iter().map(|plan| self.storage(plan, report.blocks)).collect::<Result<_, _>>()?;
+        let storage = |plan: NamespacePlan| plan.storage(self.depth, report.blocks);
+        let storages = of_cores.into_iter().map(storage).collect::<Result<_, _>>()?;
         Ok(Opened { storages, report, medium, notes })
     }
 
@@ -180,18 +187,5 @@ impl Reserved {
         }
         let path = self.namespace.config.path();
         check_path(OF_KEYS, self.trace.as_deref(), &[("what a namespace lives in", path)])
-    }
-
-    fn storage(&self, plan: NamespacePlan, blocks: u64) -> Result<AnyStorage, Error> {
-        let mut storage = match plan {
-            NamespacePlan::Open { storage, .. } => storage,
-            NamespacePlan::Shared { medium, locks, geometry, read_only } => {
-                in_memory(medium, &locks, geometry, read_only, self.depth)?
-            }
-            // Of the start alone.
-            NamespacePlan::Memory { .. } => return Err(Error::lost()),
-        };
-        cut(&mut storage, blocks)?;
-        Ok(storage)
     }
 }

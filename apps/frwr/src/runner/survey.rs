@@ -4,7 +4,7 @@ use super::{
     orders::{Order, Orders},
     present::TargetSnapshot,
 };
-use core::time::Duration;
+use core::{ops::Add, time::Duration};
 use frwr_engine::control::ControlStatistics;
 use frwr_reactor::Statistics as ReactorStatistics;
 
@@ -20,22 +20,37 @@ pub(super) struct Findings {
     pub(super) at: Duration,
     /// Of each core, in their order; one that stands still has not answered.
     pub(super) cores: Vec<Found>,
-    /// Of each device, in their order.
-    pub(super) controls: Vec<ControlStatistics>,
+    /// Of each place that a device may have; `None` where none is.
+    pub(super) devices: Vec<Option<DeviceFound>>,
+}
+
+/// Of one device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeviceFound {
+    pub(super) control: ControlStatistics,
+    /// Changes are told it: it neither comes nor goes.
+    pub(super) serves: bool,
 }
 
 /// Of one core.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    /// Of each device, in their order.
+    /// Of each place that a device may have.
     pub(super) snapshots: Vec<Option<TargetSnapshot>>,
+    /// It has not said what it has on some device.
+    silent: bool,
     pub(super) reactor: ReactorStatistics,
 }
 
 impl Found {
     /// It has handed over what it has on every device.
     pub(super) fn has_answered(&self) -> bool {
-        self.snapshots.iter().all(Option::is_some)
+        !self.silent
+    }
+
+    /// It has handed over what it has on the device of a place.
+    pub(super) fn has(&self, place: usize) -> bool {
+        self.snapshots.get(place).is_some_and(Option::is_some)
     }
 
     /// What it said of those devices of which it said something.
@@ -63,9 +78,25 @@ impl Findings {
         })
     }
 
-    /// Devices that are served.
-    pub(super) fn devices(&self) -> usize {
-        self.controls.len()
+    /// Places of the devices that are served.
+    pub(super) fn devices(&self) -> impl Iterator<Item = usize> + Clone + '_ {
+        let serves = |(place, device): (usize, &Option<DeviceFound>)| device.filter(|one| one.serves).map(|_| place);
+        self.devices.iter().enumerate().filter_map(serves)
+    }
+
+    /// The device of a place, also one that comes or goes.
+    pub(super) fn device(&self, place: usize) -> Option<DeviceFound> {
+        self.devices.get(place).copied().flatten()
+    }
+
+    /// Several are served.
+    pub(super) fn has_several(&self) -> bool {
+        self.devices().count() > 1
+    }
+
+    /// What the main thread does for all devices.
+    pub(super) fn control(&self) -> ControlStatistics {
+        self.devices.iter().flatten().map(|device| device.control).reduce(Add::add).unwrap_or_default()
     }
 
     /// What cores have said of one device, the home core first.
@@ -80,12 +111,31 @@ impl Findings {
 
     /// The same of the first device: what all devices have alike.
     pub(super) fn home(&self) -> Option<&TargetSnapshot> {
-        self.home_of(0)
+        self.homes().next()
     }
 
     /// What it said of each device.
     pub(super) fn homes(&self) -> impl Iterator<Item = &TargetSnapshot> {
         self.cores.first().into_iter().flat_map(Found::said)
+    }
+}
+
+/// What a unit has to do with a round.
+#[derive(Clone, Debug)]
+enum Heard {
+    /// There is none.
+    NotAsked,
+    /// It has not answered.
+    Nothing,
+    Said(Box<TargetSnapshot>),
+}
+
+impl Heard {
+    fn said(self) -> Option<TargetSnapshot> {
+        match self {
+            Self::Said(snapshot) => Some(*snapshot),
+            Self::NotAsked | Self::Nothing => None,
+        }
     }
 }
 
@@ -95,8 +145,8 @@ pub(super) struct Survey {
     /// The round that was begun last.
     round: u64,
     began: Option<Duration>,
-    /// Of the round under way.
-    answers: Vec<Option<TargetSnapshot>>,
+    /// Of the round under way, by unit.
+    answers: Vec<Heard>,
     /// Somebody wants another one.
     is_wanted: bool,
     under_way: bool,
@@ -122,20 +172,30 @@ impl Survey {
         }
         (self.is_wanted, self.under_way, self.began) = (false, true, Some(now));
         self.round += 1;
-        self.answers = vec![None; orders.units()];
-        for unit in 0..orders.units() {
+        self.answers =
+            orders.numbers().map(|unit| if orders.has(unit) { Heard::Nothing } else { Heard::NotAsked }).collect();
+        for unit in orders.numbers().filter(|unit| orders.has(*unit)).collect::<Vec<_>>() {
             // One that takes no orders is silent.
             orders.give(unit, Order::Report { round: self.round });
         }
     }
 
+    /// Units go: nobody waits for their answers.
+    pub(super) fn forget(&mut self, units: impl Iterator<Item = usize>) {
+        for unit in units {
+            if let Some(answer) = self.answers.get_mut(unit) {
+                *answer = Heard::NotAsked;
+            }
+        }
+    }
+
     /// A core has answered, of one device. What came too late is no answer to the round under way.
-    pub(super) fn answered(&mut self, unit: usize, round: u64, snapshot: TargetSnapshot) {
+    pub(super) fn answered(&mut self, unit: usize, round: u64, snapshot: Box<TargetSnapshot>) {
         if self.under_way
             && round == self.round
             && let Some(answer) = self.answers.get_mut(unit)
         {
-            *answer = Some(snapshot);
+            *answer = Heard::Said(snapshot);
         }
     }
 
@@ -144,10 +204,10 @@ impl Survey {
         &mut self,
         now: Duration,
         reactors: impl FnOnce() -> Vec<ReactorStatistics>,
-        controls: impl FnOnce() -> Vec<ControlStatistics>,
+        devices: impl FnOnce() -> Vec<Option<DeviceFound>>,
     ) -> Option<(u64, Findings)> {
         let began = self.began.filter(|_| self.under_way)?;
-        if now < began.saturating_add(ANSWER_TIME) && self.answers.iter().any(Option::is_none) {
+        if now < began.saturating_add(ANSWER_TIME) && self.answers.iter().any(|one| matches!(one, Heard::Nothing)) {
             return None;
         }
         self.under_way = false;
@@ -155,9 +215,11 @@ impl Survey {
         let cores = reactors.len();
         let of_core = |(core, reactor)| {
             let of_it = answers.iter_mut().skip(core).step_by(cores);
-            Found { snapshots: of_it.map(Option::take).collect(), reactor }
+            let of_it: Vec<_> = of_it.map(|heard| core::mem::replace(heard, Heard::NotAsked)).collect();
+            let silent = of_it.iter().any(|heard| matches!(heard, Heard::Nothing));
+            Found { snapshots: of_it.into_iter().map(Heard::said).collect(), silent, reactor }
         };
         let cores = reactors.into_iter().enumerate().map(of_core).collect();
-        Some((self.round, Findings { at: began, cores, controls: controls() }))
+        Some((self.round, Findings { at: began, cores, devices: devices() }))
     }
 }

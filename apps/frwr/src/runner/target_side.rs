@@ -11,7 +11,7 @@ use super::{
     start::no_descriptor,
 };
 use crate::Error;
-use core::{mem, task::Waker};
+use core::{mem, task::Waker, time::Duration};
 use frwr_engine::{
     CoreLink, Engine, Statistics, TraceRecord,
     provider::{Capabilities, Port},
@@ -26,7 +26,8 @@ use frwr_nvmf::{
         ElsewhereListener, HOME_CORE, Incident, ListenerState, NewNamespace, Reservations, Subsystem, Target,
         TargetContext, TargetListening, TargetMessage, TargetOptions, TargetPoller, TargetStatistics,
     },
-    storage::{AnyStorage, Comparing, Geometry, MemoryStorage, RangeLocks, Storage as _},
+    storage::AnyStorage,
+    wire::Nqn,
 };
 use frwr_reactor::{CoreIndex, Now, Outbox, Poller, SendError, Sleep};
 use std::{os::fd::BorrowedFd, sync::Arc};
@@ -93,10 +94,9 @@ impl<P: Port> TargetSide<P> {
         waker: Option<&Waker>,
     ) -> Result<Self, Error> {
         let engine_options = plan.options.engine();
-        let namespace_bytes: usize = plan.namespaces().map(memory_bytes).sum();
         let buffer_bytes = plan.options.usual_buffer_memory_bytes();
         let engine_bytes = Engine::<P>::region_bytes(&engine_options, &plan.capabilities)?;
-        let bytes = engine_bytes + namespace_bytes + buffer_bytes + SLACK;
+        let bytes = engine_bytes + buffer_bytes + SLACK;
         let mut region = map(bytes, plan.pages, node)?;
         let engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
         let alignment = plan.namespaces().map(buffer_alignment).max().unwrap_or(PAGE);
@@ -104,7 +104,7 @@ impl<P: Port> TargetSide<P> {
         let depth = usize::from(plan.options.queue_entries);
         let mut subsystems = Vec::with_capacity(plan.subsystems.len());
         for SubsystemPlan { name, hosts, serial, ana_states, namespaces } in plan.subsystems {
-            let namespaces = namespaces.into_iter().map(|namespace| new_namespace(namespace, depth, &mut region));
+            let namespaces = namespaces.into_iter().map(|namespace| new_namespace(namespace, depth));
             let namespaces = namespaces.collect::<Result<_, _>>()?;
             subsystems.push(Subsystem { name, hosts, serial, namespaces, ana_states });
         }
@@ -137,6 +137,30 @@ impl<P: Port> TargetSide<P> {
             heard: Asks::default(),
             memory_report,
         })
+    }
+
+    /// A host stays away from the start, or all do (`None`). On the home core.
+    ///
+    /// # Errors
+    /// They are more than can be kept away.
+    pub(super) fn keep_away(&mut self, host: Option<Nqn>) -> Result<(), Error> {
+        self.target.drain(host, Duration::ZERO).map(drop).map_err(Error::setup)
+    }
+
+    /// Ends it in order; again, it does nothing.
+    pub(super) fn end(&mut self, now: Duration) {
+        self.target.end(now);
+    }
+
+    /// Nothing of a host is left, and what was written is on its medium.
+    pub(super) fn is_drained(&self) -> bool {
+        self.target.is_drained()
+    }
+
+    /// Connections and commands of hosts that it has.
+    pub(super) fn left(&self) -> (u64, u64) {
+        let TargetStatistics { queues, commands_in_flight, .. } = self.target.statistics();
+        (queues, commands_in_flight)
     }
 
     /// What its core waits for where it sleeps.
@@ -234,6 +258,7 @@ impl<P: Port> TargetSide<P> {
     /// What it has done so far.
     pub(super) fn snapshot(&self) -> TargetSnapshot {
         TargetSnapshot {
+            place: self.device.into(),
             role: "target",
             memory: self.memory_report.clone(),
             io: self.io(),
@@ -299,86 +324,24 @@ fn moved(target: &TargetStatistics) -> IoCounters {
     IoCounters { commands, bytes: target.bytes_read + target.bytes_written }
 }
 
-/// What a namespace takes of the core's region: whole pages, so that all of them can be carved.
-fn memory_bytes(namespace: &NamespacePlan) -> usize {
-    match namespace {
-        NamespacePlan::Memory { geometry, .. } => {
-            // Sizes are bounded far below 2^64.
-            (geometry.blocks() as usize * geometry.block_bytes() as usize).next_multiple_of(PAGE)
-        }
-        NamespacePlan::Shared { .. } | NamespacePlan::Open { .. } => 0,
-    }
-}
-
 fn buffer_alignment(namespace: &NamespacePlan) -> usize {
     match namespace {
-        NamespacePlan::Memory { .. } | NamespacePlan::Shared { .. } => PAGE,
+        NamespacePlan::Memory { .. } => PAGE,
         NamespacePlan::Open { alignment, .. } => PAGE.max(*alignment as usize),
     }
 }
 
 /// One core's way to a namespace, as large as that is.
-fn new_namespace(
-    namespace: PlannedNamespace,
-    depth: usize,
-    region: &mut Region,
-) -> Result<NewNamespace<AnyStorage>, Error> {
+fn new_namespace(namespace: PlannedNamespace, depth: usize) -> Result<NewNamespace<AnyStorage>, Error> {
     let PlannedNamespace { identifier, nguid, ana_group, active, blocks, medium } = namespace;
-    let mut storage = storage(medium, depth, region)?;
-    cut(&mut storage, blocks)?;
+    let storage = medium.storage(depth, blocks)?;
     Ok(NewNamespace { identifier, nguid, ana_group, active, storage })
 }
 
-/// A namespace has so many blocks of what it lives in. Some storages have one size for ever.
-pub(super) fn cut(storage: &mut AnyStorage, blocks: u64) -> Result<(), Error> {
-    if storage.geometry().blocks() == blocks { Ok(()) } else { storage.resize(blocks).map_err(Error::setup) }
-}
-
-fn storage(namespace: NamespacePlan, depth: usize, region: &mut Region) -> Result<AnyStorage, Error> {
-    let (medium, locks, geometry, read_only) = match namespace {
-        NamespacePlan::Open { storage, .. } => return Ok(storage),
-        NamespacePlan::Shared { medium, locks, geometry, read_only } => (medium, locks, geometry, read_only),
-        NamespacePlan::Memory { geometry, content, read_only } => {
-            (filled(region, geometry, content.as_deref())?, Arc::default(), geometry, read_only)
-        }
-    };
-    in_memory(medium, &locks, geometry, read_only, depth)
-}
-
-/// One core's way to a namespace in memory, which has these locks with all others.
-pub(super) fn in_memory(
-    medium: DeviceMemory,
-    locks: &Arc<RangeLocks>,
-    geometry: Geometry,
-    read_only: bool,
-    depth: usize,
-) -> Result<AnyStorage, Error> {
-    let storage = MemoryStorage::new(medium, geometry.block_bytes(), depth);
-    let storage = storage.map_err(Error::setup)?;
-    let storage = Comparing::new(if read_only { storage.read_only() } else { storage }, locks);
-    Ok(AnyStorage::Memory(Box::new(storage.map_err(Error::setup)?)))
-}
-
-/// The memory of a namespace, with what it holds at first.
-fn filled(region: &mut Region, geometry: Geometry, content: Option<&[u8]>) -> Result<DeviceMemory, Error> {
-    // Sizes are bounded far below 2^64.
-    let bytes = geometry.blocks() as usize * geometry.block_bytes() as usize;
-    let medium = region.carve(bytes, PAGE)?.into_device_memory();
-    if let Some(content) = content {
-        medium.write(0, content).map_err(Error::setup)?;
-    }
-    Ok(medium)
-}
-
-/// The same in memory of its own, for several cores.
-pub(super) fn shared(
-    geometry: Geometry,
-    content: Option<&[u8]>,
-    pages: PagePolicy,
-    node: Option<u32>,
-) -> Result<DeviceMemory, Error> {
-    let bytes = geometry.blocks() as usize * geometry.block_bytes() as usize;
-    filled(&mut map(bytes.next_multiple_of(PAGE) + SLACK, pages, node)?, geometry, content)
+/// Memory for so many bytes of its own.
+pub(super) fn memory(bytes: usize, pages: PagePolicy, node: Option<u32>) -> Result<DeviceMemory, Error> {
+    let mut region = map(bytes.next_multiple_of(PAGE) + SLACK, pages, node)?;
+    Ok(region.carve(bytes, PAGE)?.into_device_memory())
 }
 
 /// A region on the core's node, of the wanted kind.
@@ -386,8 +349,19 @@ pub(crate) fn map(bytes: usize, pages: PagePolicy, node: Option<u32>) -> Result<
     Ok(Region::map(&RegionOptions::new(bytes).pages(pages).node(node))?)
 }
 
-/// Polls the target of one more device of its core; a name by itself in statistics, and nothing where there is one device.
+/// Polls its core's target on the device of a place behind the first; a name by itself in statistics, and nothing where there is one
+/// device.
 pub(super) struct OtherDevice(pub(super) usize);
+
+impl OtherDevice {
+    fn side<'a, T: Port, H: Port>(&self, core: &'a Core<T, H>) -> Option<&'a TargetSide<T>> {
+        core.others.get(self.0)?.as_ref()
+    }
+
+    fn side_mut<'a, T: Port, H: Port>(&self, core: &'a mut Core<T, H>) -> Option<&'a mut TargetSide<T>> {
+        core.others.get_mut(self.0)?.as_mut()
+    }
+}
 
 impl<P: Port> TargetContext for TargetSide<P> {
     type Port = P;
@@ -413,34 +387,34 @@ impl<P: Port> TargetContext for TargetSide<P> {
 impl<T: Port, H: Port> Poller<Core<T, H>> for OtherDevice {
     fn poll(&mut self, core: &mut Core<T, H>, now: &Now) -> u32 {
         let Core { others, outbox, .. } = core;
-        let Some(side) = others.get_mut(self.0) else { return 0 };
+        let Some(Some(side)) = others.get_mut(self.0) else { return 0 };
         let work = TargetPoller.poll(side, now);
         side.carry(outbox);
         work
     }
 
     fn flush(&mut self, core: &mut Core<T, H>, now: &Now) {
-        if let Some(side) = core.others.get_mut(self.0) {
+        if let Some(side) = self.side_mut(core) {
             TargetPoller.flush(side, now);
         }
     }
 
     fn sleep_until(&self, core: &Core<T, H>) -> Sleep {
-        core.others.get(self.0).map_or(Sleep::Forever, |side| TargetPoller.sleep_until(side))
+        self.side(core).map_or(Sleep::Forever, |side| TargetPoller.sleep_until(side))
     }
 
     fn arm(&mut self, core: &mut Core<T, H>) -> bool {
-        core.others.get_mut(self.0).is_none_or(|side| TargetPoller.arm(side))
+        self.side_mut(core).is_none_or(|side| TargetPoller.arm(side))
     }
 
     fn begin_shutdown(&mut self, core: &mut Core<T, H>, now: &Now) {
-        if let Some(side) = core.others.get_mut(self.0) {
+        if let Some(side) = self.side_mut(core) {
             TargetPoller.begin_shutdown(side, now);
         }
     }
 
     fn drained(&self, core: &Core<T, H>) -> bool {
-        core.others.get(self.0).is_none_or(|side| TargetPoller.drained(side))
+        self.side(core).is_none_or(|side| TargetPoller.drained(side))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Client, FILE_BYTES, Host, SUBSYSTEM};
 use clap::Parser as _;
 use frwr::report::Report as _;
-use frwr::runner::{DiscoverConfig, LoadConfig, ServeConfig, ServeReport, discover, load, serve};
+use frwr::runner::{Devices, DiscoverConfig, LoadConfig, ServeConfig, ServeReport, discover, load, serve};
 use frwr::{CommandLine, Error, Task};
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftMonitor, SoftOptions};
 use serde_json::{Value, json};
@@ -52,6 +52,8 @@ impl Two {
         let devices = vec![device(&fabric, "reg_mr"), device(&fabric, "window")];
         let monitors = [devices[0].monitor(), devices[1].monitor()];
         let (stop, (sender, lines)) = (Arc::<AtomicBool>::default(), mpsc::channel());
+        let later = fabric.clone();
+        let devices = Devices::new(devices, Box::new(move |_| Ok(device(&later, "reg_mr"))));
         let thread = thread::spawn({
             let stop = Arc::clone(&stop);
             move || {
@@ -256,11 +258,12 @@ fn listeners_of_each_device_come_and_go_and_are_saved_with_it() {
     assert_eq!(apply(&mut client, &moved, true), Ok(json!({ "changes": lines })));
     assert_eq!(apply(&mut client, &moved, false), Ok(json!({ "changed": true, "complete": true, "changes": lines })));
     assert_eq!(target.listed(B), [(17, B), (1, A), (2, C)].map(|(port, at)| (port, at.to_owned())));
-    // Devices themselves are of the start.
+    // A listener is of a device that there is in the file.
     let alone = before.replace("[\"a\", \"b\"]", "\"a\"");
     refused(apply(&mut client, &alone, true), -32602, &["no --device is of that name"]);
-    let third = before.replace("\"b\"]", "\"b\", \"c\"]").replace(&format!("\"b/{C}\""), &format!("\"c/{C}\""));
-    refused(apply(&mut client, &third, true), -32004, &["device is [\"a\",\"b\",\"c\"]", "start serve anew"]);
+    let third = before.replace("\"b\"]", "\"b\", \"soft@c\"]");
+    let third = third.replace(&format!("\"b/{C}\""), &format!("\"soft@c/{C}\""));
+    refused(apply(&mut client, &third, true), -32602, &["soft@c", "are not served together"]);
     // An address is of one device, which need not be named.
     assert_eq!(client.call("remove_listener", of(A)), done());
     assert_eq!(client.call("remove_listener", of(C)), done());
@@ -319,4 +322,186 @@ fn as_many_devices_are_opened_as_are_named() {
     let devices = vec![device(&fabric, "reg_mr")];
     let error = serve(devices, &config, &AtomicBool::new(false), &mut |_| {}).unwrap_err().to_string();
     assert!(error.contains("1 devices are open, and --device names 2"), "{error}");
+}
+
+fn names(client: &mut Client) -> Vec<String> {
+    let told = client.ask("devices");
+    let all = told["devices"].as_array().unwrap().iter();
+    all.map(|one| format!("{} {}", one["name"].as_str().unwrap(), one["state"].as_str().unwrap())).collect()
+}
+
+fn pollers(client: &mut Client) -> Vec<Value> {
+    client.ask("cores")["cores"][0]["pollers"].as_array().unwrap().iter().map(|one| one["name"].clone()).collect()
+}
+
+fn reads_on(client: &mut Client) {
+    let bytes = client.ask("status")["bytes_read"].as_u64();
+    client.until("status", |status| status["bytes_read"].as_u64() > bytes);
+}
+
+fn at(device: &str, listen: &str) -> Value {
+    json!({ "device": device, "listen": listen })
+}
+
+fn entries(all: &[(u16, &str)]) -> Vec<(u16, String)> {
+    all.iter().map(|(port, at)| (*port, (*at).to_owned())).collect()
+}
+
+const GUEST: [&str; 6] = ["--nsid", "2", "--runtime", "0", "--host-nqn", "nqn.x:g"];
+
+#[test]
+fn a_device_that_comes_serves_what_there_is_by_then_and_its_hosts_alone_are_told_when_it_goes() {
+    for (cores, idle) in [(1, "spin"), (2, "sleep")] {
+        let target = Two::start(cores, &["--idle", idle]);
+        let (mut client, stays) =
+            (target.client(), target.host(A, &["--runtime", "3600", "--host-nqn", "nqn.x:stays"]));
+        client.until("hosts", |hosts| hosts["hosts"].as_array().map(Vec::len) == Some(1));
+        // What has come since the start is served by it, too.
+        let new = json!({ "subsystem": SUBSYSTEM, "namespace": 2, "memory": "1M" });
+        assert_eq!(client.call("add_namespace", new), done());
+        assert_eq!(client.call("add_subsystem", json!({ "subsystem": "nqn.x:second" })), done());
+        assert_eq!(client.call("add_device", at("c", C)), done());
+        assert_eq!(names(&mut client), ["a serves", "b serves", "c serves"]);
+        client.until("cores", |told| {
+            let pollers = told["cores"][0]["pollers"].as_array().unwrap();
+            pollers.iter().map(|one| &one["name"]).eq(["target", "target 2", "target 3"])
+        });
+        assert_eq!(client.call("remove_subsystem", json!({ "subsystem": "nqn.x:second" })), done());
+        assert_eq!(target.listed(A), entries(&[(1, A), (17, B), (33, C)]));
+        assert_eq!(target.listed(C), entries(&[(33, C), (1, A), (17, B)]));
+        assert!(target.host(C, &["--runtime", "0"]).thread.join().unwrap().unwrap().verified);
+        let guest =
+            |address, bytes| target.host(address, &[&GUEST[..], &["--bytes", bytes]].concat()).thread.join().unwrap();
+        assert!(guest(C, "1048576").unwrap().verified);
+        // What is changed from now on is changed there as well.
+        let half = json!({ "subsystem": SUBSYSTEM, "namespace": 2, "bytes": "512K" });
+        assert_eq!(client.call("resize_namespace", half), done());
+        assert!(guest(C, "1048576").is_err() && guest(C, "524288").unwrap().verified);
+        assert_eq!(client.call("remove_namespace", json!({ "subsystem": SUBSYSTEM, "namespace": 2 })), done());
+        let status = client.ask("status");
+        assert_eq!((&status["device"], &status["listen"][2]), (&json!("a, b, c"), &json!(format!("c/{C}"))));
+        assert!(client.ask("metrics").as_str().unwrap().contains("frwr_device_connections_total{device=\"c\"}"));
+        let goes = target.host(C, &["--runtime", "3600", "--host-nqn", "nqn.x:goes", "--reconnects", "1"]);
+        client.until("hosts", |hosts| hosts["hosts"].as_array().map(Vec::len) == Some(2));
+        assert_eq!(client.call("remove_device", json!({ "device": "c" })), done());
+        assert!(!goes.thread.join().unwrap().is_ok_and(|report| report.passed()), "it was told");
+        assert_eq!(names(&mut client), ["a serves", "b serves"]);
+        assert_eq!(target.listed(B), entries(&[(17, B), (1, A)]));
+        reads_on(&mut client);
+        // Another one has its place later than all others.
+        assert_eq!(client.call("add_device", at("d", C)), done());
+        assert_eq!(target.listed(C), entries(&[(49, C), (1, A), (17, B)]));
+        assert!(target.host(C, &["--runtime", "0"]).thread.join().unwrap().unwrap().verified);
+        let report = stays.end().unwrap();
+        assert!(report.verified && report.reconnects() == 0, "{}", report.table());
+        let report = target.end();
+        assert!(report.passed(), "{}", report.table());
+        assert_eq!(report.json()["left"]["queues"], 0);
+        assert_eq!(report.json()["cores"].as_array().unwrap().len(), cores);
+    }
+}
+
+#[test]
+fn devices_of_the_start_go_as_others_do_but_for_the_last_one() {
+    for cores in [1, 2] {
+        let target = Two::start(cores, &[]);
+        let (mut client, stays) =
+            (target.client(), target.host(B, &["--runtime", "3600", "--host-nqn", "nqn.x:stays"]));
+        let goes = target.host(A, &["--runtime", "3600", "--host-nqn", "nqn.x:goes", "--reconnects", "1"]);
+        client.until("hosts", |hosts| hosts["hosts"].as_array().map(Vec::len) == Some(2));
+        assert_eq!(client.call("remove_device", json!({ "device": "a" })), done());
+        assert!(!goes.thread.join().unwrap().is_ok_and(|report| report.passed()));
+        assert_eq!((names(&mut client), pollers(&mut client)), (vec!["b serves".to_owned()], vec![json!("target 2")]));
+        let last = json!({ "device": "b" });
+        refused(
+            client.call("remove_device", last.clone()),
+            -32004,
+            &["no other device serves than b", "add_device", "stop"],
+        );
+        // Its addresses say no more which device they are of.
+        assert_eq!(client.ask("status")["listen"], json!([B]));
+        let new = json!({ "subsystem": SUBSYSTEM, "namespace": 2, "memory": "1M" });
+        assert_eq!(client.call("add_namespace", new), done());
+        assert_eq!(client.call("add_device", at("c", A)), done());
+        assert!(target.host(A, &["--runtime", "0"]).thread.join().unwrap().unwrap().verified);
+        let guest = target.host(A, &[&GUEST[..], &["--bytes", "1048576"]].concat());
+        assert!(guest.thread.join().unwrap().unwrap().verified);
+        reads_on(&mut client);
+        let report = stays.end().unwrap();
+        assert!(report.verified && report.reconnects() == 0, "{}", report.table());
+        // What nobody uses goes at once, so that the first one has its place again some time.
+        for device in ["b", "d", "e", "f", "g", "h"] {
+            let listen = if device == "b" { None } else { Some(B) };
+            let added = listen.map_or_else(done, |listen| client.call("add_device", at(device, listen)));
+            assert_eq!(
+                (added, client.call("remove_device", json!({ "device": device }))),
+                (done(), done()),
+                "{device}"
+            );
+        }
+        assert_eq!(client.call("add_device", at("i", B)), done());
+        assert_eq!(target.listed(B).first(), Some(&(1, B.to_owned())));
+        assert_eq!(pollers(&mut client).len(), 2);
+        assert!(target.host(B, &["--runtime", "0"]).thread.join().unwrap().unwrap().verified);
+        assert!(target.end().passed());
+    }
+}
+
+#[test]
+fn a_device_that_cannot_come_or_go_is_refused_with_a_remedy_and_changes_nothing() {
+    let target = Two::start(1, &["--controller-ids", "1001-1108"]);
+    let mut client = target.client();
+    let before = client.ask("listeners")["listeners"].clone();
+    for (device, listen, code, parts) in [
+        ("a", json!(C), -32004, &["serves on a already", "add_listener", "nothing was changed"][..]),
+        ("soft@c", json!(C), -32602, &["soft@c", "software NICs and RDMA devices are not served together"]),
+        ("soft@c d", json!(C), -32602, &["behind @ must be a name"]),
+        ("c", json!([]), -32602, &["listen has 0 addresses", "1 to 16"]),
+        ("c", json!([C, C]), -32602, &["127.0.0.3:4421 twice", "name it once"]),
+        ("c", json!("127.0.0.1"), -32602, &["address"]),
+        ("c", json!(format!("b/{C}")), -32602, &["b is another device", "leave it out"]),
+        ("c", json!(A), -32004, &["a listens at 127.0.0.1:4420, and c shall", "remove it there first"]),
+    ] {
+        refused(client.call("add_device", json!({ "device": device, "listen": listen })), code, parts);
+    }
+    refused(client.call("remove_device", json!({ "device": "c" })), -32602, &["does not serve on it", "a, b"]);
+    let keys = target.folder.path().join("keys");
+    assert_eq!(client.call("set_key_trace", json!({ "file": keys })), done());
+    let traced = &["keys are traced", "set_key_trace file=null", "nothing was changed"];
+    refused(client.call("add_device", at("c", C)), -32004, traced);
+    refused(client.call("remove_device", json!({ "device": "b" })), -32004, traced);
+    assert_eq!(client.call("set_key_trace", json!({ "file": null })), done());
+    assert_eq!(client.ask("listeners")["listeners"], before);
+    // As many as there are identifiers for.
+    assert_eq!(client.call("add_device", at("c", C)), done());
+    let fourth = client.call("add_device", at("d", "127.0.0.4:4420"));
+    refused(fourth, -32004, &["there are 3 devices, and may be 3", "1001-1108", "remove_device"]);
+    assert!(target.end().passed());
+}
+
+#[test]
+fn a_file_says_which_devices_there_are() {
+    let target = Two::start(1, &[]);
+    let (mut client, stays) = (target.client(), target.host(A, &["--runtime", "3600"]));
+    let before = client.ask("save").as_str().unwrap().to_owned();
+    let apply = |client: &mut Client, text: &str, dry_run: bool| {
+        client.call("apply", json!({ "config": text, "dry_run": dry_run }))
+    };
+    // One comes with an address of another one, which goes.
+    let other = before.replace("\"b\"]", "\"c\"]").replace(&format!("\"b/{B}\""), &format!("\"c/{B}\", \"a/{C}\""));
+    let lines = ["- device b".to_owned(), format!("+ device c, at {B}"), format!("+ listener a/{C}")];
+    assert_eq!(apply(&mut client, &other, true), Ok(json!({ "changes": lines })));
+    assert_eq!(apply(&mut client, &other, false), Ok(json!({ "changed": true, "complete": true, "changes": lines })));
+    assert_eq!(target.listed(A), entries(&[(1, A), (2, C), (33, B)]));
+    let saved = client.ask("save").as_str().unwrap().to_owned();
+    assert!(saved.contains("device = [\"a\", \"c\"]"), "{saved}");
+    assert_eq!(apply(&mut client, &saved, true), Ok(json!({ "changes": [] })));
+    // The last one that goes, goes last.
+    let alone = saved.replace("[\"a\", \"c\"]", "\"a\"").replace(&format!(", \"c/{B}\""), "");
+    let lines = ["- device c"];
+    assert_eq!(apply(&mut client, &alone, false), Ok(json!({ "changed": true, "complete": true, "changes": lines })));
+    assert_eq!(apply(&mut client, &alone, true), Ok(json!({ "changes": [] })));
+    let report = stays.end().unwrap();
+    assert!(report.verified && report.reconnects() == 0, "{}", report.table());
+    assert!(target.end().passed());
 }

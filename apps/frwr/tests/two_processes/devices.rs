@@ -13,13 +13,17 @@ fn load(machine: &Machine, address: &str, more: &[&str]) -> Program {
     machine.start(&[&["load", "--connect", address], more].concat())
 }
 
-/// What `frwr ctl` is answered.
-fn ctl(machine: &Machine, words: &[&str]) -> String {
+/// What `frwr ctl` is answered, or is told instead.
+fn ctl_or_not(machine: &Machine, words: &[&str]) -> Result<String, String> {
     let socket = machine.path("socket");
     let mut command = Command::new(env!("CARGO_BIN_EXE_frwr"));
     let ctl = command.args(["ctl", "--control", socket.to_str().unwrap()]).args(words).output().unwrap();
-    assert!(ctl.status.success(), "{words:?}: {}", String::from_utf8_lossy(&ctl.stderr));
-    String::from_utf8(ctl.stdout).unwrap()
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    if ctl.status.success() { Ok(text(ctl.stdout)) } else { Err(text(ctl.stderr)) }
+}
+
+fn ctl(machine: &Machine, words: &[&str]) -> String {
+    ctl_or_not(machine, words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
 
 fn listed(machine: &Machine, address: &str) -> Vec<String> {
@@ -68,4 +72,47 @@ fn hosts_of_other_processes_use_either_device_and_a_saved_file_begins_with_both(
     assert_eq!(fs::read_to_string(&saved).unwrap(), once, "it is what it was");
     passed(again.stop());
     assert_eq!(machine.left(), Vec::<String>::new());
+}
+
+#[test]
+fn a_device_comes_and_goes_under_a_host_of_another_process() {
+    for idle in ["spin", "sleep"] {
+        let machine = Machine::new();
+        let (file, socket) = (machine.file("file"), machine.path("socket").display().to_string());
+        let target =
+            machine.serve(&["--namespace", &file, "--control", &socket, "--idle", idle, "--backing", "thread"]);
+        let verifies = ["--rw", "randread", "--bytes", "294912", "--runtime", "36000"];
+        let stays = load(&machine, A, &verifies);
+        // An address that another process has, at the same place.
+        let other = machine.start(&["serve", "--listen", B, "--namespace", &file, "--control", "none"]);
+        other.says("listening on");
+        let listen = format!("listen={B}");
+        let taken = ctl_or_not(&machine, &["add_device", "device=soft:window@b", &listen]).unwrap_err();
+        for part in ["soft:window@b cannot listen at 127.0.0.2:4420", "nothing was changed", "ip address"] {
+            assert!(taken.contains(part), "{taken}");
+        }
+        passed(other.stop());
+        assert_eq!(listed(&machine, A), [A]);
+        ctl(&machine, &["add_device", "device=soft:window@b", &listen]);
+        assert_eq!(listed(&machine, B), [B, A]);
+        let short = ["--rw", "randread", "--bytes", "294912", "--runtime", "1"];
+        assert_eq!(passed(load(&machine, B, &short).ended())["reconnects"], 0);
+        let saved = machine.path("saved.toml");
+        ctl(&machine, &["save", saved.to_str().unwrap()]);
+        let text = fs::read_to_string(&saved).unwrap();
+        assert!(text.contains("device = [\"soft\", \"soft:window@b\"]"), "{text}");
+        let goes = load(&machine, B, &[&verifies[..], &["--reconnects", "1"]].concat());
+        goes.says("s ");
+        ctl(&machine, &["remove_device", "device=soft:window@b"]);
+        assert_ne!(goes.ended().0, Some(0), "it was told");
+        assert_eq!(listed(&machine, A), [A]);
+        // The file has it come again.
+        ctl(&machine, &["apply", saved.to_str().unwrap()]);
+        assert_eq!(passed(load(&machine, B, &short).ended())["reconnects"], 0);
+        assert_eq!(passed(stays.stop())["reconnects"], 0);
+        let served = passed(target.stop());
+        assert_eq!(served["device"], "soft:reg_mr, soft:window@b", "{served}");
+        assert_eq!(served["left"]["queues"], 0, "{served}");
+        assert_eq!(machine.left(), Vec::<String>::new());
+    }
 }

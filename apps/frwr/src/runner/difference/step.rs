@@ -12,6 +12,7 @@ use frwr_nvmf::{
     wire::{AnaState, Nqn, SerialNumber},
 };
 use serde_json::{Map, Value, json};
+use std::net::SocketAddr;
 
 /// What has to be gone before something else can come is waited for as long as a change may be.
 const FIRST_WITHIN: u32 = 20;
@@ -61,6 +62,14 @@ pub(in super::super) enum Step {
         namespaces: usize,
         first: bool,
     },
+    AddDevice {
+        device: String,
+        listen: Vec<SocketAddr>,
+    },
+    RemoveDevice {
+        device: String,
+        first: bool,
+    },
     AddListener {
         listen: Listen,
     },
@@ -101,14 +110,16 @@ impl Step {
             Self::Resize { .. } => 5,
             Self::Active { .. } => 6,
             // Nobody can come meanwhile: as short as that can be.
-            Self::RemoveListener { first: true, .. } => 7,
+            Self::RemoveListener { first: true, .. } | Self::RemoveDevice { first: true, .. } => 7,
             // Who comes by it finds what there is to be.
-            Self::AddListener { .. } => 8,
+            Self::AddListener { .. } | Self::AddDevice { .. } => 8,
             Self::RemoveListener { .. } => 9,
             Self::RemoveNamespace { .. } => 10,
             Self::RemoveSubsystem { .. } => 11,
             // Who says that it is a host without a key is believed: by then lists of hosts are what they are to be.
             Self::ClearHostKey { .. } => 12,
+            // Behind everything that may fail: hosts that use it lose it.
+            Self::RemoveDevice { .. } => 13,
         }
     }
 
@@ -143,6 +154,11 @@ impl Step {
                 format!("{} key of host {}", if *had { '~' } else { '+' }, in_line(host))
             }
             Self::ClearHostKey { host } => format!("- key of host {}", in_line(host)),
+            Self::AddDevice { device, listen } => {
+                let at: Vec<_> = listen.iter().map(ToString::to_string).collect();
+                format!("+ device {device}, at {}", at.join(", "))
+            }
+            Self::RemoveDevice { device, .. } => format!("- device {device}"),
             Self::AddListener { listen } => format!("+ listener {listen}"),
             Self::RemoveListener { listen, .. } => format!("- listener {listen}"),
         };
@@ -186,6 +202,14 @@ impl Step {
                 ("set_host_key", parameters)
             }
             Self::ClearHostKey { host } => ("clear_host_key", json!({ "host": host })),
+            Self::AddDevice { device, listen } => {
+                let listen: Vec<_> = listen.iter().map(ToString::to_string).collect();
+                ("add_device", json!({ "device": device, "listen": listen }))
+            }
+            Self::RemoveDevice { device, first } => {
+                let within = first.then_some(FIRST_WITHIN);
+                ("remove_device", json!({ "device": device, "within_seconds": within }))
+            }
             Self::AddListener { listen } => ("add_listener", json!({ "address": listen.to_string() })),
             Self::RemoveListener { listen, .. } => ("remove_listener", json!({ "address": listen.to_string() })),
         };

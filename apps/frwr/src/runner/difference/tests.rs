@@ -249,7 +249,7 @@ fn a_host_has_its_key_before_all_else_and_loses_it_behind_all_else() {
     let new = Step::HostKey { host: "nqn.new".to_owned(), files, had: false };
     let all: Vec<_> = [new.clone()].into_iter().chain(others.clone()).chain([gone.clone()]).collect();
     assert!(others.len() > 1);
-    assert_eq!(beside_keys(vec![gone, new], others), all);
+    assert_eq!(in_order([vec![gone, new], Vec::new(), others]), all);
 }
 
 /// A path in a file is UTF-8; the folder that it is of may not be.

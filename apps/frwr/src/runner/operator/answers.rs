@@ -7,7 +7,8 @@ use super::{
         lock_line::{LOCK_NAMES, lock_name},
         media_watch::MediaWatch,
         medium::fault_text,
-        survey::Findings,
+        serve_report::ServedDevice,
+        survey::{DeviceFound, Findings},
     },
     Facts,
     hosts::{all_controllers, host_names},
@@ -25,7 +26,7 @@ use crate::{
     report::{counts, object},
 };
 use core::ops::Add;
-use frwr_engine::{Waits, control::ControlStatistics};
+use frwr_engine::Waits;
 use frwr_nvmf::{
     controller::{
         AllowedHosts, ControllerState, NamespaceState, SubsystemState, TargetListening, TargetStatistics, WaitingNow,
@@ -203,18 +204,18 @@ fn longest(longest: Longest) -> Value {
 
 pub(super) fn devices(facts: &Facts, findings: &Findings, parameters: Parameters) -> Answer {
     none(&parameters)?;
-    let all = findings.controls.iter().enumerate().map(|(at, control)| device(facts, findings, at, control));
+    let all = facts.served.devices.iter().filter_map(|served| Some((served, findings.device(served.place)?)));
+    let all = all.map(|(served, found)| device(facts, findings, served, found));
     Ok(list("devices", all.collect(), findings))
 }
 
-fn device(facts: &Facts, findings: &Findings, at: usize, control: &ControlStatistics) -> Value {
-    let (served, engine) = (&facts.served, engine_of(findings, at));
-    let depth = served.devices.get(at).map(|device| device.effective_queue_depth);
+fn device(facts: &Facts, findings: &Findings, of: &ServedDevice, found: DeviceFound) -> Value {
+    let (served, control, engine) = (&facts.served, found.control, engine_of(findings, of.place));
     let named = json!({
-        "name": served.label(at),
-        "state": device_state(control),
+        "name": of.label,
+        "state": device_state(found),
         "queue_depth": served.queue_depth,
-        "effective_queue_depth": depth,
+        "effective_queue_depth": of.effective_queue_depth,
         "shared_receives": served.shared_receives,
         "command_error": control.command_error.map(|error| format!("{error:?}")),
     });
@@ -230,8 +231,12 @@ fn device(facts: &Facts, findings: &Findings, at: usize, control: &ControlStatis
 }
 
 /// Whether it is there.
-fn device_state(control: &ControlStatistics) -> &'static str {
-    if control.device_failures > 0 { "gone" } else { "serves" }
+fn device_state(found: DeviceFound) -> &'static str {
+    match (found.control.device_failures, found.serves) {
+        (0, true) => "serves",
+        (0, false) => "leaves",
+        _ => "gone",
+    }
 }
 
 pub(super) fn listening_name(listening: TargetListening) -> String {

@@ -223,6 +223,25 @@ impl Changes {
         self.line.is_empty()
     }
 
+    /// Whatever was changed is so on all cores of all devices: nothing holds up what they have still to do for it.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(super) fn settled(&self) -> Result<(), Failure> {
+        if self.unfinished.is_empty() && self.gone.is_empty() {
+            return Ok(());
+        }
+        let text = "a change before is not complete, since hosts or a medium hold it up; nothing was changed; drain those, or try again \
+                    when it is (`hosts`, `namespaces` tell)";
+        Err(Failure::new(NOT_DONE, text))
+    }
+
+    /// A device leaves, which says no more of what it was told.
+    pub(super) fn forget_device(&mut self, device: usize) {
+        self.unfinished.retain(|unfinished| unfinished.numbers.iter().all(|number| number.device != device));
+        self.taken_back.retain(|number| number.device != device);
+    }
+
     /// Nothing more is changed. What a change has made that was not complete does not stay.
     pub(super) fn end(self) {
         for change in self.line {
@@ -355,7 +374,7 @@ impl Changes {
             return;
         }
         self.next_look = now.saturating_add(if waits { LOOK_PERIOD } else { LATE_LOOK_PERIOD });
-        for unit in 0..orders.units() {
+        for unit in orders.numbers() {
             // Once is enough for a core that stands still for a while, and leaves it room for orders that matter.
             if orders.has_none_left(unit) {
                 orders.give(unit, Order::Outcome);

@@ -4,7 +4,7 @@ use super::{
     super::{
         ana_name::AnaStates,
         clash::Media,
-        difference::{Present, PresentNamespace, PresentSubsystem, Step, beside_keys, difference},
+        difference::{Listening, Present, PresentNamespace, PresentSubsystem, Step, devices, difference, in_order},
         media_watch::{Identity, MediaWatch},
         namespaces::{ListedNamespace, MediumConfig, NamespaceConfig, SubsystemConfig},
         saved,
@@ -43,14 +43,15 @@ pub(super) fn save(known: &mut Known<'_>, parameters: Map<String, Value>) -> Res
         return Err(Failure::new(NOT_DONE, text));
     }
     let has_none = |device: &&String| listeners.iter().all(|one| one.device.as_ref().is_some_and(|of| of != *device));
-    if let Some(device) = known.facts.config.devices().iter().find(has_none) {
+    let devices = device_names(known);
+    if let Some(device) = devices.iter().find(has_none) {
         let text = format!(
             "the target listens nowhere on {device}, and in a file each device has one address at least; add one first \
              (`add_listener`)"
         );
         return Err(Failure::new(NOT_DONE, text));
     }
-    let options = known.facts.config.listening_at(listeners).options_json();
+    let options = known.facts.config.listening_at(devices, listeners).options_json();
     let text = saved::text(options, &known.facts.host_keys.files(), &subsystems);
     text.map(Value::String).map_err(|error| Failure::new(NOT_DONE, error.to_string()))
 }
@@ -118,12 +119,16 @@ pub(super) fn apply(known: &mut Known<'_>, looked: Looked) -> Result<Applied, Fa
         refused.extend(reasons);
         Vec::new()
     });
-    let steps = difference(&present(known)?, &wanted.arguments.target.listen, &wanted.subsystems, &clash)
-        .unwrap_or_else(|reasons| {
-            refused.extend(reasons);
-            Vec::new()
-        });
-    let steps = beside_keys(keys, steps);
+    let mut present = present(known)?;
+    let is = Listening { devices: device_names(known), listen: present.listeners };
+    let (names, listen) = (wanted.devices().to_vec(), wanted.arguments.target.listen.clone());
+    let (of_devices, [left, listen]) = devices(&is, &Listening { devices: names, listen });
+    present.listeners = left;
+    let steps = difference(&present, &listen, &wanted.subsystems, &clash).unwrap_or_else(|reasons| {
+        refused.extend(reasons);
+        Vec::new()
+    });
+    let steps = in_order([keys, of_devices, steps]);
     refused.extend(steps.iter().filter_map(|step| leads_nowhere(step, &missing)));
     if !refused.is_empty() {
         let text = format!("{}: {}; nothing was changed", name.display(), refused.join("; "));
@@ -181,6 +186,11 @@ fn present(known: &mut Known<'_>) -> Result<Present, Failure> {
     let listed = merged(known.findings).into_iter().filter(|listener| listener.listed);
     let listeners = listed.map(|listener| known.facts.served.listen_at(listener.device, listener.address)).collect();
     Ok(Present { listeners, subsystems, room: known.stock.room() })
+}
+
+/// As somebody named them.
+fn device_names(known: &Known<'_>) -> Vec<String> {
+    known.facts.served.devices.iter().map(|device| device.name.clone()).collect()
 }
 
 fn namespaces_of(home: &Inventory, subsystem: usize) -> impl Iterator<Item = &NamespaceState> {

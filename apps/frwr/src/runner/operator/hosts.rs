@@ -104,7 +104,7 @@ pub(super) fn controllers(facts: &Facts, findings: &Findings, parameters: Parame
         let home = findings.home_of(device).into_iter();
         home.flat_map(move |home| home.inventory.controllers.iter().map(move |one| (device, one)))
     };
-    let all = (0..findings.devices()).flat_map(of_device);
+    let all = findings.devices().flat_map(of_device);
     let shown = all.filter(|(_, one)| wanted.is_none_or(|wanted| one.host == Some(wanted)));
     Ok(list("controllers", shown.map(one).collect(), findings))
 }

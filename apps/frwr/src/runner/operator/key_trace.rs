@@ -16,7 +16,7 @@ use crate::{
     Error,
     control::{Failure, INVALID_PARAMS, NOT_DONE},
 };
-use core::time::Duration;
+use core::{mem, time::Duration};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -105,7 +105,8 @@ impl KeyTrace {
                 format!("keys are traced no longer, and the file is not there: {text}"),
             ));
         };
-        let counted = self.lost.iter().sum();
+        // Units that go take theirs with them.
+        let counted = mem::take(&mut self.lost).iter().sum();
         let (path, lost) = (text(trace.path()), trace.lost_of(counted));
         let written = trace.ended(counted).and_then(|()| trace.finish());
         let failed = written.as_ref().err().map(Error::to_string);
@@ -171,7 +172,7 @@ pub(super) fn set_key_trace(known: &mut Known<'_>, parameters: Map<String, Value
 /// Each core, for each device, with where it tells and what takes it.
 fn lanes(findings: &Findings) -> impl Iterator<Item = (usize, Change, Core)> {
     let cores = findings.cores.len();
-    (0..findings.devices()).flat_map(move |device| {
+    findings.devices().flat_map(move |device| {
         findings.cores.iter().enumerate().map(move |(at, found)| {
             let (records, core) = follow(poller_name(device), at, found.reactor.cpu);
             (unit(device, at, cores), Change::TraceKeys { records }, core)

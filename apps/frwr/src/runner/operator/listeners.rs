@@ -1,7 +1,7 @@
 //! Where hosts connect: what is told of listeners, and how they come and go.
 
 use super::{
-    super::{change::Change, serve_command::device_of, survey::Findings},
+    super::{change::Change, serve_command::device_of, serve_report::ServedDevice, survey::Findings},
     Facts,
     answers::{list, listening_name},
     changes::done,
@@ -16,7 +16,7 @@ use crate::{
 use frwr_nvmf::controller::{ElsewhereListener, Inventory, ListenerState, TargetListening};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use std::net::SocketAddr;
+use std::{collections::VecDeque, net::SocketAddr};
 
 /// A listener, of all cores together.
 pub(super) struct Listener {
@@ -44,10 +44,11 @@ impl Listener {
 
 /// All of them, as the home core has them of each device.
 pub(super) fn merged(findings: &Findings) -> Vec<Listener> {
-    (0..findings.devices()).flat_map(|device| of_device(findings, device)).collect()
+    findings.devices().flat_map(|device| of_device(findings, device)).collect()
 }
 
-fn of_device(findings: &Findings, device: usize) -> Vec<Listener> {
+/// The same of the device of one place.
+pub(super) fn of_device(findings: &Findings, device: usize) -> Vec<Listener> {
     let cores = || findings.of_device(device).map(|core| &core.inventory);
     let at = |address: SocketAddr| {
         let is_it = move |one: &&ListenerState| one.address == address;
@@ -92,7 +93,7 @@ pub(super) fn listeners(facts: &Facts, findings: &Findings, parameters: Map<Stri
 }
 
 /// An address, as the command line takes it.
-fn listened(text: &str) -> Result<Listen, Failure> {
+pub(super) fn listened(text: &str) -> Result<Listen, Failure> {
     let parsed: Listen = text.parse().map_err(|reason| invalid(&format!("{text:?}: {reason}")))?;
     check_address("address", parsed.address, Purpose::Listen).map_err(|error| invalid(&error.to_string()))?;
     Ok(parsed)
@@ -104,9 +105,11 @@ fn invalid(reason: &str) -> Failure {
 
 /// The device that an address is of: the one that it names, or the only one.
 fn device(known: &Known<'_>, listen: &Listen) -> Result<usize, Failure> {
-    let devices = known.facts.config.devices();
-    let named = device_of("address", listen, devices).map_err(|reason| invalid(&reason))?;
-    Ok(named.and_then(|named| devices.iter().position(|device| *device == named)).unwrap_or_default())
+    let devices = &known.facts.served.devices;
+    let names: Vec<_> = devices.iter().map(|device| device.name.clone()).collect();
+    let named = device_of("address", listen, &names).map_err(|reason| invalid(&reason))?;
+    let is_it = |device: &&ServedDevice| named.as_ref().is_none_or(|named| device.name == *named);
+    Ok(devices.iter().find(is_it).map(|device| device.place).unwrap_or_default())
 }
 
 #[derive(Deserialize)]
@@ -128,14 +131,14 @@ pub(super) fn add_listener(known: &mut Known<'_>, parameters: Map<String, Value>
     if found.is_some_and(|one| one.is_up()) {
         // Whoever was not told of it is told now.
         let parameters = telling(done(false)).parameters;
-        return if known.findings.devices() > 1 { tell_devices(known, parameters) } else { Ok(None) };
+        return if known.findings.has_several() { tell_devices(known, parameters) } else { Ok(None) };
     }
     Ok(changed(known.findings, device, Change::AddListener { address }))
 }
 
 /// A change of one device, of which the others are told.
 fn changed(findings: &Findings, device: usize, change: Change) -> Plan {
-    let behind = (findings.devices() > 1).then_some(Behind::Listeners);
+    let behind = findings.has_several().then_some(Behind::Listeners);
     Some(Box::new(Planned { behind, ..Planned::at_home_of(findings, device, change) }))
 }
 
@@ -170,17 +173,36 @@ pub(super) fn telling(answer: Value) -> Call {
 
 /// What each device's target is told of the others: where hosts can connect by devices that are there, and by other gateways.
 pub(super) fn tell_devices(known: &mut Known<'_>, mut parameters: Map<String, Value>) -> Result<Plan, Failure> {
-    let (findings, gateway) = (known.findings, &known.facts.config.arguments.gateway);
-    let is_there = |device: usize| findings.controls.get(device).is_some_and(|control| control.device_failures == 0);
-    let all: Vec<_> = merged(findings).into_iter().filter(|one| one.is_up() && is_there(one.device)).collect();
-    let others = |device| all.iter().filter(move |one| one.device != device);
-    let step = |device| {
-        let devices = others(device).map(|one| ElsewhereListener { port: one.port, address: one.address });
-        let listeners = devices.chain(gateway.elsewhere()).collect();
-        Step { unit: home(findings, device), change: Change::ListElsewhere { listeners }, undo: None }
-    };
-    let steps = (0..findings.devices()).map(step).collect();
+    let steps = telling_steps(known, None);
     // What it follows has been done.
     let (for_good, made) = (true, 1);
     Ok(Some(Box::new(Planned { for_good, made, answers: parameters.remove("answer"), ..Planned::steps(steps) })))
+}
+
+/// Each device's target is told of the others, but for that of a place, which leaves: nobody is told of that one, and it of nobody.
+pub(super) fn telling_steps(known: &Known<'_>, leaves: Option<usize>) -> VecDeque<Step> {
+    let findings = known.findings;
+    let up: Vec<_> = up(findings).into_iter().filter(|one| Some(one.device) != leaves).collect();
+    let step = |device| {
+        let listeners = beside(known, &up, device);
+        Step { unit: home(findings, device), change: Change::ListElsewhere { listeners }, undo: None }
+    };
+    findings.devices().filter(|device| Some(*device) != leaves).map(step).collect()
+}
+
+/// Where hosts find others than the device of a place.
+pub(super) fn elsewhere(known: &Known<'_>, place: usize) -> Vec<ElsewhereListener> {
+    beside(known, &up(known.findings), place)
+}
+
+/// Where hosts can connect, by devices that are there.
+fn up(findings: &Findings) -> Vec<Listener> {
+    let is_there = |device: usize| findings.device(device).is_some_and(|found| found.control.device_failures == 0);
+    merged(findings).into_iter().filter(|one| one.is_up() && is_there(one.device)).collect()
+}
+
+fn beside(known: &Known<'_>, up: &[Listener], place: usize) -> Vec<ElsewhereListener> {
+    let others = up.iter().filter(|one| one.device != place);
+    let devices = others.map(|one| ElsewhereListener { port: one.port, address: one.address });
+    devices.chain(known.facts.config.arguments.gateway.elsewhere()).collect()
 }

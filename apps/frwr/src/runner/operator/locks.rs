@@ -43,8 +43,8 @@ impl LockedGroups {
         if locks.is_empty() && self.groups.is_empty() {
             return;
         }
-        let homes = (0..orders.units()).filter(|unit| orders.reactor_of(*unit) == usize::from(HOME_CORE));
-        let homes: Vec<usize> = homes.collect();
+        let is_home = |unit: &usize| orders.has(*unit) && orders.reactor_of(*unit) == usize::from(HOME_CORE);
+        let homes: Vec<usize> = orders.numbers().filter(is_home).collect();
         self.tell(&locks, &homes, |unit, change| orders.give(unit, changes::unasked(change)));
     }
 

@@ -2,10 +2,12 @@
 
 use super::{
     super::{
+        fleet::Wanted,
         stock::{Reserved, Stock},
         survey::Findings,
     },
     Facts, answers,
+    device_changes::{self, Departs},
     files::{self, Looking},
     host_changes, hosts, key_trace, listeners, locks, metrics, namespace_changes,
     parameters::Parameter,
@@ -16,6 +18,8 @@ use crate::control::{Failure, METHOD_NOT_FOUND};
 use serde_json::{Map, Value};
 
 type Parameters = Map<String, Value>;
+/// A device that is wanted, and what people know it by.
+type Coming = Result<(Wanted, String), Failure>;
 
 /// What is to be looked at beside the main thread.
 pub(super) type Look = fn(&Facts, &Stock, Parameters) -> Result<Looking, Failure>;
@@ -38,12 +42,20 @@ pub(super) enum Does {
     Measured(fn(&mut Known<'_>, Parameters) -> Result<Plan, Failure>),
     /// The same, behind what has to be opened for it first.
     Open(fn(&mut Known<'_>, Parameters) -> Result<Reserved, Failure>),
+    /// A device comes, for which a place is free.
+    Arrive(fn(&mut Known<'_>, Parameters, Option<usize>) -> Coming),
+    /// A device goes.
+    Depart(fn(&mut Known<'_>, Parameters) -> Result<Departs, Failure>),
 }
 
 impl Does {
     /// It stands in the line of changes.
     pub(super) const fn is_change(self) -> bool {
-        matches!(self, Self::Change(_) | Self::Measured(_) | Self::Apply(_) | Self::Open(_))
+        match self {
+            Self::Change(_) | Self::Measured(_) | Self::Apply(_) | Self::Open(_) => true,
+            Self::Arrive(_) | Self::Depart(_) => true,
+            Self::Tell(_) | Self::Ask(_) | Self::Look(_) => false,
+        }
     }
 }
 
@@ -272,6 +284,26 @@ const METHODS: &[Method] = &[
             WITHIN,
         ],
         does: Does::Change(listeners::remove_listener),
+    },
+    Method {
+        name: "add_device",
+        about: "serves all by one more device",
+        parameters: &[
+            Parameter { name: "device", kind: "DEVICE", required: true, about: "as --device of serve takes it" },
+            Parameter {
+                name: "listen",
+                kind: "ADDR:PORT|[ADDR:PORT...]",
+                required: true,
+                about: "addresses of the device, each with a port",
+            },
+        ],
+        does: Does::Arrive(device_changes::add_device),
+    },
+    Method {
+        name: "remove_device",
+        about: "serves by a device no longer; its hosts are drained, and what they have left behind that time ends",
+        parameters: &[Parameter { name: "device", kind: "DEVICE", required: true, about: "which of them" }, WITHIN],
+        does: Does::Depart(device_changes::remove_device),
     },
     Method {
         name: "set_ana_state",

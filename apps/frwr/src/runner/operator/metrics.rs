@@ -4,6 +4,7 @@ use super::{
     super::{
         lock_line::{LOCK_NAMES, lock_name},
         media_watch::LockFigures,
+        serve_report::ServedDevice,
         survey::{Findings, Found},
     },
     Facts,
@@ -168,12 +169,14 @@ fn of_reactors(families: &mut Families, findings: &Findings) {
 
 fn of_device(families: &mut Families, facts: &Facts, findings: &Findings) {
     type Of = fn(&Statistics, &ControlStatistics) -> u64;
-    let devices = findings.controls.iter().enumerate();
-    let devices: Vec<_> =
-        devices.map(|(at, control)| (facts.served.label(at), engine_of(findings, at), control)).collect();
+    let found = |served: &ServedDevice| {
+        let found = findings.device(served.place)?;
+        Some((served.label.clone(), engine_of(findings, served.place), found.control))
+    };
+    let devices: Vec<_> = facts.served.devices.iter().filter_map(found).collect();
     let of_each = |figure: Of| {
-        let one = |(label, engine, control): &(&str, Statistics, &ControlStatistics)| {
-            (vec![("device", (*label).to_owned())], Figure::Count(figure(engine, control)))
+        let one = |(label, engine, control): &(String, Statistics, ControlStatistics)| {
+            (vec![("device", label.clone())], Figure::Count(figure(engine, control)))
         };
         devices.iter().map(one).collect()
     };
@@ -204,7 +207,7 @@ fn of_listeners(families: &mut Families, facts: &Facts, findings: &Findings) {
         let address = ("address", one.address.to_string());
         // Of the only one nobody has to be told.
         let device = ("device", facts.served.label(one.device).to_owned());
-        if findings.devices() > 1 { vec![address, device] } else { vec![address] }
+        if findings.has_several() { vec![address, device] } else { vec![address] }
     };
     let of_each =
         |figure: &dyn Fn(&listeners::Listener) -> Figure| all.iter().map(|one| (labels(one), figure(one))).collect();

@@ -5,6 +5,7 @@ mod answers;
 mod application;
 mod aside;
 mod changes;
+mod device_changes;
 mod facts;
 mod families;
 mod files;
@@ -15,6 +16,7 @@ mod listeners;
 mod locks;
 mod methods;
 mod metrics;
+mod moves;
 mod namespace_changes;
 mod namespace_figures;
 mod parameters;
@@ -32,8 +34,10 @@ pub(crate) use planned::{LONGEST_QUESTION, longest_answer};
 
 use super::{
     change::Returned,
+    fleet::Fleet,
     media_watch::{Identity, MediaWatch},
     orders::{Answer, Orders},
+    places::Places,
     prepared::Patience,
     present::present,
     serve_report::ServedTarget,
@@ -47,13 +51,14 @@ use application::{Application, Applied};
 use aside::Aside;
 use changes::{Changes, Ended, Stays};
 use core::time::Duration;
+use device_changes::Departs;
 use files::Looked;
-use frwr_engine::control::ControlStatistics;
 use frwr_nvmf::{controller::Incident, storage::RbdLook};
 use frwr_reactor::Statistics as ReactorStatistics;
 use locks::LockedGroups;
 use methods::{Does, Look};
 use metrics::Only;
+use moves::{Around, Moved, Moves};
 use planned::{Asker, Behind, Known};
 use reload::Reload;
 use rustix::event::PollFd;
@@ -68,8 +73,8 @@ pub(super) struct Surroundings<'a> {
     /// Time since the cores began, by their clock.
     pub(super) now: Duration,
     pub(super) reactors: &'a dyn Fn() -> Vec<ReactorStatistics>,
-    /// Of each device, in their order.
-    pub(super) controls: &'a dyn Fn() -> Vec<ControlStatistics>,
+    /// The devices that are served.
+    pub(super) places: &'a mut Places,
     /// What namespaces live in.
     pub(super) media: &'a mut MediaWatch,
 }
@@ -112,6 +117,8 @@ pub(super) struct Operator {
     looking: Aside<Result<Looked, Failure>, (Asker, Does)>,
     /// What nobody uses any more: whoever waits for that is answered when it is closed.
     closing: Aside<(), ()>,
+    /// A device that comes or goes.
+    moves: Moves,
     locked: LockedGroups,
     /// Calls that change something and are not planned: each is, by what the cores say behind the end of the one before.
     unplanned: VecDeque<(Asker, Call, Does)>,
@@ -127,9 +134,17 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    /// Of a target whose cores get these orders; reports that a signal asks for are JSON, or text.
-    pub(super) fn new(facts: Facts, stock: Stock, orders: Orders, doors: Doors, json: bool) -> Self {
+    /// Of a target whose cores get these orders, and devices by this; reports that a signal asks for are JSON, or text.
+    pub(super) fn new(
+        facts: Facts,
+        stock: Stock,
+        orders: Orders,
+        doors: Doors,
+        fleet: Arc<dyn Fleet>,
+        json: bool,
+    ) -> Self {
         Self {
+            moves: Moves::new(fleet, facts.served.devices.len()),
             facts,
             stock,
             orders,
@@ -155,6 +170,7 @@ impl Operator {
     /// Nobody is answered any more. What is served by now, and the trace of keys that is under way.
     pub(super) fn end(self) -> (ServedTarget, Option<Trace>) {
         self.changes.end();
+        self.moves.end();
         self.closing.finish();
         (self.facts.served, self.facts.key_trace.end())
     }
@@ -189,7 +205,11 @@ impl Operator {
     pub(super) fn period(&self) -> Option<Duration> {
         let goes_on = self.application.is_some() || !self.waiting.is_empty() || !self.unplanned.is_empty();
         let goes_on = goes_on || self.report.is_some() || !self.visitors.is_empty() || self.reload.is_wanted();
-        let goes_on = goes_on || self.is_beside() || !self.changes.is_idle() || self.survey.is_under_way();
+        let goes_on = goes_on
+            || self.is_beside()
+            || self.moves.is_under_way()
+            || !self.changes.is_idle()
+            || self.survey.is_under_way();
         goes_on.then_some(changes::LOOK_PERIOD)
     }
 
@@ -214,24 +234,25 @@ impl Operator {
         self.take_answers();
         work += self.take_closed();
         while !self.closing.is_busy()
-            && let Some(namespace) = self.changes.next_gone(self.orders.units())
+            && let Some(namespace) = self.changes.next_gone(self.orders.count())
         {
             self.forget(namespace, surroundings.media);
         }
         self.survey.begin(surroundings.now, &mut self.orders);
-        if let Some((round, findings)) = self.survey.end(surroundings.now, surroundings.reactors, surroundings.controls)
-        {
-            self.told(round, &findings, surroundings.media, say);
+        let places = &*surroundings.places;
+        if let Some((round, findings)) = self.survey.end(surroundings.now, surroundings.reactors, || places.found()) {
+            self.told(round, &findings, surroundings, say);
             work += 1;
         }
         work += self.take_opened(surroundings.media, say);
         work += self.take_measured();
         work += self.take_looked();
+        work += self.take_moved(surroundings.places, say);
         self.locked.follow(surroundings.media, &self.stock, &mut self.orders);
         while !self.closing.is_busy()
             && let Some(ended) = self.changes.turn(surroundings.now, &mut self.orders)
         {
-            self.change_ended(ended, surroundings.media);
+            self.change_ended(ended, surroundings);
             work += 1;
         }
         self.plan_next(surroundings.media);
@@ -265,7 +286,8 @@ impl Operator {
 
     /// Something is done beside the main thread, and changes wait for it.
     fn is_beside(&self) -> bool {
-        self.opening.is_busy() || self.measuring.is_busy() || self.looking.is_busy() || self.closing.is_busy()
+        let is_beside = self.opening.is_busy() || self.measuring.is_busy() || self.looking.is_busy();
+        is_beside || self.closing.is_busy() || self.moves.is_busy()
     }
 
     /// Waits for a server's look at a medium.
@@ -306,6 +328,24 @@ impl Operator {
                 self.waiting.push(Waiting { asker, round, call, does, looked });
             }
             Err(failure) => self.answer(asker, Err(failure)),
+        }
+        1
+    }
+
+    /// Brings a device on that comes or goes.
+    fn take_moved(&mut self, places: &mut Places, say: &mut dyn FnMut(&str)) -> u32 {
+        let Self { moves, orders, survey, facts, .. } = self;
+        let moved = moves.turn(&mut around(orders, survey, facts, places), say);
+        self.moved(moved)
+    }
+
+    /// What came of it.
+    fn moved(&mut self, moved: Option<Moved>) -> u32 {
+        let Some(Moved { asker, result, listens }) = moved else { return 0 };
+        self.locked.tell_again();
+        match result {
+            Ok(answer) if listens => self.tell_devices(asker, answer),
+            result => self.answer(asker, result),
         }
         1
     }
@@ -365,7 +405,7 @@ impl Operator {
     fn take_answers(&mut self) {
         while let Some((unit, answer)) = self.orders.next_answer() {
             match answer {
-                Answer::Report { round, snapshot } => self.survey.answered(unit, round, *snapshot),
+                Answer::Report { round, snapshot } => self.survey.answered(unit, round, snapshot),
                 Answer::Changed { number, result, returned } => {
                     match returned {
                         // Closed, and freed, here.
@@ -398,7 +438,17 @@ impl Operator {
     }
 
     /// What the cores said in a round, to all who waited for it.
-    fn told(&mut self, round: u64, findings: &Findings, media: &mut MediaWatch, say: &mut dyn FnMut(&str)) {
+    fn told(
+        &mut self,
+        round: u64,
+        findings: &Findings,
+        surroundings: &mut Surroundings<'_>,
+        say: &mut dyn FnMut(&str),
+    ) {
+        let Surroundings { places, media, .. } = surroundings;
+        let Self { moves, orders, survey, facts, .. } = self;
+        let moved = moves.told(round, findings, &mut around(orders, survey, facts, places));
+        self.moved(moved);
         if self.report.take_if(|wanted| *wanted <= round).is_some() {
             say(&present(&self.facts.served, findings, self.json));
         }
@@ -435,6 +485,29 @@ impl Operator {
                     Err(failure) => Err(failure),
                 }
             }
+            Does::Arrive(plan) => {
+                let free = self.changes.settled().and_then(|()| self.moves.free(&facts.served));
+                let place = self.moves.free_place(findings, facts.config.places().into());
+                let known = &mut Known { facts, findings, media, stock };
+                match free.and_then(|()| plan(known, call.parameters, place)) {
+                    Ok((wanted, label)) => {
+                        let moved = self.moves.arrive(asker, wanted, label, self.facts.now);
+                        self.moved(moved);
+                        return;
+                    }
+                    Err(failure) => Err(failure),
+                }
+            }
+            Does::Depart(plan) => match plan(&mut Known { facts, findings, media, stock }, call.parameters) {
+                Ok(Departs::Already) => return self.moves.wait_again(asker, facts.now),
+                Ok(Departs::Drained(planned)) => {
+                    match self.changes.settled().and_then(|()| self.moves.free(&facts.served)) {
+                        Ok(()) => return self.changes.queue(asker, *planned),
+                        Err(failure) => Err(failure),
+                    }
+                }
+                Err(failure) => Err(failure),
+            },
             Does::Open(plan) => match plan(&mut Known { facts, findings, media, stock }, call.parameters) {
                 Ok(reserved) => return self.open(asker, reserved, media),
                 Err(failure) => Err(failure),
@@ -464,7 +537,7 @@ impl Operator {
             Ok(Opened { storages, report, medium, notes }) => {
                 notes.iter().for_each(|note| say(note));
                 let name = reserved.namespace.config.name();
-                medium.into_iter().for_each(|medium| media.add(reserved.identity(), name.clone(), medium));
+                media.add(reserved.identity(), name, medium);
                 let planned = namespace_changes::with_opened(&reserved, storages, report, self.orders.cores());
                 self.changes.queue(asker, planned);
             }
@@ -521,8 +594,8 @@ impl Operator {
 
     /// What the main thread does behind a change; who asked for it is answered, or that waits for what is done. Where that fails the change
     /// was made, and its caller is told all the same.
-    fn change_ended(&mut self, Ended { asker, mut result, behind }: Ended, media: &mut MediaWatch) {
-        let now = self.facts.now;
+    fn change_ended(&mut self, Ended { asker, mut result, behind }: Ended, surroundings: &mut Surroundings<'_>) {
+        let (now, media) = (self.facts.now, &mut *surroundings.media);
         self.locked.tell_again();
         match (behind, &result) {
             (Some(Behind::Resized { namespace, blocks, .. }), Ok(_)) => media.resized(namespace, blocks),
@@ -538,6 +611,14 @@ impl Operator {
                 }
             }
             (Some(Behind::KeyTraceEnded(cores)), Err(_)) => self.facts.key_trace.resume(cores),
+            (Some(Behind::Departs(place)), Ok(_)) => {
+                self.changes.forget_device(place);
+                let Self { moves, orders, survey, facts, .. } = self;
+                let mut around = around(orders, survey, facts, surroundings.places);
+                return moves.depart(asker, place, Ok(changes::done(true)), &mut around);
+            }
+            // The others list it again.
+            (Some(Behind::Departs(_)), Err(_)) => self.device_is_gone(),
             (Some(Behind::Listeners) | None, _) => {}
         }
         self.answer(asker, result);
@@ -549,7 +630,7 @@ impl Operator {
         self.waiting.push(Waiting { asker, round, call: listeners::telling(answer), does, looked: None });
     }
 
-    /// A device is gone: the others list its addresses no longer.
+    /// A device is gone, or is there as before: the others list where hosts find it by now.
     pub(super) fn device_is_gone(&mut self) {
         let (call, does) = (listeners::telling(Value::Null), Does::Change(listeners::tell_devices));
         self.unplanned.push_back((Asker::Nobody, call, does));
@@ -597,4 +678,15 @@ impl Operator {
             Asker::Signal => self.news.push(reload::told(result)),
         }
     }
+}
+
+/// What moves of devices change beside themselves.
+fn around<'a>(
+    orders: &'a mut Orders,
+    survey: &'a mut Survey,
+    facts: &'a mut Facts,
+    places: &'a mut Places,
+) -> Around<'a> {
+    let Facts { now, progress, served, .. } = facts;
+    Around { now: *now, orders, survey, places, progress, served }
 }

@@ -10,7 +10,7 @@ use super::{
         stock::Reserved,
     },
     parameters::read,
-    planned::{Behind, Known, Plan, Planned, Step, home, is_it, listed, listed_on, subsystem, within},
+    planned::{Behind, Known, Plan, Planned, Step, home, is_it, listed, listed_on, subsystem, units, within},
 };
 use crate::control::{Failure, INVALID_PARAMS, NOT_DONE};
 use core::time::Duration;
@@ -44,7 +44,7 @@ pub(super) fn add_namespace(known: &mut Known<'_>, parameters: Map<String, Value
     let table: NamespaceTable = read(table)?;
     let namespace = table.listed(identifier).map_err(|error| invalid(as_key(&error).1))?;
     let (subsystem, _) = subsystem(known.findings, &of)?;
-    let reserved = known.stock.reserve(subsystem, namespace);
+    let reserved = known.stock.reserve(subsystem, namespace, units(known.findings));
     reserved.map_err(|error| Failure::new(NOT_DONE, format!("{error}; nothing was changed")))
 }
 
@@ -69,8 +69,13 @@ pub(super) fn with_opened(
         }
     };
     // On no device it comes before all cores of all devices have their ways to it.
-    let (homes, others): (Vec<_>, Vec<_>) =
-        opened.into_iter().enumerate().map(step).partition(|step| step.unit % cores == usize::from(HOME_CORE));
+    let (homes, others): (Vec<_>, Vec<_>) = reserved
+        .units
+        .iter()
+        .copied()
+        .zip(opened)
+        .map(step)
+        .partition(|step| step.unit % cores == usize::from(HOME_CORE));
     let steps = others.into_iter().chain(homes).collect();
     let behind = Some(Behind::Added(reserved.identity(), report));
     Planned { behind, ..Planned::steps(steps) }
@@ -142,7 +147,7 @@ pub(super) fn resize_namespace(known: &mut Known<'_>, parameters: Map<String, Va
     let blocks = resizable(known, (subsystem, identifier), wanted, block_bytes)?;
     let (cores, findings) = (known.findings.cores.len(), known.findings);
     let has = |device| listed_on(findings, device, subsystem, identifier).map_or(first, |there| there.blocks);
-    let others = (0..findings.devices()).map(|device| (device, has(device))).filter(|(_, has)| *has != blocks);
+    let others = findings.devices().map(|device| (device, has(device))).filter(|(_, has)| *has != blocks);
     let others: Vec<_> = others.collect();
     let Some(before) = others.iter().map(|(_, has)| *has).max() else { return Ok(None) };
     // Until it is done neither what goes nor what comes is missed.

@@ -105,6 +105,8 @@ pub(super) enum Behind {
     KeyTraceEnded(Vec<Core>),
     /// Hosts connect elsewhere.
     Listeners,
+    /// The device of this place has had its time: cores give it up.
+    Departs(usize),
 }
 
 impl Behind {
@@ -112,7 +114,8 @@ impl Behind {
     pub(super) fn resized(&self) -> Option<Identity> {
         match self {
             Self::Resized { namespace, .. } => Some(*namespace),
-            Self::Added(..) | Self::Listeners | Self::KeyTraceBegun(_) | Self::KeyTraceEnded(_) => None,
+            Self::Added(..) | Self::Listeners | Self::Departs(_) => None,
+            Self::KeyTraceBegun(_) | Self::KeyTraceEnded(_) => None,
         }
     }
 
@@ -122,7 +125,8 @@ impl Behind {
             Self::Resized { namespace, before, .. } => {
                 Some(Self::Resized { namespace: *namespace, blocks: *before, before: *before })
             }
-            Self::Added(..) | Self::Listeners | Self::KeyTraceBegun(_) | Self::KeyTraceEnded(_) => None,
+            Self::Added(..) | Self::Listeners | Self::Departs(_) => None,
+            Self::KeyTraceBegun(_) | Self::KeyTraceEnded(_) => None,
         }
     }
 }
@@ -148,9 +152,8 @@ impl Planned {
         change: impl Fn() -> Change,
         undo: impl Fn() -> Option<Change>,
     ) -> Plan {
-        let devices = 0..findings.devices();
         let step = |device| Step { unit: home(findings, device), change: change(), undo: undo() };
-        Some(Box::new(Self::steps(devices.map(step).collect())))
+        Some(Box::new(Self::steps(findings.devices().map(step).collect())))
     }
 
     /// The same on those devices on which it is not so already, each of which is as it was before where it is undone: `before` says how it
@@ -165,7 +168,7 @@ impl Planned {
             let before = before(device)?;
             Some(Step { unit: home(findings, device), change: change(), undo: undo(before) })
         };
-        let steps: VecDeque<_> = (0..findings.devices()).filter_map(step).collect();
+        let steps: VecDeque<_> = findings.devices().filter_map(step).collect();
         (!steps.is_empty()).then(|| Box::new(Self::steps(steps)))
     }
 
@@ -177,7 +180,7 @@ impl Planned {
         is_done: impl Fn(usize) -> bool,
         change: impl Fn() -> Change,
     ) -> Plan {
-        let devices = (0..findings.devices()).filter(|device| !is_done(*device));
+        let devices = findings.devices().filter(|device| !is_done(*device));
         let step = |device| Step { unit: home(findings, device), change: change(), undo: None };
         let steps: VecDeque<_> = devices.map(step).collect();
         let parts = parts * steps.len() * findings.cores.len();
@@ -193,6 +196,12 @@ impl Planned {
 /// The unit that changes are told for one device.
 pub(super) fn home(findings: &Findings, device: usize) -> usize {
     unit(device, usize::from(HOME_CORE), findings.cores.len())
+}
+
+/// All units of the devices that are served, those of the first device first.
+pub(super) fn units(findings: &Findings) -> Vec<usize> {
+    let cores = findings.cores.len();
+    findings.devices().flat_map(|device| (0..cores).map(move |core| unit(device, core, cores))).collect()
 }
 
 /// Until when a change shall be complete, or is told by what holds it up.

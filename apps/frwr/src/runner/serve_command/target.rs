@@ -28,7 +28,7 @@ use frwr_nvmf::{
 };
 use frwr_reactor::Placement;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 /// Each host has receives, transfer slots and data buffers of its own.
 const HOSTS: Limit = Limit::new("--hosts", 1, 256);
@@ -284,10 +284,13 @@ impl TargetArguments {
         Err(Error::usage("shared_receives", text))
     }
 
-    /// The target that listens at the addresses of one of the devices.
-    pub(super) fn options(&self, devices: &[String], device: &str) -> Result<TargetOptions, Error> {
-        let addresses: Vec<_> = self.of_device(devices, device).map(|one| one.address).collect();
-        // It was checked that there is one.
+    /// Where the target of one of the devices listens.
+    pub(super) fn addresses(&self, devices: &[String], device: &str) -> Vec<SocketAddr> {
+        self.of_device(devices, device).map(|one| one.address).collect()
+    }
+
+    /// The target that listens at these addresses, at least one.
+    pub(super) fn options(&self, addresses: Vec<SocketAddr>) -> Result<TargetOptions, Error> {
         let first = *addresses.first().ok_or_else(Error::lost)?;
         // Its subsystem is not looked at where subsystems are given, as here.
         let mut options = TargetOptions::new(first, default_subsystem()?);

@@ -4,17 +4,16 @@ use super::*;
 use crate::{
     control::TIMED_OUT,
     runner::{
+        memory_medium::MemoryMedium,
         namespaces::NamespaceReport,
-        orders::{Answer, Desk},
+        orders::{Answer, Desk, desk},
         progress::Progress,
-        target_side::{in_memory, shared},
         trace::Trace,
     },
 };
 use frwr_mempool::{PagePolicy, PageSize};
 use frwr_nvmf::{controller::AllowedHosts, storage::Geometry, wire::Nqn};
 use serde_json::json;
-use std::sync::Arc;
 
 fn change(hosts: AllowedHosts) -> Change {
     let subsystem = Nqn::new("nqn.2026-11.invalid.frwr:a").unwrap();
@@ -29,6 +28,18 @@ fn wanted() -> Change {
     change(AllowedHosts::Listed(Vec::new()))
 }
 
+/// Orders of devices that have so many cores each.
+fn ordered(cores: usize, devices: usize) -> (Orders, Vec<Desk>) {
+    let mut orders = Orders::new(&Progress::new(cores * devices), cores, devices);
+    let open = |unit| {
+        let (ends, desk) = desk();
+        orders.add(unit, ends);
+        desk
+    };
+    let desks = (0..cores * devices).map(open).collect();
+    (orders, desks)
+}
+
 struct Three {
     orders: Orders,
     desks: Vec<Desk>,
@@ -39,8 +50,7 @@ struct Three {
 
 impl Three {
     fn new() -> Self {
-        let mut orders = Orders::new(&Progress::new(3), 3);
-        let desks = (0..3).map(|_| orders.add()).collect();
+        let (orders, desks) = ordered(3, 1);
         let mut changes = Changes::default();
         let step = |unit| Step { unit, change: wanted(), undo: Some(change(AllowedHosts::Any)) };
         changes.queue(Asker::Application, Planned::steps([1, 2, 0].map(step).into()));
@@ -235,8 +245,7 @@ fn what_nobody_says_the_end_of_is_answered_as_not_complete_and_looked_after() {
 
 /// Two devices on one core each: units 0 and 1 are their home cores.
 fn two_devices(for_good: bool) -> Three {
-    let mut orders = Orders::new(&Progress::new(2), 1);
-    let desks = (0..2).map(|_| orders.add()).collect();
+    let (orders, desks) = ordered(1, 2);
     let undo = || (!for_good).then(|| change(AllowedHosts::Any));
     let steps = [0, 1].map(|unit| Step { unit, change: wanted(), undo: undo() }).into();
     let mut changes = Changes::default();
@@ -314,8 +323,7 @@ fn what_a_device_does_not_undo_is_told() {
 #[test]
 fn what_was_made_smaller_gets_its_blocks_back_in_order_where_a_device_refuses() {
     let namespace = (Nqn::new("nqn.2026-11.invalid.frwr:a").unwrap(), 1);
-    let mut orders = Orders::new(&Progress::new(4), 2);
-    let desks = (0..4).map(|_| orders.add()).collect();
+    let (orders, desks) = ordered(2, 2);
     let mut changes = Changes::default();
     let undo = change(AllowedHosts::Any);
     // Two devices of two cores each: the members', then the home cores'.
@@ -380,8 +388,8 @@ fn a_namespace_that_one_device_did_not_take_and_the_other_gives_back_is_none_tha
     let namespace = (Nqn::new("nqn.2026-11.invalid.frwr:a").unwrap(), 1);
     let removed = |id| {
         let geometry = Geometry::new(8, 4096).unwrap();
-        let memory = shared(geometry, None, PagePolicy::Exactly(PageSize::Plain), None).unwrap();
-        let storage = in_memory(memory, &Arc::default(), geometry, false, 1).unwrap();
+        let memory = MemoryMedium::new(geometry, None, false, PagePolicy::Exactly(PageSize::Plain), None).unwrap();
+        let storage = memory.storage(1).unwrap();
         let (subsystem, identifier) = namespace;
         Answer::Became(Box::new(ChangeEvent::Removed { id, subsystem, identifier, storage }))
     };
