@@ -226,3 +226,31 @@ fn others_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<OtherGate
 fn value_of<T: FromStr<Err = String>, E: serde::de::Error>(text: &str) -> Result<T, E> {
     text.parse().map_err(|reason| E::custom(format!("is {text:?}: {reason}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_may_be_as_many_as_there_are_identifiers_and_ports_for() {
+        let all = GatewayArguments::default();
+        let ids = |first, last| GatewayArguments { controller_ids: ControllerIds { first, last }, ..all.clone() };
+        let behind = |port| GatewayArguments {
+            first_port_id: 17,
+            other_gateway: vec![OtherGateway { port, address: SocketAddr::from(([10, 0, 0, 2], 4420)) }],
+            ..all.clone()
+        };
+        // 18 controllers of 2 identifiers each.
+        for (gateway, places) in [
+            (all.clone(), MAX_TARGETS),
+            (ids(1, 36 * 3), 3),
+            (ids(1, 36 * 3 - 1), 2),
+            (ids(1, 32759), MAX_TARGETS),
+            (behind(1), MAX_TARGETS),
+            (behind(17 + 16 * 2), 2),
+            (behind(17 + 16 * 8), MAX_TARGETS),
+        ] {
+            assert_eq!(gateway.places(18), places, "{gateway:?}");
+        }
+    }
+}

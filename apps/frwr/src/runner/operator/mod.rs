@@ -499,7 +499,11 @@ impl Operator {
                 }
             }
             Does::Depart(plan) => match plan(&mut Known { facts, findings, media, stock }, call.parameters) {
-                Ok(Departs::Already) => return self.moves.wait_again(asker, facts.now),
+                Ok(Departs::Already) => {
+                    let moved = self.moves.wait_again(asker, facts.now);
+                    self.moved(moved);
+                    return;
+                }
                 Ok(Departs::Drained(planned)) => {
                     match self.changes.settled().and_then(|()| self.moves.free(&facts.served)) {
                         Ok(()) => return self.changes.queue(asker, *planned),

@@ -172,11 +172,12 @@ impl Moves {
         self.under_way = Some(Move::Goes(Going { place, leaving, asker: Some((asker, result)), until }));
     }
 
-    /// The same once more, of one that has not left in time.
-    pub(super) fn wait_again(&mut self, asker: Asker, now: Duration) {
-        if let Some(Move::Goes(going)) = &mut self.under_way {
-            (going.asker, going.until) = (Some((asker, Ok(done(true)))), now.saturating_add(END_TIME));
-        }
+    /// The same once more, of one that had not left in time; it may have by now.
+    pub(super) fn wait_again(&mut self, asker: Asker, now: Duration) -> Option<Moved> {
+        let result = Ok(done(true));
+        let Some(Move::Goes(going)) = &mut self.under_way else { return Some(Moved { asker, result, listens: false }) };
+        (going.asker, going.until) = (Some((asker, result)), now.saturating_add(END_TIME));
+        None
     }
 
     /// Brings it on. `say` is told what a person may not expect.
