@@ -193,6 +193,7 @@ impl<P: Port> HostSide<P> {
         let admin_bytes = plan.options.memory_bytes();
         let bytes = data_bytes + ports.len() * (engine_bytes + admin_bytes + SLACK);
         let mut region = map(bytes, plan.pages, node)?;
+        waker.into_iter().for_each(|waker| progress.wakes_core(waker));
         // Of several paths each core has controllers of its own: what one of them may still execute is then known on that core alone.
         let make = if team.is_first() || ports.len() > 1 { Host::new } else { Host::follower };
         let places = ports.len();
@@ -268,8 +269,8 @@ impl<P: Port> HostSide<P> {
         self.host.hosts().map(|host| host.engine().port())
     }
 
-    /// Until when its core may sleep if nothing arrives, as of the last poll, which found nothing: a short while, since the main thread asks
-    /// for its end without a word. `None`: not now.
+    /// Until when its core may sleep if nothing arrives, as of the last poll, which found nothing; no longer than a
+    /// target, since silence is judged by time in which somebody polled. `None`: not now.
     fn sleeps_until(&self) -> Option<Duration> {
         let until = self.polled.saturating_add(LONGEST_SLEEP);
         let until = self.host.poll_at().map_or(until, |at| at.min(until));
@@ -280,8 +281,9 @@ impl<P: Port> HostSide<P> {
         (until > self.polled && self.host.hosts().all(|host| host.engine().rests())).then_some(until)
     }
 
-    /// What arrives wakes its core.
+    /// What arrives wakes its core, and what the main thread asks for.
     fn arm(&mut self) -> bool {
+        self.progress.arm_core();
         (0..self.host.count()).all(|path| self.host.host_mut(path).is_none_or(|host| host.engine_mut().arm()))
     }
 

@@ -123,6 +123,8 @@ struct Shared {
     former: Former,
     /// Rung by cores behind what the main thread does not look for by itself for long.
     bell: Bell,
+    /// Of each core, rung by the main thread behind what it asks for.
+    of_cores: Box<[CachePadded<Bell>]>,
 }
 
 /// The progress of all cores that are reported of, as one of them, or the main thread, has it. Cheap to clone.
@@ -136,9 +138,10 @@ pub(super) struct Progress {
 impl Progress {
     /// Of so many cores.
     pub(super) fn new(cores: usize) -> Self {
+        let of_cores = (0..cores).map(|_| CachePadded::default()).collect();
         let cores = (0..cores).map(|_| CachePadded::default()).collect();
         let (main, former, bell) = (CachePadded::default(), Former::default(), Bell::default());
-        Self { shared: Arc::new(Shared { cores, main, former, bell }), part: 0 }
+        Self { shared: Arc::new(Shared { cores, main, former, bell, of_cores }), part: 0 }
     }
 
     /// Of so many parts whose owners come and go. None has one by now, and who is not there keeps nobody waiting.
@@ -205,6 +208,20 @@ impl Progress {
     /// The main thread: what a core tells from now on wakes it, once. It looks once more before it waits.
     pub(super) fn arm(&self) {
         self.shared.bell.arm();
+    }
+
+    /// A core that may sleep: how it is woken. One for each part.
+    pub(super) fn wakes_core(&self, waker: &Waker) {
+        self.shared.of_cores.get(self.part).into_iter().for_each(|bell| bell.wakes(waker));
+    }
+
+    /// A core: what the main thread asks for from now on wakes it, once. It looks once more before it sleeps.
+    pub(super) fn arm_core(&self) {
+        self.shared.of_cores.get(self.part).into_iter().for_each(|bell| bell.arm());
+    }
+
+    fn ring_cores(&self) {
+        self.shared.of_cores.iter().for_each(|bell| bell.ring());
     }
 
     /// A target's core: it has listened, as it said.
@@ -275,17 +292,25 @@ impl Progress {
 
     /// The main thread: end early.
     pub(super) fn stop(&self) {
-        self.shared.main.asks.fetch_or(STOP, Relaxed);
+        self.ask_for(STOP);
     }
 
     /// The main thread: end the load, which is no interruption.
     pub(super) fn end_load(&self) {
-        self.shared.main.asks.fetch_or(END_LOAD, Relaxed);
+        self.ask_for(END_LOAD);
+    }
+
+    /// The main thread, as often as it likes: who has heard of it is not woken again.
+    fn ask_for(&self, what: u32) {
+        if self.shared.main.asks.fetch_or(what, Relaxed) & what == 0 {
+            self.ring_cores();
+        }
     }
 
     /// The main thread: cores shall look for their orders, all that was given before among them.
     pub(super) fn ask(&self) {
         self.shared.main.asks.fetch_add(ORDER, Release);
+        self.ring_cores();
     }
 
     /// A core: what it is asked for; another value than before where there is news.
@@ -320,8 +345,20 @@ impl Asks {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALL, Doing, IoCounters, Progress};
+    use super::{ALL, Asks, Doing, IoCounters, Progress};
     use crate::job::Phase;
+    use core::{convert::Infallible, task::Waker, time::Duration};
+    use frwr_reactor::{
+        Context, CoreIndex, Idle, Now, Options, Outbox, Placement, Poller, Reactors, Schedule, Seat, Sleep, Source,
+    };
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicU32, Ordering::Relaxed},
+            mpsc,
+        },
+        task::Wake,
+    };
 
     #[test]
     fn what_a_core_does_is_told_from_everything_else() {
@@ -389,5 +426,122 @@ mod tests {
         main.part(1).publish(IoCounters::default(), Doing::CannotListen);
         assert_eq!(main.doing(), Doing::CannotListen);
         assert!(main.is_finished());
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicU32);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[test]
+    fn each_core_that_sleeps_is_woken_once_by_what_is_new_to_it() {
+        let main = Progress::new(2);
+        let cores = [main.part(0), main.part(1)];
+        let woken = cores.each_ref().map(|core| {
+            let woken = Arc::<Woken>::default();
+            core.wakes_core(&Waker::from(Arc::clone(&woken)));
+            woken
+        });
+        let counts = || woken.each_ref().map(|woken| woken.0.load(Relaxed));
+        main.ask();
+        assert_eq!(counts(), [0, 0], "both are awake");
+        let asks: [fn(&Progress); 3] = [Progress::ask, Progress::end_load, Progress::stop];
+        for (before, ask) in (0..).zip(asks) {
+            cores[0].arm_core();
+            ask(&main);
+            ask(&main);
+            assert_eq!(counts(), [before + 1, 0]);
+        }
+        cores.iter().for_each(Progress::arm_core);
+        main.stop();
+        main.end_load();
+        assert_eq!(counts(), [3, 0], "it was heard of before");
+        main.ask();
+        assert_eq!(counts(), [4, 1]);
+    }
+
+    struct Nothing;
+
+    impl Context for Nothing {
+        type Message = ();
+
+        fn message(&mut self, _: Source, (): (), _: &Now) {}
+    }
+
+    /// When it gives itself an order while it falls asleep.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Orders {
+        BeforeItArms,
+        BehindThat,
+        Never,
+    }
+
+    /// Sleeps until it is asked, for ever where nobody wakes it, and says what it heard.
+    struct Hears {
+        progress: Progress,
+        heard: Asks,
+        says: mpsc::Sender<Asks>,
+        orders: Orders,
+    }
+
+    impl Poller<Nothing> for Hears {
+        fn poll(&mut self, _: &mut Nothing, _: &Now) -> u32 {
+            let before = core::mem::replace(&mut self.heard, self.progress.asks());
+            if self.heard != before {
+                self.says.send(self.heard).unwrap();
+            }
+            0
+        }
+
+        fn sleep_until(&self, _: &Nothing) -> Sleep {
+            Sleep::Forever
+        }
+
+        fn arm(&mut self, _: &mut Nothing) -> bool {
+            let orders = core::mem::replace(&mut self.orders, Orders::Never);
+            if orders == Orders::BeforeItArms {
+                self.progress.ask();
+            }
+            self.progress.arm_core();
+            if orders == Orders::BehindThat {
+                self.progress.ask();
+            }
+            true
+        }
+    }
+
+    /// Where one were slept over this would not end.
+    #[test]
+    fn no_order_is_slept_over() {
+        for orders in [Orders::BeforeItArms, Orders::BehindThat] {
+            let (main, (says, said)) = (Progress::new(1), mpsc::channel());
+            let init = |_: CoreIndex| {
+                let (progress, says, heard) = (main.part(0), says.clone(), main.asks());
+                move |seat: Seat<()>, _: Outbox<()>| {
+                    progress.wakes_core(&seat.waker());
+                    let mut reactor = seat.reactor(Nothing);
+                    reactor.add("hears", Schedule::Busy, Hears { progress, heard, says, orders }).unwrap();
+                    Ok::<_, Infallible>(reactor)
+                }
+            };
+            let options = Options::default().idle(Idle::SleepAfter(Duration::ZERO));
+            let reactors = Reactors::<()>::new(Placement::Unpinned { reactors: 1 }).options(options);
+            let running = reactors.launch(init).unwrap();
+            assert!(said.recv().unwrap().has_orders_since(Asks::default()), "its own, {orders:?}");
+            for _ in 0..1000 {
+                let before = main.asks();
+                main.ask();
+                assert!(said.recv().unwrap().has_orders_since(before));
+            }
+            main.end_load();
+            assert!(said.recv().unwrap().to_end_load());
+            main.stop();
+            assert!(said.recv().unwrap().to_stop());
+            assert!(running.shutdown(Duration::ZERO).into_iter().all(|ended| ended.is_ok()));
+        }
     }
 }

@@ -112,6 +112,9 @@ impl<P: Port> TargetSide<P> {
         let mut target = Target::with_subsystems(engine, subsystems, buffers, plan.options)?;
         if let Some(waker) = waker {
             target.wakes(waker).map_err(no_descriptor)?;
+            if plan.alone {
+                progress.wakes_core(waker);
+            }
         }
         if let Some(authenticator) = plan.authenticator {
             target.authenticates(authenticator);
@@ -205,6 +208,13 @@ impl<P: Port> TargetSide<P> {
         }
         if self.alone && self.progress.asks() != self.heard {
             self.hear();
+        }
+    }
+
+    /// What the main thread asks for wakes its core, where it is listened to.
+    fn arm(&mut self) {
+        if self.alone {
+            self.progress.arm_core();
         }
     }
 
@@ -382,6 +392,10 @@ impl<P: Port> TargetContext for TargetSide<P> {
     fn may_sleep(&self) -> bool {
         self.kept.is_none()
     }
+
+    fn arm(&mut self) {
+        self.arm();
+    }
 }
 
 impl<T: Port, H: Port> Poller<Core<T, H>> for OtherDevice {
@@ -439,5 +453,9 @@ impl<T: Port, H: Port> TargetContext for Core<T, H> {
 
     fn may_sleep(&self) -> bool {
         self.target.as_ref().is_none_or(|side| side.kept.is_none())
+    }
+
+    fn arm(&mut self) {
+        self.target.iter_mut().for_each(TargetSide::arm);
     }
 }

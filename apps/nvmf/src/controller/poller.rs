@@ -28,6 +28,10 @@ pub trait TargetContext {
     fn may_sleep(&self) -> bool {
         true
     }
+
+    /// The core sleeps next: what [`TargetContext::polled`] finds from now on has to wake it ([`Poller::arm`]), which
+    /// is called once more before.
+    fn arm(&mut self) {}
 }
 
 /// Polls and flushes the target of its core. At the reactor's shutdown it ends the target ([`Target::end`]), and is drained when that is.
@@ -59,6 +63,7 @@ impl<C: TargetContext> Poller<C> for TargetPoller {
     }
 
     fn arm(&mut self, core: &mut C) -> bool {
+        core.arm();
         core.target_mut().is_none_or(Target::arm)
     }
 
