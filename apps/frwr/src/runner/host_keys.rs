@@ -41,11 +41,20 @@ impl KeyFiles {
         json!({ "dhchap_key": text(dhchap_key), "dhchap_ctrl_key": dhchap_ctrl_key.as_ref().map(text) })
     }
 
+    /// Reads the keys, as whoever named them in a file or by a method did. Blocks as long as file systems do: nothing
+    /// for the main thread of a target that serves.
+    ///
+    /// # Errors
+    /// As [`KeyFiles::read_named`].
+    pub(super) fn read(&self) -> Result<HostKeys, Error> {
+        self.read_named(Named::Keys)
+    }
+
     /// Reads the keys. No error has any of them in it.
     ///
     /// # Errors
     /// A file cannot be read, can be read by others, is somebody else's, or has no key.
-    fn read(&self, named: Named) -> Result<HostKeys, Error> {
+    fn read_named(&self, named: Named) -> Result<HostKeys, Error> {
         let Self { dhchap_key, dhchap_ctrl_key } = self;
         let [of_host, of_controller] = match named {
             Named::Options => ["--dhchap-key", "--dhchap-ctrl-key"],
@@ -104,9 +113,17 @@ fn key(named: &str, path: &Path) -> Result<DhChapKey, Error> {
     DhChapKey::parse(&text).map_err(|error| failed(format!("has no key: {error}")))
 }
 
+/// What is in the files of each host now, or why there is no key.
+pub(super) type ReadKeys = BTreeMap<String, Result<HostKeys, String>>;
+
+/// Reads the keys of all hosts. Blocks as long as file systems do.
+pub(super) fn read_all(files: &BTreeMap<String, KeyFiles>) -> ReadKeys {
+    let of = |(host, files): (&String, &KeyFiles)| (host.clone(), files.read().map_err(|error| error.to_string()));
+    files.iter().map(of).collect()
+}
+
 /// The keys of a target's hosts as they are by now.
 pub(super) struct HostKeyring {
-    named: Named,
     service: Arc<DhChap>,
     hosts: BTreeMap<String, (KeyFiles, HostKeys)>,
 }
@@ -131,10 +148,11 @@ impl HostKeyring {
             Error::failed("key_thread", text)
         })?;
         service.require(required);
-        let mut ring = Self { named, service: Arc::new(service), hosts: BTreeMap::new() };
+        let mut ring = Self { service: Arc::new(service), hosts: BTreeMap::new() };
         for (host, files) in files {
             let name = Nqn::new(host).map_err(|error| Error::failed("name", format!("host {host:?}: {error}")))?;
-            ring.set(&name, files.clone())?;
+            let keys = files.read_named(named)?;
+            ring.set(&name, files.clone(), keys);
         }
         Ok(ring)
     }
@@ -144,18 +162,15 @@ impl HostKeyring {
         Arc::clone(&self.service) as Arc<dyn Authenticator>
     }
 
-    /// A host has the keys of these files from now on; its sessions go on. Whether they are others than before.
-    ///
-    /// # Errors
-    /// They cannot be read; nothing was changed.
-    pub(super) fn set(&mut self, host: &Nqn, files: KeyFiles) -> Result<bool, Error> {
-        let keys = files.read(self.named)?;
+    /// A host has these keys from now on, which are those of these files; its sessions go on. Whether they are others
+    /// than before.
+    pub(super) fn set(&mut self, host: &Nqn, files: KeyFiles, keys: HostKeys) -> bool {
         let before = self.hosts.insert(host.as_str().to_owned(), (files.clone(), keys.clone()));
         let is_new = before.is_none_or(|before| before != (files, keys.clone()));
         if is_new {
             self.service.set(host, Some(keys));
         }
-        Ok(is_new)
+        is_new
     }
 
     /// A host has none any more. Whether it had.
@@ -172,17 +187,21 @@ impl HostKeyring {
         self.hosts.iter().map(|(host, (files, _))| (host.clone(), files.clone())).collect()
     }
 
-    /// What is to be done so that hosts have the keys of these files, which are read again.
+    /// What is to be done so that hosts have the keys of these files, which were read again.
     ///
     /// # Errors
-    /// All that cannot be read.
-    pub(super) fn difference(&self, wanted: &BTreeMap<String, KeyFiles>) -> Result<Vec<Step>, Vec<String>> {
+    /// All that could not be read.
+    pub(super) fn difference(
+        &self,
+        wanted: &BTreeMap<String, KeyFiles>,
+        read: &ReadKeys,
+    ) -> Result<Vec<Step>, Vec<String>> {
         let (mut steps, mut refused) = (Vec::new(), Vec::new());
         for (host, files) in wanted {
-            match files.read(self.named) {
-                Err(error) => refused.push(error.to_string()),
-                Ok(keys) if self.hosts.get(host) == Some(&(files.clone(), keys.clone())) => {}
-                Ok(_) => {
+            match read.get(host) {
+                Some(Err(reason)) => refused.push(reason.clone()),
+                Some(Ok(keys)) if self.hosts.get(host) == Some(&(files.clone(), keys.clone())) => {}
+                Some(Ok(_)) | None => {
                     let had = self.hosts.contains_key(host);
                     steps.push(Step::HostKey { host: host.clone(), files: files.clone(), had });
                 }
@@ -216,7 +235,7 @@ mod tests {
     ];
 
     fn lines(ring: &HostKeyring, wanted: &BTreeMap<String, KeyFiles>) -> Vec<String> {
-        ring.difference(wanted).unwrap().iter().flat_map(super::Step::lines).collect()
+        ring.difference(wanted, &super::read_all(wanted)).unwrap().iter().flat_map(super::Step::lines).collect()
     }
 
     fn write(path: &Path, text: &str, mode: u32) {
@@ -230,7 +249,7 @@ mod tests {
         let path = folder.path().join("host.key");
         let files = KeyFiles { dhchap_key: path.clone(), dhchap_ctrl_key: None };
         let refused = |part: &str| {
-            let text = files.read(Named::Keys).unwrap_err().to_string();
+            let text = files.read().unwrap_err().to_string();
             assert!(text.contains(part) && text.contains("host.key"), "{text}");
             assert!(!text.contains(&KEYS[0][12..20]), "{text}");
         };
@@ -240,9 +259,9 @@ mod tests {
             refused(&format!("mode {mode:04o}"));
         }
         write(&path, KEYS[0], 0o600);
-        assert!(files.read(Named::Keys).is_ok());
+        assert!(files.read().is_ok());
         write(&path, &format!("{}\n", KEYS[0]), 0o400);
-        assert!(files.read(Named::Keys).is_ok());
+        assert!(files.read().is_ok());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         // Where this is run by somebody who may give files away.
         if std::os::unix::fs::chown(&path, Some(12_345), None).is_ok() {
@@ -285,7 +304,7 @@ mod tests {
             ),
             (&KeyFiles { dhchap_key: folder.path().join("none"), dhchap_ctrl_key: None }, Named::Keys, "dhchap_key: "),
         ] {
-            let text = files.read(named).unwrap_err().to_string();
+            let text = files.read_named(named).unwrap_err().to_string();
             assert!(text.starts_with(begin), "{text}");
         }
     }
@@ -298,16 +317,18 @@ mod tests {
         let wanted = BTreeMap::from([("nqn.a".to_owned(), files.clone())]);
         write(&path, KEYS[0], 0o600);
         let mut ring = HostKeyring::new(&wanted, false, Permitted::default()).unwrap();
-        assert!(!ring.set(&name, files.clone()).unwrap());
-        assert_eq!(ring.difference(&wanted).unwrap(), []);
+        assert!(!ring.set(&name, files.clone(), files.read().unwrap()));
+        assert_eq!(lines(&ring, &wanted), [""; 0]);
         write(&path, KEYS[1], 0o600);
         assert_eq!(lines(&ring, &wanted), ["~ key of host nqn.a"]);
-        assert!(ring.set(&name, files).unwrap());
+        let keys = files.read().unwrap();
+        assert!(ring.set(&name, files, keys));
         assert_eq!(lines(&ring, &wanted), [""; 0]);
         assert_eq!(lines(&ring, &BTreeMap::new()), ["- key of host nqn.a"]);
         assert!(ring.clear(&name) && !ring.clear(&name));
         assert_eq!(lines(&ring, &wanted), ["+ key of host nqn.a"]);
         write(&path, KEYS[1], 0o644);
-        assert!(ring.difference(&wanted).unwrap_err()[0].contains("0644"));
+        let refused = ring.difference(&wanted, &super::read_all(&wanted)).unwrap_err();
+        assert!(refused[0].contains("0644"));
     }
 }

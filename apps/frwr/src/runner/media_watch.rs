@@ -2,7 +2,7 @@
 
 use super::{
     lock_line::lock_line,
-    medium::{Lives, Medium, Ways},
+    medium::{Lives, Measuring, Medium, Ways},
     memory_medium::MemoryMedium,
     reservations::FileWatch,
 };
@@ -10,7 +10,7 @@ use crate::output::in_line;
 use core::time::Duration;
 use frwr_nvmf::{
     controller::Reservations,
-    storage::{Backing, Geometry, MediumFault, RbdLock, RbdLockTaken, RbdLook, RbdMedium},
+    storage::{Backing, Geometry, MediumFault, RbdLock, RbdLockTaken, RbdMedium},
     wire::Nqn,
 };
 
@@ -97,10 +97,11 @@ impl MediaWatch {
         medium.ways(backing, depth, cores).map_err(|reason| format!("{name}: {reason}"))
     }
 
-    /// Has the server of a namespace's medium look how large it is, where there is one that knows; in front of [`Self::measure`].
-    pub(super) fn ask(&self, namespace: Identity) -> Option<(String, RbdLook)> {
+    /// What the medium of a namespace is called, and a look at how large it is, to be finished in front of
+    /// [`Self::measured`].
+    pub(super) fn measure(&self, namespace: Identity) -> Option<(String, Measuring)> {
         let watched = self.media.iter().find(|watched| watched.namespace == namespace)?;
-        Some((watched.name.clone(), watched.medium.ask()?))
+        Some((watched.name.clone(), watched.medium.measure()?))
     }
 
     /// What the medium of a namespace is called, and what is wrong with it for good; `None` where it is memory.
@@ -138,12 +139,12 @@ impl MediaWatch {
         Some((watched.medium.image()?, watched.medium.lock()?))
     }
 
-    /// Measures it again; it is looked at as before until [`Self::resized`]. `None` as of [`Self::find`].
-    pub(super) fn measure(&mut self, namespace: Identity) -> Option<Result<Geometry, String>> {
-        self.find_size(namespace, Medium::measure)
+    /// What that found; it is looked at as before until [`Self::resized`]. `None` as of [`Self::find`].
+    pub(super) fn measured(&mut self, namespace: Identity) -> Option<Result<Geometry, String>> {
+        self.find_size(namespace, Medium::measured)
     }
 
-    /// The same by what is known already: it waits for nobody.
+    /// The same by what is known now.
     pub(super) fn looked(&mut self, namespace: Identity) -> Option<Result<Geometry, String>> {
         self.find_size(namespace, Medium::looked)
     }
@@ -331,12 +332,16 @@ mod tests {
         let mut watch = MediaWatch::default();
         watch.add(name(1), "one".to_owned(), at(file.path()));
         let blocks = (1 << 20) / u64::from(watch.media[0].medium.geometry().block_bytes());
-        assert_eq!(watch.measure(name(1)).unwrap().unwrap().blocks(), blocks);
+        let measured = |watch: &mut MediaWatch| {
+            watch.measure(name(1)).unwrap().1.finish().unwrap();
+            watch.measured(name(1)).unwrap().unwrap().blocks()
+        };
+        assert_eq!(measured(&mut watch), blocks);
         watch.resized(name(1), blocks / 2);
         file.as_file().set_len(1 << 19).unwrap();
         watch.tell(Duration::from_secs(1), &mut |line| panic!("{line}"));
         file.as_file().set_len(1 << 20).unwrap();
-        assert_eq!(watch.measure(name(1)).unwrap().unwrap().blocks(), blocks);
+        assert_eq!(measured(&mut watch), blocks);
         file.as_file().set_len(1 << 19).unwrap();
         watch.tell(Duration::from_secs(2), &mut |line| panic!("it was measured only: {line}"));
         file.as_file().set_len(1 << 20).unwrap();

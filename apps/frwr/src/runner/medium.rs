@@ -56,6 +56,31 @@ pub(super) enum Medium {
     Rbd(RbdMedium),
 }
 
+/// A look at how large a medium is, which takes as long as its file system or cluster does.
+#[derive(Debug)]
+pub(super) enum Measuring {
+    /// By this clone.
+    File(FileMedium),
+    /// By the image's own thread.
+    Rbd(RbdLook),
+}
+
+impl Measuring {
+    /// Looks; [`Medium::measured`] has what is found. Nothing for the main thread.
+    ///
+    /// # Errors
+    /// It cannot be measured.
+    pub(super) fn finish(self) -> Result<(), Error> {
+        match self {
+            Self::File(mut medium) => {
+                medium.measure()?;
+            }
+            Self::Rbd(look) => look.wait()?,
+        }
+        Ok(())
+    }
+}
+
 impl Medium {
     /// Somebody else has it, who may go, or be asked by others.
     pub(super) const fn has_server(&self) -> bool {
@@ -95,18 +120,19 @@ impl Medium {
         }
     }
 
-    /// Has a server look how large it is, where that is who knows.
-    pub(super) fn ask(&self) -> Option<RbdLook> {
+    /// Begins with a look at how large it is, where that may be something else than before.
+    pub(super) fn measure(&self) -> Option<Measuring> {
         match self {
-            Self::File(_) | Self::Nbd(_) => None,
-            Self::Rbd(medium) => Some(medium.look()),
+            Self::File(medium) => Some(Measuring::File(medium.clone())),
+            Self::Nbd(_) => None,
+            Self::Rbd(medium) => Some(Measuring::Rbd(medium.look())),
         }
     }
 
-    /// Measures it again; by what its server found when it was asked last, or a second ago.
-    pub(super) fn measure(&mut self) -> Result<Geometry, String> {
+    /// What the last such look found.
+    pub(super) fn measured(&mut self) -> Result<Geometry, String> {
         match self {
-            Self::File(medium) => medium.measure().map_err(|error| error.to_string()),
+            Self::File(medium) => medium.measured().map_err(|error| error.to_string()),
             Self::Rbd(medium) => medium.looked().map_err(|error| error.to_string()),
             Self::Nbd(_) => {
                 let text = "an NBD export has one size for ever here; remove the namespace, and add it again";
@@ -115,11 +141,11 @@ impl Medium {
         }
     }
 
-    /// The same, by what is known of it without asking anybody.
+    /// What is known of it now without asking anybody.
     pub(super) fn looked(&mut self) -> Result<Geometry, String> {
         match self {
             Self::File(medium) => medium.looked().map_err(|error| error.to_string()),
-            Self::Rbd(_) | Self::Nbd(_) => self.measure(),
+            Self::Rbd(_) | Self::Nbd(_) => self.measured(),
         }
     }
 

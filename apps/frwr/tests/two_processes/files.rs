@@ -1,13 +1,17 @@
 //! The file of a target: saved, served again, applied, and read again at a signal.
 
 use super::program::{Machine, Program, passed, verified};
-use frwr_support::storage_harness::foreign::{Foreign, NBDKIT_FILE};
+use frwr_support::storage_harness::{
+    disks::skipped,
+    foreign::{Foreign, NBDKIT_FILE},
+};
 use serde_json::{Value, json};
 use std::{
     fs,
+    io::{BufRead as _, BufReader},
     os::unix::fs::{PermissionsExt as _, symlink},
     path::Path,
-    process::Command,
+    process::{Child, Command, Stdio},
 };
 
 const SUBSYSTEM: &str = "nqn.2026-11.invalid.frwr:file";
@@ -255,6 +259,51 @@ fn a_hangup_has_the_file_read_again() {
     target.signal("HUP");
     target.says("cannot be read");
     assert_eq!(here.ask("status")["namespaces"], 2);
+    passed(target.stop());
+}
+
+/// Holds a lease on a file (fcntl(2), F_SETLEASE): who opens it waits until that is given up, at least half a minute.
+struct Leased(Child);
+
+impl Leased {
+    const SCRIPT: &str = r#"$SIG{IO} = "IGNORE"; open(my $file, "+<", $ARGV[0]) or die; fcntl($file, 1024, 1) or die "$!";
+                           $| = 1; print "held\n"; <STDIN>"#;
+
+    /// `None` where it cannot be had.
+    fn of(path: &str) -> Option<Self> {
+        let mut command = Command::new("perl");
+        command.args(["-e", Self::SCRIPT, path]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = Self(command.spawn().ok()?);
+        let mut line = String::new();
+        BufReader::new(holder.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        (line == "held\n").then_some(holder)
+    }
+}
+
+impl Drop for Leased {
+    fn drop(&mut self) {
+        // It ends with its input.
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_file_that_takes_long_to_be_opened_is_read_again_while_who_asks_is_answered() {
+    let here = Configured::new();
+    let config = here.write("serve.toml", &here.text);
+    let target = here.serve(&config);
+    let Some(lease) = Leased::of(&config) else {
+        return skipped("a lease on a file: perl, or a file system with leases");
+    };
+    target.signal("HUP");
+    let is_read =
+        |status: &Value| status["awaited_medium"]["medium"].as_str().is_some_and(|name| name.contains("serve.toml"));
+    while !is_read(&here.ask("status")) {}
+    drop(lease);
+    target.says("the file is read again: nothing differs");
+    target.says("the target is as the file says");
+    assert_eq!(here.ask("status")["awaited_medium"], Value::Null);
     passed(target.stop());
 }
 

@@ -5,6 +5,7 @@ use super::{
         ana_name::AnaStates,
         clash::Media,
         difference::{Listening, Present, PresentNamespace, PresentSubsystem, Step, devices, difference, in_order},
+        host_keys::{ReadKeys, read_all},
         media_watch::{Identity, MediaWatch},
         namespaces::{ListedNamespace, MediumConfig, NamespaceConfig, SubsystemConfig},
         saved,
@@ -16,6 +17,7 @@ use super::{
     listeners::merged,
     parameters::{none, read},
     planned::{Known, stands_still},
+    reload::text_again,
 };
 use crate::control::{Failure, INTERNAL, INVALID_PARAMS, NOT_DONE};
 use frwr_nvmf::{
@@ -67,7 +69,10 @@ struct File {
 
 /// What is to be looked at before it is known what a file changes: paths, which may lie on a file system that hangs.
 pub(super) struct Looking {
-    file: File,
+    name: PathBuf,
+    /// What the file says; without, the file of that name is read.
+    text: Option<String>,
+    dry_run: bool,
     config: ServeConfig,
     served: Vec<NamespaceConfig>,
 }
@@ -81,41 +86,56 @@ pub(super) struct Looked {
     media: Media,
     /// Paths of what is wanted that lead nowhere, with the reasons.
     missing: Vec<(PathBuf, String)>,
+    /// The keys of hosts.
+    keys: ReadKeys,
 }
 
 pub(super) fn look(facts: &Facts, stock: &Stock, parameters: Map<String, Value>) -> Result<Looking, Failure> {
-    Ok(Looking { file: read(parameters)?, config: facts.config.clone(), served: stock.configs().cloned().collect() })
+    let File { config, name, dry_run } = read(parameters)?;
+    Ok(looking(facts, stock, name.unwrap_or_else(|| UNNAMED.into()), Some(config), dry_run))
+}
+
+/// The same of the file that the target was started with: no client names a path that a target reads.
+pub(super) fn look_again(facts: &Facts, stock: &Stock, _: Map<String, Value>) -> Result<Looking, Failure> {
+    let started_with = facts.config.arguments.config.clone();
+    let name = started_with.ok_or_else(|| Failure::new(INTERNAL, "there is no file that it was started with"))?;
+    Ok(looking(facts, stock, name, None, false))
+}
+
+fn looking(facts: &Facts, stock: &Stock, name: PathBuf, text: Option<String>, dry_run: bool) -> Looking {
+    Looking { name, text, dry_run, config: facts.config.clone(), served: stock.configs().cloned().collect() }
 }
 
 impl Looking {
     /// What people know it by.
     pub(super) fn name(&self) -> String {
-        let name = self.file.name.as_ref().map_or_else(|| UNNAMED.into(), |name| name.display().to_string());
-        format!("what {name} and the target name")
+        format!("{} with what it and the target name", self.name.display())
     }
 
     /// Looks, which takes as long as file systems do: nothing for the main thread.
     ///
     /// # Errors
-    /// The text is no configuration.
+    /// The file cannot be read, or the text is no configuration.
     pub(super) fn look(self) -> Result<Looked, Failure> {
-        let Self { file: File { config: text, name, dry_run }, config, served } = self;
-        let name = name.unwrap_or_else(|| UNNAMED.into());
+        let Self { name, text, dry_run, config, served } = self;
+        let unreadable = |error| Failure::new(NOT_DONE, format!("{error}; nothing was changed"));
+        let text = text.map_or_else(|| text_again(&name).map_err(unreadable), Ok)?;
         let wanted = config.of_text(&name, &text);
         let wanted = wanted.map_err(|error| Failure::new(INVALID_PARAMS, error.to_string()))?;
         let configs = || wanted.subsystems.iter().flat_map(SubsystemConfig::configs);
         let media = Media::of(configs().chain(&served));
         let missing = configs().filter_map(|config| Some((config.path()?, fs::metadata(config.path()?).err()?)));
         let missing = missing.map(|(path, error)| (path.to_owned(), error.to_string())).collect();
-        Ok(Looked { name, dry_run, wanted, media, missing })
+        let keys = read_all(&wanted.host_keys);
+        Ok(Looked { name, dry_run, wanted, media, missing, keys })
     }
 }
 
 pub(super) fn apply(known: &mut Known<'_>, looked: Looked) -> Result<Applied, Failure> {
-    let Looked { name, dry_run, wanted, media, missing } = looked;
+    let Looked { name, dry_run, wanted, media, missing, keys } = looked;
     let mut refused = known.facts.config.other_options(&wanted);
     let clash = |one: &NamespaceConfig, other: &NamespaceConfig| media.clash(one, other);
-    let keys = known.facts.host_keys.difference(&wanted.host_keys).unwrap_or_else(|reasons| {
+    let keys = known.facts.host_keys.difference(&wanted.host_keys, &keys).unwrap_or_else(|reasons| {
         refused.extend(reasons);
         Vec::new()
     });

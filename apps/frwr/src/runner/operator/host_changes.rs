@@ -1,12 +1,12 @@
 //! Hosts that are kept away for a while, and the keys by which they prove themselves.
 
 use super::{
-    super::{change::Change, config_file::as_key, host_keys::KeyFiles},
+    super::{change::Change, host_keys::KeyFiles},
     Facts, changes,
     parameters::{nqn, read},
     planned::{Known, Plan, Planned, within},
 };
-use crate::control::{Failure, INVALID_PARAMS, NOT_DONE};
+use crate::control::{Failure, INVALID_PARAMS};
 use frwr_nvmf::wire::Nqn;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -58,7 +58,8 @@ struct Keyed {
     dhchap_ctrl_key: Option<PathBuf>,
 }
 
-pub(super) fn set_host_key(facts: &mut Facts, parameters: Map<String, Value>) -> Result<Value, Failure> {
+/// Whose keys are to be read, and where they are.
+pub(super) fn set_host_key(parameters: Map<String, Value>) -> Result<(Nqn, KeyFiles), Failure> {
     let Keyed { host, dhchap_key, dhchap_ctrl_key } = read(parameters)?;
     if let Some(path) =
         [Some(&dhchap_key), dhchap_ctrl_key.as_ref()].into_iter().flatten().find(|path| !path.is_absolute())
@@ -66,10 +67,7 @@ pub(super) fn set_host_key(facts: &mut Facts, parameters: Map<String, Value>) ->
         let text = format!("params: {path:?} must begin with /: the target is in another folder than who asks");
         return Err(Failure::new(INVALID_PARAMS, text));
     }
-    let set = facts.host_keys.set(&nqn("host", &host)?, KeyFiles { dhchap_key, dhchap_ctrl_key });
-    let refused =
-        |error: crate::Error| Failure::new(NOT_DONE, format!("params: {}; nothing was changed", as_key(&error).1));
-    set.map(changes::done).map_err(refused)
+    Ok((nqn("host", &host)?, KeyFiles { dhchap_key, dhchap_ctrl_key }))
 }
 
 #[derive(Deserialize)]

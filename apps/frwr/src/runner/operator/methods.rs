@@ -3,6 +3,7 @@
 use super::{
     super::{
         fleet::Wanted,
+        host_keys::KeyFiles,
         stock::{Reserved, Stock},
         survey::Findings,
     },
@@ -15,6 +16,7 @@ use super::{
     subsystem_changes,
 };
 use crate::control::{Failure, METHOD_NOT_FOUND};
+use frwr_nvmf::wire::Nqn;
 use serde_json::{Map, Value};
 
 type Parameters = Map<String, Value>;
@@ -23,6 +25,9 @@ type Coming = Result<(Wanted, String), Failure>;
 
 /// What is to be looked at beside the main thread.
 pub(super) type Look = fn(&Facts, &Stock, Parameters) -> Result<Looking, Failure>;
+
+/// Whose keys are read, and where they are.
+pub(super) type KeysOf = fn(Parameters) -> Result<(Nqn, KeyFiles), Failure>;
 
 /// How a method is carried out.
 #[derive(Clone, Copy)]
@@ -40,6 +45,8 @@ pub(super) enum Does {
     Change(fn(&mut Known<'_>, Parameters) -> Result<Plan, Failure>),
     /// The same, of a namespace whose medium is measured first.
     Measured(fn(&mut Known<'_>, Parameters) -> Result<Plan, Failure>),
+    /// The keys of a host are read beside the main thread, and are its own then.
+    Keys(KeysOf),
     /// The same, behind what has to be opened for it first.
     Open(fn(&mut Known<'_>, Parameters) -> Result<Reserved, Failure>),
     /// A device comes, for which a place is free.
@@ -52,7 +59,7 @@ impl Does {
     /// It stands in the line of changes.
     pub(super) const fn is_change(self) -> bool {
         match self {
-            Self::Change(_) | Self::Measured(_) | Self::Apply(_) | Self::Open(_) => true,
+            Self::Change(_) | Self::Measured(_) | Self::Apply(_) | Self::Keys(_) | Self::Open(_) => true,
             Self::Arrive(_) | Self::Depart(_) => true,
             Self::Tell(_) | Self::Ask(_) | Self::Look(_) => false,
         }
@@ -386,7 +393,7 @@ const METHODS: &[Method] = &[
                 about: "one with the controller's, for hosts that ask it for a proof",
             },
         ],
-        does: Does::Tell(host_changes::set_host_key),
+        does: Does::Keys(host_changes::set_host_key),
     },
     Method {
         name: "clear_host_key",

@@ -35,7 +35,9 @@ pub(crate) use planned::{LONGEST_QUESTION, longest_answer};
 use super::{
     change::Returned,
     fleet::Fleet,
+    host_keys::KeyFiles,
     media_watch::{Identity, MediaWatch},
+    medium::Measuring,
     orders::{Answer, Orders},
     places::Places,
     prepared::Patience,
@@ -53,10 +55,10 @@ use changes::{Changes, Ended, Stays};
 use core::time::Duration;
 use device_changes::Departs;
 use files::Looked;
-use frwr_nvmf::{controller::Incident, storage::RbdLook};
+use frwr_nvmf::{controller::Incident, dhchap::HostKeys, wire::Nqn};
 use frwr_reactor::Statistics as ReactorStatistics;
 use locks::LockedGroups;
-use methods::{Does, Look};
+use methods::{Does, KeysOf, Look};
 use metrics::Only;
 use moves::{Around, Moved, Moves};
 use planned::{Asker, Behind, Known};
@@ -89,6 +91,11 @@ struct Waiting {
     looked: Option<Box<Looked>>,
 }
 
+/// What has no method, or whose parameters were taken.
+fn nobodys() -> Call {
+    Call { id: None, method: String::new(), parameters: Map::new() }
+}
+
 /// Where a target is asked.
 #[derive(Debug, Default)]
 pub(in super::super) struct Doors {
@@ -111,10 +118,12 @@ pub(super) struct Operator {
     changes: Changes,
     /// A namespace that is opened for a change.
     opening: Aside<Opened, (Asker, Arc<Reserved>)>,
-    /// A medium that its server looks at for a change.
+    /// A medium that is measured for a change.
     measuring: Aside<(), (Asker, Call, Does)>,
     /// What a file names, and what the target has.
     looking: Aside<Result<Looked, Failure>, (Asker, Does)>,
+    /// The keys of a host, which are read.
+    reading: Aside<HostKeys, (Asker, Nqn, KeyFiles)>,
     /// What nobody uses any more: whoever waits for that is answered when it is closed.
     closing: Aside<(), ()>,
     /// A device that comes or goes.
@@ -156,6 +165,7 @@ impl Operator {
             opening: Aside::default(),
             measuring: Aside::default(),
             looking: Aside::default(),
+            reading: Aside::default(),
             closing: Aside::default(),
             locked: LockedGroups::default(),
             unplanned: VecDeque::new(),
@@ -223,9 +233,9 @@ impl Operator {
     /// Does all that there is to do, within limits. Returns the work done; reports that were asked for by a signal are said.
     pub(super) fn turn(&mut self, surroundings: &mut Surroundings<'_>, say: &mut dyn FnMut(&str)) -> u32 {
         self.facts.now = surroundings.now;
-        let Self { opening, measuring, looking, closing, .. } = self;
+        let Self { opening, measuring, looking, reading, closing, .. } = self;
         let under_way = opening.under_way().or_else(|| measuring.under_way()).or_else(|| looking.under_way());
-        self.facts.awaited = under_way.or_else(|| closing.under_way());
+        self.facts.awaited = under_way.or_else(|| reading.under_way()).or_else(|| closing.under_way());
         let Doors { server, web } = &mut self.doors;
         let mut work = server.as_mut().map_or(0, Server::turn) + web.as_mut().map_or(0, Web::turn);
         work += self.facts.key_trace.drain(say);
@@ -248,6 +258,7 @@ impl Operator {
         work += self.take_measured();
         work += self.take_looked();
         work += self.take_moved(surroundings.places, say);
+        work += self.take_read();
         self.locked.follow(surroundings.media, &self.stock, &mut self.orders);
         while !self.closing.is_busy()
             && let Some(ended) = self.changes.turn(surroundings.now, &mut self.orders)
@@ -271,9 +282,12 @@ impl Operator {
             if let Does::Apply(look) = does {
                 return self.look(asker, call, does, look);
             }
+            if let Does::Keys(of) = does {
+                return self.read_keys(asker, call, of);
+            }
             let namespace = matches!(does, Does::Measured(_)).then(|| namespace_changes::named(&call.parameters));
-            match namespace.flatten().and_then(|namespace| media.ask(namespace)) {
-                Some((name, look)) => self.measure(asker, call, does, name, look),
+            match namespace.flatten().and_then(|namespace| media.measure(namespace)) {
+                Some((name, measuring)) => self.measure(asker, call, does, name, measuring),
                 None => self.plan(asker, call, does),
             }
         }
@@ -286,14 +300,15 @@ impl Operator {
 
     /// Something is done beside the main thread, and changes wait for it.
     fn is_beside(&self) -> bool {
-        let is_beside = self.opening.is_busy() || self.measuring.is_busy() || self.looking.is_busy();
-        is_beside || self.closing.is_busy() || self.moves.is_busy()
+        let Self { opening, measuring, looking, reading, closing, moves, .. } = self;
+        let asked = measuring.is_busy() || looking.is_busy() || reading.is_busy();
+        asked || opening.is_busy() || closing.is_busy() || moves.is_busy()
     }
 
-    /// Waits for a server's look at a medium.
-    fn measure(&mut self, asker: Asker, call: Call, does: Does, name: String, look: RbdLook) {
-        let look = move || Ok(look.wait()?);
-        let begun = self.measuring.begin((asker, call, does), name, Patience::default(), self.facts.now, look);
+    /// Waits for a look at a medium.
+    fn measure(&mut self, asker: Asker, call: Call, does: Does, name: String, measuring: Measuring) {
+        let (now, look) = (self.facts.now, move || measuring.finish());
+        let begun = self.measuring.begin((asker, call, does), name, Patience::default(), now, look);
         if let Err(failure) = begun {
             self.answer(asker, Err(failure));
         }
@@ -323,9 +338,8 @@ impl Operator {
         let Some(((asker, does), result)) = self.looking.turn(self.facts.now) else { return 0 };
         match result.and_then(|looked| looked) {
             Ok(looked) => {
-                let call = Call { id: None, method: String::new(), parameters: Map::new() };
                 let (round, looked) = (self.survey.want(), Some(Box::new(looked)));
-                self.waiting.push(Waiting { asker, round, call, does, looked });
+                self.waiting.push(Waiting { asker, round, call: nobodys(), does, looked });
             }
             Err(failure) => self.answer(asker, Err(failure)),
         }
@@ -350,6 +364,24 @@ impl Operator {
         1
     }
 
+    /// Reads the keys of a host.
+    fn read_keys(&mut self, asker: Asker, call: Call, of: KeysOf) {
+        let begun = of(call.parameters).and_then(|(host, files)| {
+            let (name, now, read) = (format!("the keys of host {}", host.as_str()), self.facts.now, files.clone());
+            self.reading.begin((asker, host, files), name, Patience::default(), now, move || read.read())
+        });
+        if let Err(failure) = begun {
+            self.answer(asker, Err(failure));
+        }
+    }
+
+    fn take_read(&mut self) -> u32 {
+        let Some(((asker, host, files), result)) = self.reading.turn(self.facts.now) else { return 0 };
+        let result = result.map(|keys| changes::done(self.facts.host_keys.set(&host, files, keys)));
+        self.answer(asker, result);
+        1
+    }
+
     fn take_closed(&mut self) -> u32 {
         u32::from(self.closing.turn(self.facts.now).is_some())
     }
@@ -370,7 +402,7 @@ impl Operator {
         calls as u32
     }
 
-    /// Reads the file again, where that is asked for and nothing of it is under way.
+    /// Has the file read again, where that is asked for and nothing of it is under way.
     fn read_again(&mut self) -> u32 {
         if !self.reload.is_wanted()
             || self.application.is_some()
@@ -380,8 +412,8 @@ impl Operator {
         {
             return 0;
         }
-        match self.reload.begin(self.facts.config.arguments.config.as_deref()) {
-            Ok(call) => self.begin(Asker::Signal, call),
+        match self.reload.begin(self.facts.config.arguments.config.is_some()) {
+            Ok(()) => self.unplanned.push_back((Asker::Signal, nobodys(), Does::Apply(files::look_again))),
             Err(line) => self.news.extend(line),
         }
         1
@@ -469,6 +501,8 @@ impl Operator {
             Does::Tell(tell) => tell(facts, call.parameters),
             Does::Ask(ask) => ask(facts, findings, call.parameters),
             Does::Look(look) => look(&mut Known { facts, findings, media, stock }, call.parameters),
+            // It waits for no round.
+            Does::Keys(_) => return,
             Does::Apply(_) => {
                 // It was looked at in front of this round.
                 let Some(looked) = looked else { return };

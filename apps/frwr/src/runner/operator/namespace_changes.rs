@@ -185,7 +185,7 @@ fn resizable(
             return Err(Failure::new(NOT_DONE, text));
         }
         Some((name, _)) => {
-            let measured = known.media.measure(namespace).transpose();
+            let measured = known.media.measured(namespace).transpose();
             let geometry = measured.map_err(|error| Failure::new(NOT_DONE, error.to_string()))?;
             let remedy = "make it longer first, or choose fewer";
             (geometry.map_or(0, |geometry| geometry.blocks()), format!("{name:?}"), remedy)

@@ -1,11 +1,8 @@
 //! The file of a target that serves, read again where a signal asks for that.
 
 use super::super::config_file::text_of;
-use crate::{
-    Error,
-    control::{Call, Failure},
-};
-use serde_json::{Map, Value};
+use crate::{Error, control::Failure};
+use serde_json::Value;
 use std::{fs, path::Path};
 
 /// What was asked for.
@@ -26,27 +23,26 @@ impl Reload {
         self.wanted
     }
 
-    /// What is to be called for it, or what is to be said instead.
-    pub(super) fn begin(&mut self, file: Option<&Path>) -> Result<Call, Option<String>> {
+    /// It is done now, if there is a file.
+    ///
+    /// # Errors
+    /// What is to be said instead.
+    pub(super) fn begin(&mut self, has_file: bool) -> Result<(), Option<String>> {
         self.wanted = false;
-        let Some(path) = file else {
-            let is_news = !std::mem::replace(&mut self.said, true);
-            let text =
-                "there is no file to read again: serve was started without --config; `frwr ctl apply FILE` applies one";
-            return Err(is_news.then(|| text.to_owned()));
-        };
-        let text = text_again(path).map_err(|error| Some(format!("{error}; nothing was changed")))?;
-        let members = [("config", text), ("name", path.display().to_string())];
-        let parameters: Map<_, _> =
-            members.map(|(key, value)| (key.to_owned(), Value::String(value))).into_iter().collect();
-        Ok(Call { id: None, method: "apply".to_owned(), parameters })
+        if has_file {
+            return Ok(());
+        }
+        let is_news = !std::mem::replace(&mut self.said, true);
+        let text =
+            "there is no file to read again: serve was started without --config; `frwr ctl apply FILE` applies one";
+        Err(is_news.then(|| text.to_owned()))
     }
 }
 
 /// How it ended.
 pub(super) fn told(result: Result<Value, Failure>) -> String {
     match result {
-        Err(failure) => format!("warning: the file was read again, and {}", failure.message),
+        Err(failure) => format!("warning: the file was to be read again: {}", failure.message),
         Ok(answer) if answer["complete"] == false => {
             format!("the file is applied, and some of it goes on: held up by {}", answer["held_up_by"])
         }
@@ -54,8 +50,11 @@ pub(super) fn told(result: Result<Value, Failure>) -> String {
     }
 }
 
-/// The main thread waits for nobody who would write to a pipe.
-fn text_again(path: &Path) -> Result<String, Error> {
+/// What is in it by now, on a thread that a file system may keep waiting; nobody waits for who would write to a pipe.
+///
+/// # Errors
+/// It cannot be read, or is no file.
+pub(super) fn text_again(path: &Path) -> Result<String, Error> {
     if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
         let text = format!("--config: {path:?} is no regular file, and what came from it is not there again");
         return Err(Error::failed("config_file", text));

@@ -346,7 +346,15 @@ impl FileMedium {
         Ok(self.layout.geometry)
     }
 
-    /// What that would find, as far as this machine knows: no server of files is asked, and nothing is changed.
+    /// What that found the last time, by whichever clone.
+    ///
+    /// # Errors
+    /// [`FileError::Geometry`].
+    pub fn measured(&self) -> Result<Geometry, FileError> {
+        self.whole(self.file.measured())
+    }
+
+    /// What it would find now, as far as this machine knows: no server of files is asked, and nothing is changed.
     ///
     /// # Errors
     /// [`FileError::Geometry`].
