@@ -54,6 +54,16 @@ impl Clock {
         Self(Kind::System { start: cpu::monotonic() })
     }
 
+    /// The same clock, for which so many seconds are one: for who counts what iterations do, and wants none of them
+    /// long, whatever else the machine does meanwhile. Of a clock that does not count ticks nothing changes.
+    #[must_use]
+    pub fn slowed(self, times: u64) -> Self {
+        match self.0 {
+            Kind::Ticks { start, rate } => Self(Kind::Ticks { start, rate: (rate / times.max(1)).max(1) }),
+            kind @ (Kind::System { .. } | Kind::Virtual(_)) => Self(kind),
+        }
+    }
+
     /// What reads the time: "tsc", "clock_gettime" or "virtual".
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -301,6 +311,19 @@ mod tests {
                 assert!((first..=last).contains(&now.nanoseconds()), "{first} {now:?} {last}");
             }
         }
+    }
+
+    #[test]
+    fn a_slowed_clock_is_slower_by_that_and_reads_the_same_counter() {
+        let clock = Clock(Kind::Ticks { start: 0, rate: 4 << RATE_BITS });
+        for (times, nanoseconds) in [(1, 4_000_000), (4, 1_000_000), (4096, 976), (0, 4_000_000)] {
+            let now = Ticker::new(clock.clone().slowed(times)).now().with_ticks(1_000_000);
+            assert_eq!(now.nanoseconds(), nanoseconds, "{times}");
+        }
+        assert!(Ticker::new(clock.slowed(u64::MAX)).counts_ticks());
+        let moved = VirtualClock::new();
+        moved.set(Duration::from_secs(7));
+        assert_eq!(Clock::from(&moved).slowed(7).now(), Duration::from_secs(7));
     }
 
     #[test]
