@@ -2,7 +2,7 @@
 
 use crate::{
     About, Error, check,
-    ctl::CtlArguments,
+    ctl::{self, CtlArguments},
     diagnostics::LogFormat,
     latency,
     output::{Output, success, usage_line},
@@ -102,7 +102,9 @@ pub fn mistaken(arguments: &[OsString], error: clap::Error) -> Output {
         return success(if json { json!(about).to_string() } else { about.to_string() });
     }
     if !error.use_stderr() {
-        return success(error.to_string());
+        let asks_ctl = error.kind() == ErrorKind::DisplayHelp && arguments.get(1).is_some_and(|task| task == "ctl");
+        let of_method = if asks_ctl { ctl::help(arguments) } else { None };
+        return success(of_method.unwrap_or_else(|| error.to_string()));
     }
     let message = match arguments.get(1).and_then(|task| task.to_str()) {
         Some("latency") => {
@@ -112,9 +114,18 @@ pub fn mistaken(arguments: &[OsString], error: clap::Error) -> Output {
         }
         Some("check") => check::explained(&error, says("sizing")),
         Some(half @ ("serve" | "load" | "discover" | "ctl" | "top")) => usage_line(&format!("frwr {half}"), &error),
-        _ => usage_line("frwr", &error),
+        _ => behind_task(arguments, usage_line("frwr", &error)),
     };
     Error::usage("usage", message).output(json)
+}
+
+/// Where options stand in front of what is done, that was taken for a file of the whole job: what cures it.
+fn behind_task(arguments: &[OsString], message: String) -> String {
+    let command = CommandLine::command();
+    let is_task = |word: &&OsString| command.get_subcommands().any(|task| **word == task.get_name());
+    let Some(task) = arguments.iter().skip(2).find(is_task) else { return message };
+    let task = task.to_string_lossy();
+    format!("{message}; what is said to `{task}` stands behind it: `frwr {task} ...`")
 }
 
 /// What makes a shell complete the command line.
@@ -135,4 +146,21 @@ pub fn manual(folder: &Path) -> Result<Output, Error> {
         Error::failed("manual", format!("no manual pages in {}: {error}; {remedy}", folder.display()))
     })?;
     Ok(success(format!("manual pages are in {}", folder.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CommandLine, OsString, mistaken};
+    use clap::Parser as _;
+
+    #[test]
+    fn who_says_options_in_front_of_the_task_hears_where_they_belong() {
+        let told = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(OsString::from).collect();
+            mistaken(&words, CommandLine::try_parse_from(&words).unwrap_err()).stderr
+        };
+        let line = told(&["frwr", "--log-format", "json", "load", "--connect", "10.0.0.1:4420"]);
+        assert!(line.contains("--connect") && line.contains("stands behind it: `frwr load ...`"), "{line}");
+        assert!(!told(&["frwr", "--nonsense"]).contains("behind it"));
+    }
 }

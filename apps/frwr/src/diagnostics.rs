@@ -61,8 +61,11 @@ pub fn subscribe(verbose: bool, format: Option<LogFormat>, levels: Option<&str>)
 /// From here on this thread's events of these levels are told. False where it has no subscriber of [`subscribe`].
 ///
 /// # Errors
-/// As there.
+/// As there, and where a word is no level: in [`LEVELS`] it would be whose events are told, and so nobody's here.
 pub fn set_levels(levels: &str) -> Result<bool, Error> {
+    if levels.split(',').any(|word| !word.contains('=') && word.trim().parse::<LevelFilter>().is_err()) {
+        return Err(wrong(levels));
+    }
     let told: Targets = levels.parse().map_err(|_| wrong(levels))?;
     Ok(CHANGED_BY.with_borrow(|handle| handle.as_ref().is_some_and(|handle| handle.reload(told).is_ok())))
 }
@@ -115,7 +118,7 @@ mod tests {
         assert_eq!(told(), [true, true]);
         assert_eq!(set_levels("off").ok(), Some(true));
         assert_eq!(told(), [false, false]);
-        assert!(set_levels("frwr=loud").is_err());
+        assert!(["frwr=loud", "loud", "info,loud"].iter().all(|levels| set_levels(levels).is_err()));
         assert_eq!(told(), [false, false], "what cannot be is not taken");
     }
 }

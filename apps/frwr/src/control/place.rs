@@ -24,6 +24,9 @@ const LOCK_SUFFIX: &str = ".lock";
 /// How often a lock is taken whose file somebody has deleted meanwhile, before the place counts as taken.
 const LOCK_ATTEMPTS: u32 = 16;
 
+/// Where the unit of `apps/frwr/packaging` has its socket.
+const OF_SERVICE: &str = "/run/frwr/serve.sock";
+
 /// A place, and the socket that listens there. Dropped, it gives the place back.
 #[derive(Debug)]
 pub(super) struct Place {
@@ -161,14 +164,20 @@ pub(super) fn default_paths() -> Option<impl Iterator<Item = PathBuf>> {
     Some((1..=MAX_NUMBER).map(move |number| folder.join(name(number))))
 }
 
-/// Sockets of that kind that somebody listens to, sorted.
+/// Sockets of that kind that somebody listens to, and the service's of root, sorted.
 pub(crate) fn candidates() -> Vec<PathBuf> {
-    let Some(entries) = folder().and_then(|folder| fs::read_dir(folder).ok()) else { return Vec::new() };
-    let is_ours = |path: &PathBuf| {
+    let of_service = geteuid().is_root().then(|| PathBuf::from(OF_SERVICE));
+    alive(folder().as_deref(), of_service)
+}
+
+fn alive(folder: Option<&Path>, of_service: Option<PathBuf>) -> Vec<PathBuf> {
+    let has_our_name = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.starts_with("frwr-") && name.ends_with(".sock") && is_alive(path)
+        name.starts_with("frwr-") && name.ends_with(".sock")
     };
-    let mut found: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_ours).collect();
+    let entries = folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
+    let unnamed = entries.flatten().map(|entry| entry.path()).filter(has_our_name);
+    let mut found: Vec<_> = unnamed.chain(of_service).filter(|path| is_alive(path)).collect();
     found.sort();
     found
 }
@@ -224,6 +233,20 @@ mod tests {
         listen(&socket, BACKLOG).unwrap();
         UnixStream::connect(&path).unwrap();
         drop(lock);
+    }
+
+    #[test]
+    fn who_names_none_finds_those_that_have_a_process_in_their_names_and_the_services() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let places = ["frwr-1.sock", "other.sock", "serve.sock"].map(|name| Place::take(&path(name)).unwrap());
+        drop(UnixListener::bind(path("frwr-2.sock")).unwrap());
+        let found = |service: Option<&str>| alive(Some(folder.path()), service.map(path));
+        assert_eq!(found(None), [path("frwr-1.sock")]);
+        assert_eq!(found(Some("serve.sock")), [path("frwr-1.sock"), path("serve.sock")]);
+        assert_eq!(found(Some("none.sock")), [path("frwr-1.sock")]);
+        assert_eq!(alive(None, Some(path("serve.sock"))), [path("serve.sock")]);
+        drop(places);
     }
 
     /// As several targets in one process start: each has a socket of its own, and none takes another's for one that was left behind.

@@ -22,7 +22,7 @@ pub struct CtlArguments {
     /// The socket.
     #[command(flatten)]
     pub socket: SocketArguments,
-    /// Lists the methods with what they take.
+    /// Lists the methods, or METHOD alone, with what they take. So does METHOD --help.
     #[arg(long)]
     pub list: bool,
     /// The answer on one line.

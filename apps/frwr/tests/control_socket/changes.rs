@@ -324,6 +324,7 @@ fn what_cannot_be_is_told_with_limit_value_and_remedy_and_changes_nothing() {
         ("add_subsystem", json!({ "subsystem": OTHER, "serial": "" }), "serial"),
         ("drain", json!({ "host": "x" }), "\"x\""),
         ("set_log_level", json!({ "level": "frwr=loud" }), "loud"),
+        ("set_log_level", json!({ "level": "loud" }), "level is \"loud\": no level has this name"),
         ("status", json!({ "all": true }), "all"),
     ] {
         let error = client.call(method, parameters).unwrap_err();

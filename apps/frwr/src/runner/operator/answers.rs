@@ -84,7 +84,10 @@ pub(super) fn set_log_level(_: &mut Facts, parameters: Parameters) -> Answer {
     match diagnostics::set_levels(&level) {
         Ok(true) => Ok(super::changes::done(true)),
         Ok(false) => Err(Failure::new(INTERNAL, "this process writes no lines of its own; look at its embedder's")),
-        Err(error) => Err(Failure::new(INVALID_PARAMS, format!("params: level: {error}"))),
+        Err(error) => {
+            let text = error.to_string().replacen(diagnostics::LEVELS, "level", 1);
+            Err(Failure::new(INVALID_PARAMS, format!("params: {text}")))
+        }
     }
 }
 
