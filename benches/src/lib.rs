@@ -8,6 +8,7 @@ pub mod detached;
 pub mod freelist;
 pub mod idle;
 pub mod lane;
+pub mod metered;
 pub mod null_device;
 pub mod null_queue_pairs;
 pub mod nvmf;

@@ -151,7 +151,7 @@ fn register(at: u32) -> WorkRequest {
 }
 
 fn send(at: u32) -> WorkRequest {
-    prepared(at, at + 1 == MOST.into())[1]
+    prepared(at, at + 1 == u32::from(MOST))[1]
 }
 
 fn write(at: u32) -> WorkRequest {

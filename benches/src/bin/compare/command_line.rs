@@ -221,7 +221,8 @@ mod tests {
             (&["A1"], 1, "count"),
             (&["A1", "A2", "A1"], 2, "count"),
             (&["A10"], 1, "count guest"),
-            (&["cores"], 3, "cores"),
+            (&["cores"], 4, "cores"),
+            (&["A27"], 1, "count cores"),
         ] {
             let selection = select(&words(wanted)).expect("they exist");
             assert_eq!(selection.rows.len(), rows, "{wanted:?}");

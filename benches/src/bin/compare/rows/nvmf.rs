@@ -1,6 +1,7 @@
 //! Rows of the NVMe-oF target and host: each detached from its NIC (A24), and both on a core that may sleep (A26) or is
-//! watched (A27).
+//! watched (A27), also as programs.
 
+use super::super::figure::Best;
 use super::super::goal::Goal::{AtMost, RatioAtMost};
 use super::super::quantity::Quantity;
 use super::{Case, NONE, Row, instructions, ours};
@@ -38,7 +39,7 @@ const fn read_on(how: &'static [&'static str]) -> Quantity {
     instructions(ours("sleep-cost", how))
 }
 
-/// An iteration of a reactor that finds nothing. Many: who publishes its figures does so by time.
+/// An iteration of a reactor that finds nothing. Many, so that the first ones are no part of them.
 const fn look_on(how: &'static [&'static str]) -> Quantity {
     instructions(ours("sleep-cost", how).iterations(20_000, 120_000))
 }
@@ -48,6 +49,12 @@ const ALONE: Quantity = look_on(&["watched", "alone"]);
 const READ: Quantity = look_on(&["watched", "read"]);
 const READINGS: Quantity = look_on(&["watched", "readings"]);
 const MORE_WHERE_READ: Quantity = Quantity::Sum(&[(1.0, READ), (-1.0, READINGS), (-1.0, ALONE)]);
+
+/// p99.9 of a verified load while its target's metrics are asked for, by what it is without: so many pairs of runs, of
+/// a second each.
+const fn metered(cores: &'static [&'static str]) -> Quantity {
+    Quantity::Timed(ours("metered", cores).iterations(1, 10), Best::Middle)
+}
 
 /// See the parent. A24 was first counted on 2026-11-27 at 6bd15ba: 2,182 and 5,331 of the target, 2,178 and 2,868 of the host.
 pub(super) const ROWS: &[Row] = &[
@@ -91,6 +98,16 @@ pub(super) const ROWS: &[Row] = &[
             told("an iteration that finds nothing", ALONE),
             told("the same with a tenth of a reading", READ),
             told("a tenth of a reading", READINGS),
+            Case {
+                unit: "x",
+                floor: Some(1.0),
+                goals: &[AtMost(1.02)],
+                ..told("p99.9 of a load whose metrics are asked for and not read, by that without", metered(&["one"]))
+            },
+            Case {
+                unit: "x",
+                ..told("the same with a processor for each core and none for who asks", metered(&["two"]))
+            },
         ],
     },
 ];
