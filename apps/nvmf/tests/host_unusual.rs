@@ -64,6 +64,8 @@ fn requests_are_sent_in_the_order_in_which_they_came_whichever_were_given_up() {
     write(&mut scripted, 1);
     write(&mut scripted, 2);
     assert_eq!(scripted.lone.host.abort(1), 1);
+    scripted.until("the end of the first is taken", |scripted| scripted.completions.len() == 1);
+    assert!(!scripted.lone.host.is_ready(), "the others wait for a session");
     // Takes the place of the first.
     write(&mut scripted, 3);
     scripted.until("all", |scripted| scripted.completions.len() == 3);
