@@ -79,14 +79,24 @@ fn described(method: MethodDescription) -> String {
         let optional = if parameter.required { "" } else { ", may be left out" };
         let said = format!("{}={}", parameter.name, parameter.kind);
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "    {said:<40}{}{optional}", parameter.about);
+        let _ = writeln!(text, "    {said:<38}  {}{optional}", parameter.about);
     }
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{OsString, help, list};
+    use super::{OsString, help, list, methods};
+
+    #[test]
+    fn what_a_parameter_takes_stands_apart_from_what_it_is() {
+        let told = list(None).unwrap();
+        for parameter in methods().flat_map(|method| method.parameters) {
+            let said = format!(" {}={}  {}", parameter.name, parameter.kind, parameter.about);
+            let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words(&told).contains(&words(&said)), "{said}");
+        }
+    }
 
     #[test]
     fn one_method_is_told_by_itself() {
