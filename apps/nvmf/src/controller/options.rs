@@ -83,7 +83,8 @@ frwr_mempool::options! {
         /// listeners of its own. Hosts take them for ports of one subsystem, since no two of them give a controller or a port the same
         /// identifier.
         pub target: u16,
-        /// How many of these there are, 1 to [`MAX_TARGETS`]. Each is told where the others listen ([`super::Target::list_elsewhere`]).
+        /// How many of these there may be at the same time, 1 to [`MAX_TARGETS`]: identifiers are shared out by it. Each is told where the
+        /// others listen ([`super::Target::list_elsewhere`]).
         pub targets: u16,
         /// Controller identifiers of all of these targets together, from 1 to [`MAX_CONTROLLER_ID`]: all of them, unless other
         /// gateways serve the same subsystems. Hosts refuse a controller whose identifier another one of its subsystem has, so no two
