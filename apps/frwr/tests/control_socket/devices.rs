@@ -102,6 +102,14 @@ impl Two {
         self.stop.store(true, Relaxed);
         self.thread.join().unwrap().unwrap_or_else(|error| panic!("{error}"))
     }
+
+    /// Nothing was wrong, nothing of a host is left, and so many cores are told of.
+    fn ends_well(self, cores: usize) {
+        let report = self.end();
+        assert!(report.passed(), "{}", report.table());
+        assert_eq!(report.json()["left"]["queues"], 0);
+        assert_eq!(report.json()["cores"].as_array().unwrap().len(), cores);
+    }
 }
 
 fn done() -> Result<Value, Value> {
@@ -190,10 +198,7 @@ fn each_device_serves_the_same_and_lists_the_others_addresses() {
             let report = host.end().unwrap();
             assert!(report.verified && report.reconnects() == 0, "{}", report.table());
         }
-        let report = target.end();
-        assert!(report.passed(), "{}", report.table());
-        assert_eq!(report.json()["left"]["queues"], 0);
-        assert_eq!(report.json()["cores"].as_array().unwrap().len(), cores);
+        target.ends_well(cores);
     }
 }
 
@@ -394,10 +399,7 @@ fn a_device_that_comes_serves_what_there_is_by_then_and_its_hosts_alone_are_told
         assert!(target.host(C, &["--runtime", "0"]).thread.join().unwrap().unwrap().verified);
         let report = stays.end().unwrap();
         assert!(report.verified && report.reconnects() == 0, "{}", report.table());
-        let report = target.end();
-        assert!(report.passed(), "{}", report.table());
-        assert_eq!(report.json()["left"]["queues"], 0);
-        assert_eq!(report.json()["cores"].as_array().unwrap().len(), cores);
+        target.ends_well(cores);
     }
 }
 
