@@ -2,6 +2,9 @@
 //! What rustix asks soundly it asks; decision 140 says why the rest is asked here.
 #![allow(unsafe_code, reason = "the one room of this crate where docs/architecture.md allows it")]
 
+use core::ops::Range;
+
+use rustix::mm::{Advice, madvise};
 use rustix::thread::{CpuSet, Pid, gettid, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -106,6 +109,13 @@ fn usage(who: i32) -> Option<ThreadUsage> {
         involuntary: count(usage.ru_nivcsw),
         voluntary: count(usage.ru_nvcsw),
     })
+}
+
+/// Has pages mapped that would otherwise be mapped when they are read first; false where the kernel does not.
+pub(crate) fn populate(pages: Range<usize>) -> bool {
+    let begin = core::ptr::with_exposed_provenance_mut(pages.start);
+    // SAFETY: MADV_POPULATE_READ changes no byte and no right; what is not mapped it refuses.
+    unsafe { madvise(begin, pages.len(), Advice::LinuxPopulateRead) }.is_ok()
 }
 
 /// clock_gettime(CLOCK_MONOTONIC) in nanoseconds.

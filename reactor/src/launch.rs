@@ -13,6 +13,7 @@ use crate::reactor::{Context, Reactor};
 use crate::running::{Pulse, Running};
 use crate::seat::{Frame, Options, Place, Seat, WiringError, by_sender};
 use crate::starting::{Starting, end, of_all};
+use crate::text;
 use crate::topology::Topology;
 
 /// Why reactors did not start. None of them runs then: those that were ready have been taken down, unless they were given up.
@@ -183,6 +184,8 @@ impl<M: Send + 'static> Reactors<M> {
         if let Err(error) = of_all(&starting, &mut watch, |one| &one.ready) {
             return Err(end(starting, &mut watch, error));
         }
+        // Behind the initialisations, which may have loaded libraries.
+        text::populate();
         Ok(Running::new(
             starting.into_iter().map(Starting::release).collect(),
             members,

@@ -134,6 +134,7 @@ mod slots;
 mod stall;
 mod starting;
 mod statistics;
+mod text;
 mod topology;
 mod turn;
 

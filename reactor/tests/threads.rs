@@ -1,12 +1,13 @@
 //! Reactors on threads of their own: pinning, errors, panics, sleep, published figures.
 
 use std::convert::Infallible;
+use std::hint::black_box;
 use std::time::Duration;
 
 use frwr_reactor::{
-    Clock, Context, CoreIndex, CpuId, Idle, LaunchError, Now, Options, Outbox, Placement, PlacementError, Poller,
-    Reactor, Reactors, Running, RunningError, Schedule, Seat, ShutdownHandle, Sleep, Source, Statistics, Topology,
-    VirtualClock, poll_fn,
+    Clock, Context, CoreIndex, CpuId, Idle, LaunchError, Now, Options, Outbox, PageFaults, Placement, PlacementError,
+    Poller, Reactor, Reactors, Running, RunningError, Schedule, Seat, ShutdownHandle, Sleep, Source, Statistics,
+    Topology, VirtualClock, poll_fn,
 };
 
 const FIRST: CoreIndex = CoreIndex(0);
@@ -122,6 +123,35 @@ fn failed_initialisation_stops_all() {
     let error = unpinned(3).launch(init).unwrap_err();
     assert!(matches!(error, LaunchError::Init { core: CoreIndex(1), .. }));
     assert_eq!(error.to_string(), "reactor 1: no memory on this node");
+}
+
+/// What a program carries and has not looked at, of more pages than the kernel maps around one that is touched.
+static UNREAD: [u8; 1 << 20] = [7; 1 << 20];
+const PAGE: usize = 4096;
+/// The kernel maps 16 pages around one that is touched; it may look after single pages at any time.
+const FAULTS_OF_UNREAD: u64 = (UNREAD.len() / PAGE / 16) as u64;
+
+#[test]
+fn code_and_constants_are_there_before_a_core_runs() {
+    let (send, faults) = std::sync::mpsc::channel();
+    let init = move |_| {
+        let send = send.clone();
+        move |seat, outbox| {
+            let mut reactor = relay(seat, outbox)?;
+            let poll = move |relay: &mut Relay, _: &Now| {
+                let before = PageFaults::so_far().expect("the kernel counts");
+                UNREAD.iter().step_by(PAGE).for_each(|byte| assert_eq!(*black_box(byte), 7));
+                send.send((PageFaults::so_far().expect("as before") - before).thread).expect("the test listens");
+                relay.shutdown.request(GRACE);
+                1
+            };
+            reactor.add("reader", Schedule::Busy, poll_fn(poll)).expect("room");
+            Ok::<_, Infallible>(reactor)
+        }
+    };
+    assert!(unpinned(1).launch(init).unwrap().join().remove(0).is_ok());
+    let faults = faults.recv().unwrap();
+    assert!(faults < FAULTS_OF_UNREAD / 2, "{faults} of {FAULTS_OF_UNREAD}");
 }
 
 /// As `?` makes it of whatever there is.
