@@ -2,15 +2,14 @@
 
 use super::admin_data::{AdminData, Asked};
 use super::bring_up::Found;
+use super::commands::Reply;
 use super::context::Context;
 use super::failure::HostFailure;
 use super::options::AdminSlot;
 use super::queues::{QueueOf, Queues};
 use super::statistics::HostStatistics;
 use super::step::Step;
-use crate::wire::{
-    Command, CompletionQueueEntry, IDENTIFY_BYTES, ReservationNotification, ReservationNotificationKind, cns, log_page,
-};
+use crate::wire::{Command, IDENTIFY_BYTES, ReservationNotification, ReservationNotificationKind, cns, log_page};
 use core::time::Duration;
 use frwr_engine::provider::Port;
 use zerocopy::FromBytes;
@@ -150,12 +149,12 @@ impl Chores {
     /// The session cannot go on with it.
     pub(super) fn answered<P: Port>(
         &mut self,
-        response: &CompletionQueueEntry,
+        reply: Reply,
         found: &mut Found,
         data: &AdminData,
         context: &Context<P>,
     ) -> Result<bool, HostFailure> {
-        let success = response.status().is_success();
+        let success = reply.status.is_success();
         match self.running.take() {
             Some(Chore::Ana) if !found.take_ana(success, data, context) => {
                 self.want(Chore::Ana, true);
@@ -163,7 +162,7 @@ impl Chores {
             }
             // What it lists by now would never be known.
             Some(Chore::Discovery) if !success => {
-                return Err(HostFailure::Command { step: Step::ReadDiscovery.name(), status: response.status() });
+                return Err(HostFailure::Command { step: Step::ReadDiscovery.name(), status: reply.status });
             }
             Some(Chore::Discovery) if !found.take_discovery(data)? => {
                 self.want(Chore::Discovery, true);
@@ -199,13 +198,13 @@ impl Chores {
     }
 
     /// The controller answered the Asynchronous Event Request; the next poll sends another.
-    pub(super) fn event_reported(&mut self, response: &CompletionQueueEntry, reports_ana: bool) {
-        if !response.status().is_success() {
+    pub(super) fn event_reported(&mut self, reply: Reply, reports_ana: bool) {
+        if !reply.status.is_success() {
             self.no_events = true;
             return;
         }
         // Dword 0: type in bits 2:0, information in bits 15:8.
-        let result = response.result.get() as u32;
+        let result = reply.result as u32;
         match (result & 7, result >> 8 & 0xff) {
             (NOTICE, NAMESPACE_ATTRIBUTE_CHANGED) => {
                 self.statistics.namespace_events += 1;

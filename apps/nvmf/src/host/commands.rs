@@ -2,8 +2,8 @@
 
 use super::options::MAX_DATA_BLOCKS;
 use crate::wire::{
-    COMMAND_CAPSULE_BYTES, CompletionQueueEntry, DataPointer, KeyedDataBlock, PreparedBlock, RESPONSE_CAPSULE_BYTES,
-    SGL_DESCRIPTOR_BYTES, SubmissionQueueEntry, last_segment, listed_blocks, parse_response,
+    COMMAND_CAPSULE_BYTES, DataPointer, KeyedDataBlock, PreparedBlock, RESPONSE_CAPSULE_BYTES, SGL_DESCRIPTOR_BYTES,
+    Status, SubmissionQueueEntry, last_segment, listed_blocks, parse_response,
 };
 use core::ops::Range;
 use frwr_engine::mr::Grant;
@@ -11,8 +11,6 @@ use frwr_engine::{AnnounceError, Announcement, ConnectionId, Message, Protocol, 
 use frwr_mempool::mutant;
 use zerocopy::IntoBytes;
 
-/// Bits of a command identifier.
-const IDENTIFIER_BITS: u32 = u16::BITS;
 /// Where the data pointer stands in a capsule.
 const DATA_POINTER: Range<usize> = SubmissionQueueEntry::DATA_OFFSET..SubmissionQueueEntry::DATA_OFFSET + 16;
 
@@ -54,35 +52,44 @@ fn announce_list(list: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError>
     Ok(())
 }
 
+/// What a controller said to a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reply {
+    pub(super) status: Status,
+    /// Command specific: dwords 0 and 1.
+    pub(super) result: u64,
+}
+
 /// A command that the engine has.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
-    identifier: u16,
     connection: ConnectionId,
     request: RequestHandle,
-    /// What the controller said to it, read where it came in.
-    response: Option<CompletionQueueEntry>,
+    /// Read where it came in.
+    reply: Option<Reply>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Slot {
-    generation: u16,
+    /// Of the latest command.
+    identifier: u16,
     flight: Option<Flight>,
 }
 
-/// All command identifiers of one host. An identifier is a slot's index and the slot's generation, so that a response
-/// that comes twice, or to a former command, answers nothing. The highest identifier, FFFFh, is never used.
+/// All command identifiers of one host. An identifier is a slot's index, and above it a number that each command of the slot counts
+/// on, so that a response that comes twice, or to a former command, answers nothing. The highest identifier, FFFFh, is never used.
 #[derive(Debug)]
 pub(super) struct Commands {
     slots: Vec<Slot>,
-    index_bits: u32,
+    /// From one identifier of a slot to the next: 1, above the bits of an index.
+    step: u16,
 }
 
 impl Commands {
     pub(super) fn new(count: u16) -> Self {
+        let slot = |identifier| Slot { identifier, flight: None };
         // One index more than there are slots stays unused, so FFFFh cannot come up.
-        let index_bits = u32::from(count).checked_ilog2().unwrap_or(0) + 1;
-        Self { slots: vec![Slot::default(); usize::from(count)], index_bits }
+        Self { slots: (0..count).map(slot).collect(), step: (count + 1).next_power_of_two() }
     }
 
     /// The next identifier of a slot. It answers to nothing before [`Commands::posted`].
@@ -90,31 +97,28 @@ impl Commands {
         let Some(slot) = self.slots.get_mut(usize::from(index)) else { return u16::MAX };
         // Mutant: all commands of a slot have one identifier.
         if !mutant!(host_identifier_again) {
-            slot.generation = slot.generation.wrapping_add(1);
+            slot.identifier = slot.identifier.wrapping_add(self.step);
         }
         slot.flight = None;
-        // Higher bits of the generation are cut off.
-        let generation = u32::from(slot.generation) << self.index_bits;
-        (generation | u32::from(index)) as u16
+        slot.identifier
     }
 
-    /// The engine took the command.
-    pub(super) fn posted(&mut self, identifier: u16, connection: ConnectionId, request: RequestHandle) {
-        let index = self.index(identifier);
-        if let Some(slot) = self.slots.get_mut(index) {
-            slot.flight = Some(Flight { identifier, connection, request, response: None });
+    /// The engine took the slot's next command.
+    pub(super) fn posted(&mut self, index: u16, connection: ConnectionId, request: RequestHandle) {
+        if let Some(slot) = self.slots.get_mut(usize::from(index)) {
+            slot.flight = Some(Flight { connection, request, reply: None });
         }
     }
 
     /// The command has ended: its slot's index, and what the controller said to it, if it did.
     #[inline(always)]
-    pub(super) fn ended(&mut self, identifier: u16) -> Option<(u16, Option<CompletionQueueEntry>)> {
+    pub(super) fn ended(&mut self, identifier: u16) -> Option<(u16, Option<Reply>)> {
         let index = self.index(identifier);
         let slot = self.slots.get_mut(index)?;
         // Mutant: an answer to a former command ends the one that has its slot.
-        let flight = slot.flight.take_if(|flight| flight.identifier == identifier || mutant!(host_former_ends))?;
+        let flight = slot.flight.take_if(|_| slot.identifier == identifier || mutant!(host_former_ends))?;
         // Below the number of slots, which is 16 bit.
-        Some((index as u16, flight.response))
+        Some((index as u16, flight.reply))
     }
 
     /// Whether the slot's command is with the engine.
@@ -124,20 +128,19 @@ impl Commands {
 
     /// The identifier of the slot's command, while that is with the engine.
     pub(super) fn identifier(&self, index: u16) -> Option<u16> {
-        Some(self.slots.get(usize::from(index))?.flight?.identifier)
+        self.slots.get(usize::from(index)).filter(|slot| slot.flight.is_some()).map(|slot| slot.identifier)
     }
 
     /// The slot whose command has this identifier, while that is with the engine.
     pub(super) fn in_flight(&self, identifier: u16) -> Option<u16> {
         let index = self.index(identifier);
-        self.slots.get(index)?.flight.filter(|flight| flight.identifier == identifier)?;
+        self.slots.get(index).filter(|slot| slot.identifier == identifier)?.flight?;
         // Below the number of slots, which is 16 bit.
         Some(index as u16)
     }
 
     fn index(&self, identifier: u16) -> usize {
-        const { assert!(IDENTIFIER_BITS <= usize::BITS) };
-        usize::from(identifier) & ((1 << self.index_bits) - 1)
+        usize::from(identifier & (self.step - 1))
     }
 }
 
@@ -174,24 +177,24 @@ impl Protocol for Commands {
         let Ok(response) = parse_response(prefix) else { return Message::Malformed };
         let identifier = response.command_id.get();
         let index = self.index(identifier);
-        let Some(flight) = self.slots.get_mut(index).and_then(|slot| slot.flight.as_mut()) else {
+        let Some(Slot { identifier: latest, flight: Some(flight) }) = self.slots.get_mut(index) else {
             return Message::Malformed;
         };
         // K20: an answer on another queue, or to a former command, is one all the same.
-        let is_latest = flight.identifier == identifier || mutant!(host_former_answers);
+        let is_latest = *latest == identifier || mutant!(host_former_answers);
         let is_of_queue = flight.connection == connection || mutant!(host_other_queue_answers);
         // A second one answers nothing, whether the end of the command was told by then or not.
-        if !(is_latest && is_of_queue) || flight.response.is_some() {
+        if !(is_latest && is_of_queue) || flight.reply.is_some() {
             return Message::Malformed;
         }
-        flight.response = Some(response);
+        flight.reply = Some(Reply { status: response.status(), result: response.result.get() });
         Message::Reply(flight.request)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Capsule, Commands};
+    use super::{Capsule, Commands, Reply};
     use crate::wire::{
         BlockRange, Command, CompletionQueueEntry, DataPointer, KeyedDataBlock, Status, SubmissionQueueEntry,
         last_segment,
@@ -215,18 +218,18 @@ mod tests {
         let first = commands.next_identifier(5);
         assert_eq!(classify(&mut commands, IO, first), Message::Malformed, "not posted yet");
         let request = RequestHandle::from_parts(9, 3);
-        commands.posted(first, IO, request);
+        commands.posted(5, IO, request);
         assert_eq!(classify(&mut commands, ADMIN, first), Message::Malformed);
         assert_eq!(classify(&mut commands, ConnectionId { epoch: 2, ..IO }, first), Message::Malformed);
         assert_eq!(classify(&mut commands, IO, first), Message::Reply(request));
         assert_eq!(classify(&mut commands, IO, first), Message::Malformed, "answered twice");
-        let response = CompletionQueueEntry::new(first, 0, Status::SUCCESS, 0);
-        assert_eq!(commands.ended(first), Some((5, Some(response))));
+        assert_eq!(commands.ended(first), Some((5, Some(Reply { status: Status::SUCCESS, result: 0 }))));
         assert_eq!(commands.ended(first), None);
         assert_eq!(classify(&mut commands, IO, first), Message::Malformed, "it has ended");
         let second = commands.next_identifier(5);
-        commands.posted(second, IO, request);
+        commands.posted(5, IO, request);
         assert_eq!(classify(&mut commands, IO, first), Message::Malformed, "a former command");
+        assert_eq!((commands.identifier(5), commands.in_flight(first)), (Some(second), None));
         assert_eq!(commands.ended(first), None, "its end is not that of the one that has its slot");
         assert!(commands.is_in_flight(5) && !commands.is_in_flight(6));
     }
@@ -251,7 +254,7 @@ mod tests {
     fn responses_of_another_size_are_malformed() {
         let mut commands = Commands::new(4);
         let identifier = commands.next_identifier(0);
-        commands.posted(identifier, IO, RequestHandle::from_parts(0, 1));
+        commands.posted(0, IO, RequestHandle::from_parts(0, 1));
         let response = CompletionQueueEntry::new(identifier, 0, Status::SUCCESS, 0);
         for length in [0, 15, 17, 64] {
             assert_eq!(commands.classify(IO, response.as_bytes(), length), Message::Malformed);

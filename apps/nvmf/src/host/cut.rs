@@ -55,7 +55,16 @@ pub(super) fn cut<P: Port>(
         Kind::Deallocate { .. } | Kind::Reserve { .. } | Kind::ReservationReport { .. } => Ok(extent(0, 1)),
         Kind::WriteZeroes { .. } => Ok(extent(rest.min(path.limits.zeroes(path.block)), 0)),
         Kind::Read { .. } | Kind::Write { .. } | Kind::Compare | Kind::CompareAndWrite => {
-            let (blocks, keys, buffer) = Cutter { request, connection, path, bounce, context }.data(first, rest)?;
+            // What the controller moves at a time, and what the keys of one command cover.
+            let most = rest.min(path.limits.transfer(path.block).max(1));
+            let (from, bytes) = (u64::from(first) * u64::from(path.block), most * path.block);
+            if lie_in_one(&request.segments, from, bytes)
+                && (bytes <= SURE_BYTES || fits_capsule(&request.kind, true, bytes, path, context))
+            {
+                return Ok(extent(most, 1));
+            }
+            let cutter = Cutter { request, connection, path, bounce, context };
+            let (blocks, keys, buffer) = cutter.listed(first, most)?;
             Ok(Extent { bounce: buffer, ..extent(blocks, keys) })
         }
     }
@@ -85,23 +94,9 @@ pub(super) fn cut_again<P: Port>(
 type Taken = (u32, u8, Option<u16>);
 
 impl<P: Port> Cutter<'_, P> {
-    /// What the controller moves at a time, and what the keys of one command cover.
-    #[inline(always)]
-    fn data(&mut self, first: u32, rest: u32) -> Result<Taken, Uncut> {
-        let block = self.path.block;
-        let most = rest.min(self.path.limits.transfer(block).max(1));
-        let (from, bytes, kind) = (u64::from(first) * u64::from(block), most * block, self.request.kind);
-        if lie_in_one(&self.request.segments, from, bytes)
-            && (bytes <= SURE_BYTES || fits_capsule(kind, true, bytes, self.path, self.context))
-        {
-            return Ok((most, 1, None));
-        }
-        self.listed(first, most)
-    }
-
-    /// The same of data that lies in several ranges, or in one that may take several keys.
+    /// Cuts data that lies in several ranges, or in one that may take several keys.
     #[inline(never)]
-    fn listed(&mut self, first: u32, most: u32) -> Result<Taken, Uncut> {
+    fn listed(mut self, first: u32, most: u32) -> Result<Taken, Uncut> {
         let block = self.path.block;
         let bytes = most * block;
         let location = slice(&self.request.segments, u64::from(first) * u64::from(block), bytes);
@@ -151,8 +146,9 @@ impl<P: Port> Cutter<'_, P> {
 }
 
 /// The data of a command travels behind it, without a key. `in_one`: it lies in one range.
+#[inline(always)]
 pub(super) fn fits_capsule<P: Port>(
-    kind: Kind,
+    kind: &Kind,
     in_one: bool,
     bytes: u32,
     path: &Path<'_>,

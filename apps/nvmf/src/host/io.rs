@@ -17,7 +17,7 @@ use super::retries::{Resend, blame};
 use super::statistics::HostStatistics;
 use super::submit::{copy_bounced, submit};
 use super::timeouts::Timeouts;
-use crate::wire::{AnaState, CompletionQueueEntry, DATASET_RANGE_BYTES, ReservationKeys, Status};
+use crate::wire::{AnaState, DATASET_RANGE_BYTES, ReservationKeys, Status};
 use core::time::Duration;
 use frwr_engine::provider::Port;
 use frwr_engine::{ConnectionId, SubmitError};
@@ -108,6 +108,7 @@ impl Io {
         (!self.parts.is_empty()).then_some(self.timeouts.at())
     }
 
+    #[inline(always)]
     pub(super) fn take(&mut self, asked: &Asked<'_>) -> Result<(), RequestError> {
         self.requests.take(asked)
     }
@@ -187,7 +188,8 @@ impl Io {
                 Err(Uncut::NoRoom) => return false,
             }
             let Some(queue) = path.queues.roomiest(context.options.queue_depth) else { return false };
-            if matches!(self.submit_command(slot, queue, path, context), Attempt::NoRoom) {
+            let submitted = self.submit_on(slot, queue, path, context);
+            if matches!(self.attempted(slot, submitted), Attempt::NoRoom) {
                 return false;
             }
             self.resend.pop_first(suspects);
@@ -212,7 +214,7 @@ impl Io {
 
     /// Makes and submits the next command of the request that is first in the queue.
     fn cut_next<P: Port>(&mut self, index: u16, path: &mut Path<'_>, context: &mut Context<P>) -> Attempt {
-        let Some(request) = self.requests.get(index).filter(|request| !request.whole) else {
+        let Some(request) = self.requests.get_mut(index).filter(|request| !request.whole) else {
             self.requests.leave_queue(index);
             return Attempt::Done;
         };
@@ -234,13 +236,16 @@ impl Io {
                 return Attempt::Done;
             }
         };
-        self.requests.cut(index, extent.blocks);
+        if request.cut(extent.blocks, 1) {
+            self.requests.pop_queued();
+        }
         let Some(slot) = self.parts.begin(index, first, extent) else { return Attempt::NoRoom };
         if extent.bounce.is_some() {
             self.statistics.bounced_commands += 1;
             self.copy_bounced(slot, true, path, context);
         }
-        let attempt = self.submit_command(slot, queue, path, context);
+        let submitted = self.send(slot, queue, path, context);
+        let attempt = self.attempted(slot, submitted);
         if matches!(attempt, Attempt::NoRoom) {
             self.send_again(slot);
         }
@@ -262,14 +267,10 @@ impl Io {
         Ok(())
     }
 
-    fn submit_command<P: Port>(
-        &mut self,
-        slot: u16,
-        queue: (u16, ConnectionId),
-        path: &mut Path<'_>,
-        context: &mut Context<P>,
-    ) -> Attempt {
-        match self.submit_on(slot, queue, path, context) {
+    /// What became of a command that was handed to the engine.
+    #[inline(always)]
+    fn attempted(&mut self, slot: u16, submitted: Result<(), SubmitError>) -> Attempt {
+        match submitted {
             Ok(()) => {}
             Err(SubmitError::NoSlot | SubmitError::NotConnected) => return Attempt::NoRoom,
             Err(error) => {
@@ -283,8 +284,21 @@ impl Io {
         Attempt::Done
     }
 
-    /// Hands a command to the engine, in this queue.
+    /// Hands a command to the engine that few are like: it is sent again, or half of a pair.
+    #[cold]
     fn submit_on<P: Port>(
+        &mut self,
+        slot: u16,
+        queue: (u16, ConnectionId),
+        path: &mut Path<'_>,
+        context: &mut Context<P>,
+    ) -> Result<(), SubmitError> {
+        self.send(slot, queue, path, context)
+    }
+
+    /// Hands a command to the engine, in this queue.
+    #[inline(always)]
+    fn send<P: Port>(
         &mut self,
         slot: u16,
         (queue, connection): (u16, ConnectionId),
@@ -305,16 +319,16 @@ impl Io {
     }
 
     /// The controller answered. Returns how the namespace can be reached, where it says that it cannot.
+    #[inline(always)]
     pub(super) fn answered<P: Port>(
         &mut self,
         slot: u16,
-        response: &CompletionQueueEntry,
+        status: Status,
         path: &mut Path<'_>,
         context: &mut Context<P>,
     ) -> Option<AnaState> {
         let part = self.leave_queue(slot, path)?;
         let (is_plain, aborted) = (part.extent.is_plain(), part.abortion != Abortion::None);
-        let status = response.status();
         let result = match status.code() {
             0 if is_plain => Ok(()),
             0 => {
@@ -331,11 +345,12 @@ impl Io {
             // It was not executed, or failed: what follows depends on how.
             _ => return self.refused(slot, status, path, context),
         };
-        self.command_ended(slot, result);
+        self.end(slot, result);
         None
     }
 
     /// A command ended with a status that is no success: it waits to be sent again, or ends.
+    #[cold]
     fn refused<P: Port>(
         &mut self,
         slot: u16,
@@ -469,8 +484,15 @@ impl Io {
         Some(part)
     }
 
-    /// A command ended, and its keys are dead.
+    /// A command ended otherwise than by its answer.
+    #[cold]
     fn command_ended(&mut self, slot: u16, result: Result<(), IoError>) {
+        self.end(slot, result);
+    }
+
+    /// A command ended, and its keys are dead.
+    #[inline(always)]
+    fn end(&mut self, slot: u16, result: Result<(), IoError>) {
         let Some(part) = self.parts.end(slot) else { return };
         // S10: a command's bounce buffer never comes back.
         if let Some(buffer) = part.extent.bounce

@@ -65,10 +65,10 @@ pub use reservations::{Reserve, report_bytes};
 pub use statistics::HostStatistics;
 
 use crate::authentication::Authenticator;
-use crate::wire::CompletionQueueEntry;
 use admin_data::AdminData;
 use bounce::Bounce;
 use bring_up::Found;
+use commands::Reply;
 use context::Context;
 use core::time::Duration;
 use followers::{Followers, ToAbort};
@@ -85,7 +85,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use time::Time;
 use timeouts::Late;
-use transport::{Answer, Transport};
+use transport::{Answer, Transport, Unanswered};
 
 /// Events handled by one poll: bounds an iteration.
 const MAX_EVENTS_PER_POLL: usize = 256;
@@ -278,13 +278,13 @@ impl<P: Port> Host<P> {
         let Some((slot, answer)) = self.context.transport.ended(cookie, status) else { return };
         let Some(admin) = self.context.options.admin_of(slot) else { return self.io_ended(slot, answer) };
         match (admin, answer) {
-            (AdminSlot::Step, Answer::Replied(response)) => {
-                let turn = self.session.step_answered(&response, &mut self.context);
+            (AdminSlot::Step, Answer::Replied(reply)) => {
+                let turn = self.session.step_answered(reply, &mut self.context);
                 self.turn(turn);
             }
-            (AdminSlot::Chore, Answer::Replied(response)) => self.chore_answered(&response),
+            (AdminSlot::Chore, Answer::Replied(reply)) => self.chore_answered(reply),
             (AdminSlot::Chore, _) => self.session.chore_refused(),
-            (AdminSlot::Event, Answer::Replied(response)) => self.session.event_reported(&response),
+            (AdminSlot::Event, Answer::Replied(reply)) => self.session.event_reported(reply),
             // A step that was lost with its connection fails with it; one that the engine refused fails by its deadline. A
             // command that the controller says it could not abort has its own reply, or its deadline.
             (AdminSlot::Step | AdminSlot::KeepAlive | AdminSlot::Event | AdminSlot::Abort, _) => {}
@@ -293,25 +293,31 @@ impl<P: Port> Host<P> {
 
     /// A command of I/O came back.
     fn io_ended(&mut self, slot: u16, answer: Answer) {
-        let (elsewhere, last) = (self.session.ends_elsewhere(), self.session.is_over());
+        let reply = match answer {
+            Answer::Replied(reply) => reply,
+            Answer::Unanswered(why) => return self.io_unanswered(slot, why),
+        };
         let Some(mut path) = self.session.path() else { return };
-        match answer {
-            Answer::Replied(response) => {
-                let refused = self.io.answered(slot, &response, &mut path, &mut self.context);
-                if let Some(state) = refused {
-                    // The log page has to say what next.
-                    self.session.told(state, &self.context);
-                    self.role.refused(state);
-                }
-            }
-            Answer::Refused(error) => self.io.unsent(slot, error, &mut path),
-            Answer::Lost => self.io.lost(slot, true, &mut path, (elsewhere, last)),
-            Answer::NotPosted => self.io.lost(slot, false, &mut path, (elsewhere, last)),
+        if let Some(state) = self.io.answered(slot, reply.status, &mut path, &mut self.context) {
+            // The log page has to say what next.
+            self.session.told(state, &self.context);
+            self.role.refused(state);
         }
     }
 
-    fn chore_answered(&mut self, response: &CompletionQueueEntry) {
-        match self.session.chore_answered(response, &self.context) {
+    #[cold]
+    fn io_unanswered(&mut self, slot: u16, why: Unanswered) {
+        let over = (self.session.ends_elsewhere(), self.session.is_over());
+        let Some(mut path) = self.session.path() else { return };
+        match why {
+            Unanswered::Refused(error) => self.io.unsent(slot, error, &mut path),
+            Unanswered::Lost => self.io.lost(slot, true, &mut path, over),
+            Unanswered::NotPosted => self.io.lost(slot, false, &mut path, over),
+        }
+    }
+
+    fn chore_answered(&mut self, reply: Reply) {
+        match self.session.chore_answered(reply, &self.context) {
             Ok(true) => self.role.update(),
             Ok(false) => {}
             Err(failure) => self.fail(failure),

@@ -253,8 +253,9 @@ impl HostOptions {
 
     /// What a slot that is none of I/O is for.
     pub(super) fn admin_of(&self, slot: u16) -> Option<AdminSlot> {
-        let all = [AdminSlot::Step, AdminSlot::KeepAlive, AdminSlot::Event, AdminSlot::Chore, AdminSlot::Abort];
-        all.get(usize::from(slot.checked_sub(self.io_commands())?)).copied()
+        const ALL: [AdminSlot; ADMIN_COMMANDS as usize] =
+            [AdminSlot::Step, AdminSlot::KeepAlive, AdminSlot::Event, AdminSlot::Chore, AdminSlot::Abort];
+        ALL.get(usize::from(slot.checked_sub(self.io_commands())?)).copied()
     }
 
     /// Command slots: I/O, then admin.

@@ -59,22 +59,37 @@ pub(super) struct Part {
 }
 
 impl Part {
+    fn new(request: u16, first: u32, extent: Extent) -> Self {
+        let (lost, losses, blame, refusals) = (false, 0, 0, 0);
+        let (queue, deadline, abortion, failed_by_path) = (0, None, Abortion::None, None);
+        Self { request, first, extent, queue, deadline, abortion, lost, losses, blame, refusals, failed_by_path }
+    }
+
     /// The engine took it.
     pub(super) fn sent(&mut self, queue: u16, deadline: Option<Duration>) {
         (self.queue, self.deadline, self.abortion, self.lost) = (queue, deadline, Abortion::None, false);
     }
 }
 
+/// Where a command is, or was.
+#[derive(Clone, Debug)]
+struct Place {
+    is_taken: bool,
+    part: Part,
+}
+
 /// All command slots of I/O.
 #[derive(Debug)]
 pub(super) struct Parts {
-    places: Vec<Option<Part>>,
+    places: Vec<Place>,
     free: Vec<u16>,
 }
 
 impl Parts {
     pub(super) fn new(count: u16) -> Self {
-        Self { places: vec![None; count.into()], free: (0..count).rev().collect() }
+        let extent = Extent { blocks: 0, rest: 0, keys: 0, bounce: None, session: 0 };
+        let vacant = Place { is_taken: false, part: Part::new(0, 0, extent) };
+        Self { places: vec![vacant; count.into()], free: (0..count).rev().collect() }
     }
 
     /// All slots.
@@ -99,21 +114,17 @@ impl Parts {
     }
 
     pub(super) fn get(&self, slot: u16) -> Option<&Part> {
-        self.places.get(usize::from(slot))?.as_ref()
+        self.places.get(usize::from(slot)).filter(|place| place.is_taken).map(|place| &place.part)
     }
 
     pub(super) fn get_mut(&mut self, slot: u16) -> Option<&mut Part> {
-        self.places.get_mut(usize::from(slot))?.as_mut()
+        self.places.get_mut(usize::from(slot)).filter(|place| place.is_taken).map(|place| &mut place.part)
     }
 
     /// A command was cut; its slot, if one is free.
     pub(super) fn begin(&mut self, request: u16, first: u32, extent: Extent) -> Option<u16> {
         let slot = self.free.pop()?;
-        let (lost, losses, blame, refusals) = (false, 0, 0, 0);
-        let (queue, deadline, abortion, failed_by_path) = (0, None, Abortion::None, None);
-        let part =
-            Part { request, first, extent, queue, deadline, abortion, lost, losses, blame, refusals, failed_by_path };
-        *self.places.get_mut(usize::from(slot))? = Some(part);
+        *self.places.get_mut(usize::from(slot))? = Place { is_taken: true, part: Part::new(request, first, extent) };
         Some(slot)
     }
 
@@ -165,13 +176,15 @@ impl Parts {
         }
     }
 
-    /// It ended, and its keys are dead.
-    pub(super) fn end(&mut self, slot: u16) -> Option<Part> {
-        let part = self.places.get_mut(usize::from(slot))?.take()?;
+    /// It ended, and its keys are dead. Returns what it was.
+    #[inline(always)]
+    pub(super) fn end(&mut self, slot: u16) -> Option<&Part> {
+        let place = self.places.get_mut(usize::from(slot)).filter(|place| place.is_taken)?;
+        place.is_taken = false;
         // S10: a command's slot never comes back.
         if !mutant!(S10_host_slot) {
             self.free.push(slot);
         }
-        Some(part)
+        Some(&place.part)
     }
 }

@@ -104,10 +104,14 @@ impl Queues {
 
     /// The queue with the least in flight, if one has room. `depth`: of each.
     pub(super) fn roomiest(&self, depth: u16) -> Option<(u16, ConnectionId)> {
-        let open = self.io.iter().zip(0..);
-        let open = open.filter_map(|(io, queue)| Some((io.in_flight, queue, io.connection?)));
-        let (in_flight, queue, connection) = open.min_by_key(|(in_flight, ..)| *in_flight)?;
-        (in_flight < depth).then_some((queue, connection))
+        let (mut roomiest, others) = self.io.split_first()?;
+        let mut at = 0;
+        for (io, queue) in others.iter().zip(1..) {
+            if io.connection.is_some() && (roomiest.connection.is_none() || io.in_flight < roomiest.in_flight) {
+                (roomiest, at) = (io, queue);
+            }
+        }
+        roomiest.connection.filter(|_| roomiest.in_flight < depth).map(|connection| (at, connection))
     }
 
     /// An I/O queue takes a command more.

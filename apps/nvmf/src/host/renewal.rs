@@ -2,12 +2,12 @@
 
 use super::admin_data::AdminData;
 use super::authentication::{Authentication, Stage};
+use super::commands::Reply;
 use super::context::Context;
 use super::failure::HostFailure;
 use super::options::AdminSlot;
 use super::queues::{QueueOf, Queues};
 use super::step::Step;
-use crate::wire::CompletionQueueEntry;
 use core::time::Duration;
 use frwr_engine::provider::Port;
 use frwr_mempool::mutant;
@@ -120,13 +120,13 @@ impl Renewal {
     /// It was refused, or one side does not believe the other any more.
     pub(super) fn answered<P: Port>(
         &mut self,
-        response: &CompletionQueueEntry,
+        reply: Reply,
         means: &mut Means<'_>,
         context: &mut Context<P>,
     ) -> Result<(), HostFailure> {
         let Some(Running { queue, stage, sent: true, .. }) = self.running else { return Ok(()) };
         self.landed(means.queues);
-        let status = response.status();
+        let status = reply.status;
         if !status.is_success() {
             return Err(HostFailure::Command { step: Step::Authenticate(queue, stage).name(), status });
         }

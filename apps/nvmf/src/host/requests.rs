@@ -166,6 +166,16 @@ impl Request {
         self.segments.extend(segments.iter().copied().take(MAX_SEGMENTS));
     }
 
+    /// So many commands were made of its next `blocks` blocks; whether these were the last.
+    #[inline(always)]
+    pub(super) fn cut(&mut self, blocks: u32, commands: u32) -> bool {
+        self.cut += blocks;
+        self.whole = self.cut == self.blocks;
+        self.outstanding += commands;
+        self.commands += commands;
+        self.whole
+    }
+
     /// The same for another host, which is to know it by this cookie.
     pub(super) fn asked(&self, cookie: u64, detour: Detour) -> Asked<'_> {
         Asked { detour, ..Asked::new(self.kind, self.lba, self.blocks, &self.segments, cookie) }
@@ -220,7 +230,9 @@ impl Requests {
 
     /// What it counted.
     pub(super) fn statistics(&self) -> HostStatistics {
-        HostStatistics { outstanding: self.in_hand() as u64, ..self.statistics }
+        let outstanding = self.in_hand() as u64;
+        let succeeded = self.statistics.requests - outstanding - self.statistics.failed;
+        HostStatistics { outstanding, succeeded, ..self.statistics }
     }
 
     pub(super) fn len(&self) -> u16 {
@@ -246,7 +258,7 @@ impl Requests {
         self.places.get(usize::from(index)).filter(|place| place.is_taken).map(|place| &place.request)
     }
 
-    fn get_mut(&mut self, index: u16) -> Option<&mut Request> {
+    pub(super) fn get_mut(&mut self, index: u16) -> Option<&mut Request> {
         self.places.get_mut(usize::from(index)).filter(|place| place.is_taken).map(|place| &mut place.request)
     }
 
@@ -285,16 +297,9 @@ impl Requests {
         self.queued.rotate_left(1);
     }
 
-    /// A command was made of the next `blocks` blocks; with the last one it leaves the queue.
-    pub(super) fn cut(&mut self, index: u16, blocks: u32) {
-        let Some(request) = self.get_mut(index) else { return };
-        request.cut += blocks;
-        request.whole = request.cut == request.blocks;
-        request.outstanding += 1;
-        request.commands += 1;
-        if request.whole {
-            self.leave_queue(index);
-        }
+    /// The first one leaves the queue: all its commands were made.
+    pub(super) fn pop_queued(&mut self) {
+        self.queued.pop_front();
     }
 
     /// Its commands found no room: none was made of it, and it is the first one again.
@@ -348,6 +353,7 @@ impl Requests {
     }
 
     /// One of its commands ended.
+    #[inline(always)]
     pub(super) fn command_ended(&mut self, index: u16, result: Result<(), IoError>, bounce: &mut Bounce) {
         let Some(request) = self.get_mut(index) else { return };
         request.outstanding -= 1;
@@ -387,7 +393,8 @@ impl Requests {
     /// Ends a request whose commands have all ended, and that needs no more of them. It must not be queued.
     #[inline(always)]
     pub(super) fn finish_if_ended(&mut self, index: u16, bounce: &mut Bounce) {
-        let Some(request) = self.get(index) else { return };
+        let Some(place) = self.places.get_mut(usize::from(index)).filter(|place| place.is_taken) else { return };
+        let request = &place.request;
         // K20: a request ends with the first of its commands, or while some are in flight.
         if !(request.whole && (request.outstanding == 0 || mutant!(K20_host_outstanding))) {
             return;
@@ -396,13 +403,9 @@ impl Requests {
             bounce.give_back(buffer);
         }
         let least = if request.kind.is_sent_once() { 2 } else { 1 };
-        let (is_split, is_ok) = (request.commands > least, request.result.is_ok());
-        self.statistics.split_requests += u64::from(is_split);
-        self.statistics.succeeded += u64::from(is_ok);
-        self.statistics.failed += u64::from(!is_ok);
-        if let Some(place) = self.places.get_mut(usize::from(index)) {
-            place.is_taken = false;
-        }
+        self.statistics.split_requests += u64::from(request.commands > least);
+        self.statistics.failed += u64::from(request.result.is_err());
+        place.is_taken = false;
         self.ended.push_back(index);
     }
 }

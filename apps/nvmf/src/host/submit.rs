@@ -23,9 +23,15 @@ pub(super) struct Sent {
     pub(super) keys: u8,
 }
 
-/// Says where a command's data lies. Returns its bytes.
+/// Where a command's data lies, and its bytes. What the request does not have so is written to `location`, which is empty.
 #[inline(always)]
-fn locate(location: &mut Location, request: &Request, part: &Part, block: u32, bounce: &Bounce) -> u32 {
+fn locate<'a>(
+    location: &'a mut Location,
+    request: &'a Request,
+    part: &Part,
+    block: u32,
+    bounce: &Bounce,
+) -> (&'a [Segment], u32) {
     // What moves data has MAX_REQUEST_BYTES at most; zeroes may be written to more blocks than 32 bits count bytes.
     let bytes = match request.kind {
         Kind::Read { .. } | Kind::Write { .. } | Kind::Compare | Kind::CompareAndWrite => part.extent.blocks * block,
@@ -39,14 +45,17 @@ fn locate(location: &mut Location, request: &Request, part: &Part, block: u32, b
         (Kind::Deallocate { bounce: buffer, .. } | Kind::Reserve { bounce: buffer, .. }, _) | (_, Some(buffer)) => {
             location.push(bounce.segment(buffer, bytes));
         }
-        (_, None) => slice_into(location, &request.segments, u64::from(part.first) * u64::from(block), bytes),
+        (_, None) => match request.segments.as_slice() {
+            one @ [Segment { length, .. }] if *length == bytes => return (one, bytes),
+            all => slice_into(location, all, u64::from(part.first) * u64::from(block), bytes),
+        },
     }
-    bytes
+    (location, bytes)
 }
 
 /// What the controller has to be able to do with the memory.
 #[inline(always)]
-fn access(kind: Kind) -> Access {
+fn access(kind: &Kind) -> Access {
     match kind {
         // Mutant: more rights than the command needs.
         Kind::Read { .. } if mutant!(host_rights) => Access::RemoteReadWrite,
@@ -57,9 +66,9 @@ fn access(kind: Kind) -> Access {
 
 /// What is asked of the controller, as an entry that has no identifier yet.
 #[inline(always)]
-fn encode(kind: Kind, fuse: Fuse, range: &BlockRange, can_deallocate: bool) -> Result<SubmissionQueueEntry, Status> {
+fn encode(kind: &Kind, fuse: Fuse, range: &BlockRange, can_deallocate: bool) -> Result<SubmissionQueueEntry, Status> {
     let &BlockRange { namespace, lba, blocks, data } = range;
-    let command = match kind {
+    let command = match *kind {
         Kind::Read { .. } => return range.encode(opcode::READ, 0),
         Kind::Write { .. } => return range.encode(opcode::WRITE, 0),
         Kind::CompareAndWrite if fuse == Fuse::Second => return range.encode(opcode::WRITE, 0),
@@ -91,10 +100,10 @@ pub(super) fn submit<P: Port>(
     bounce: &Bounce,
     context: &mut Context<P>,
 ) -> Result<Sent, SubmitError> {
-    let kind = request.kind;
+    let kind = &request.kind;
     let mut location = Location::new();
-    let bytes = locate(&mut location, request, part, path.block, bounce);
-    let in_capsule = fits_capsule(kind, location.len() == 1, bytes, path, context);
+    let (segments, bytes) = locate(&mut location, request, part, path.block, bounce);
+    let in_capsule = fits_capsule(kind, segments.len() == 1, bytes, path, context);
     let opens_memory = bytes > 0 && !in_capsule;
     let keys = if opens_memory { part.extent.keys } else { 0 };
     // Of several keys a controller could invalidate one, but SPDK's refuses a list that asks for it.
@@ -121,7 +130,6 @@ pub(super) fn submit<P: Port>(
     if fuse != Fuse::None {
         *entry = entry.with_fuse(fuse);
     }
-    let segments = location.as_slice();
     let chunk = [Chunk { access: access(kind), segments }];
     let outgoing = Outgoing {
         keys,

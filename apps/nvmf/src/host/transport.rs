@@ -1,8 +1,8 @@
 //! The engine, and the identifiers of the commands that it has.
 
-use super::commands::{Capsule, Commands};
+use super::commands::{Capsule, Commands, Reply};
 use super::error::IoError;
-use crate::wire::{Command, CompletionQueueEntry, RequestPrivateData, SubmissionQueueEntry};
+use crate::wire::{Command, RequestPrivateData, SubmissionQueueEntry};
 use core::time::Duration;
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
@@ -25,7 +25,12 @@ pub(super) struct Outgoing<'a> {
 
 /// How a command that the engine had came back. Its keys are dead.
 pub(super) enum Answer {
-    Replied(CompletionQueueEntry),
+    Replied(Reply),
+    Unanswered(Unanswered),
+}
+
+/// Why a command came back that has no reply.
+pub(super) enum Unanswered {
     /// The engine did not send it.
     Refused(IoError),
     /// It was lost with its connection, or its answer was.
@@ -34,10 +39,9 @@ pub(super) enum Answer {
     NotPosted,
 }
 
-impl Answer {
-    /// How a command came back that has no reply.
+impl Unanswered {
     #[cold]
-    fn without_reply(status: &RequestStatus) -> Self {
+    fn of(status: &RequestStatus) -> Self {
         match status {
             RequestStatus::Unannounced => Self::Refused(IoError::TooManyKeys),
             RequestStatus::MemoryRemoved => Self::Refused(IoError::Submit(SubmitError::UnknownMemory)),
@@ -135,7 +139,7 @@ impl<P: Port> Transport<P> {
             cookie: identifier.into(),
         };
         let handle = self.engine.submit(connection, &submission, &mut self.commands)?;
-        self.commands.posted(identifier, connection, handle);
+        self.commands.posted(slot, connection, handle);
         Ok(())
     }
 
@@ -147,10 +151,10 @@ impl<P: Port> Transport<P> {
                 if !mutant!(S10_host_receive) {
                     self.engine.release(received);
                 }
-                let (slot, response) = ended?;
-                Some((slot, response.map_or(Answer::Lost, Answer::Replied)))
+                let (slot, reply) = ended?;
+                Some((slot, reply.map_or(Answer::Unanswered(Unanswered::Lost), Answer::Replied)))
             }
-            other => ended.map(|(slot, _)| (slot, Answer::without_reply(&other))),
+            other => ended.map(|(slot, _)| (slot, Answer::Unanswered(Unanswered::of(&other)))),
         }
     }
 }

@@ -44,8 +44,10 @@ impl Io {
                 return Attempt::Done;
             }
         };
+        if self.requests.get_mut(index).is_some_and(|request| request.cut(blocks, 2)) {
+            self.requests.pop_queued();
+        }
         let [first, second] = [(0, extents[0]), (blocks, extents[1])].map(|(at, extent)| {
-            self.requests.cut(index, if at == 0 { blocks } else { 0 });
             self.statistics.bounced_commands += u64::from(extent.bounce.is_some());
             self.parts.begin(index, at, extent)
         });

@@ -1,9 +1,9 @@
 //! What the admin queue does beside I/O.
 
 use super::{Session, late};
+use crate::host::commands::Reply;
 use crate::host::context::Context;
 use crate::host::failure::HostFailure;
-use crate::wire::CompletionQueueEntry;
 use frwr_engine::provider::Port;
 
 impl Session {
@@ -37,10 +37,10 @@ impl Session {
     /// The session cannot go on with it.
     pub(in super::super) fn chore_answered<P: Port>(
         &mut self,
-        response: &CompletionQueueEntry,
+        reply: Reply,
         context: &Context<P>,
     ) -> Result<bool, HostFailure> {
-        self.chores.answered(response, &mut self.found, &self.data, context)
+        self.chores.answered(reply, &mut self.found, &self.data, context)
     }
 
     /// It was not sent, or lost.
@@ -48,8 +48,8 @@ impl Session {
         self.chores.refused();
     }
 
-    pub(in super::super) fn event_reported(&mut self, response: &CompletionQueueEntry) {
-        self.chores.event_reported(response, self.found.limits().reports_ana);
+    pub(in super::super) fn event_reported(&mut self, reply: Reply) {
+        self.chores.event_reported(reply, self.found.limits().reports_ana);
     }
 
     /// Asks the controller to abort a command; false where that cannot be said now.

@@ -2,6 +2,7 @@
 
 use super::{Session, State, Turn};
 use crate::host::authentication::{Stage, connect_of};
+use crate::host::commands::Reply;
 use crate::host::context::Context;
 use crate::host::error::ReauthenticateError;
 use crate::host::failure::HostFailure;
@@ -10,7 +11,6 @@ use crate::host::queues::QueueOf;
 use crate::host::renewal::Means;
 use crate::host::role::Role;
 use crate::host::step::Step;
-use crate::wire::CompletionQueueEntry;
 use frwr_engine::provider::Port;
 
 impl Session {
@@ -85,10 +85,10 @@ impl Session {
 
     pub(super) fn renewal_answered<P: Port>(
         &mut self,
-        response: &CompletionQueueEntry,
+        reply: Reply,
         context: &mut Context<P>,
     ) -> Result<(), HostFailure> {
         let Self { renewal, authentication, queues, data, .. } = self;
-        renewal.answered(response, &mut Means { authentication, queues, data, follows: false }, context)
+        renewal.answered(reply, &mut Means { authentication, queues, data, follows: false }, context)
     }
 }

@@ -3,12 +3,13 @@
 use super::{Session, State, Turn};
 use crate::host::authentication::{Stage, connects};
 use crate::host::bring_up::Next;
+use crate::host::commands::Reply;
 use crate::host::context::Context;
 use crate::host::failure::HostFailure;
 use crate::host::options::{ADMIN_ENTRIES, AdminSlot};
 use crate::host::queues::QueueOf;
 use crate::host::step::Step;
-use crate::wire::{AcceptPrivateData, CompletionQueueEntry};
+use crate::wire::AcceptPrivateData;
 use core::time::Duration;
 use frwr_engine::provider::Port;
 use frwr_engine::{ConnectionId, SubmitError};
@@ -80,14 +81,14 @@ impl Session {
     /// The controller refused it, or is not one that this host can use.
     pub(in super::super) fn step_answered<P: Port>(
         &mut self,
-        response: &CompletionQueueEntry,
+        reply: Reply,
         context: &mut Context<P>,
     ) -> Result<Turn, HostFailure> {
         let State::Bringing { step, deadline, .. } = self.state else {
-            self.renewal_answered(response, context)?;
+            self.renewal_answered(reply, context)?;
             return Ok(Turn::None);
         };
-        let (status, result) = (response.status(), response.result.get());
+        let (status, result) = (reply.status, reply.result);
         if !status.is_success() && !step.is_optional() {
             return Err(HostFailure::Command { step: step.name(), status });
         }
