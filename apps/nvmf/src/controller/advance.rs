@@ -23,19 +23,25 @@ pub(super) fn abort_reply(aborted: bool) -> Reply {
 }
 
 impl<P: Port, S: Storage> Target<P, S> {
-    /// Takes a command as far as it goes now.
-    #[inline]
-    pub(super) fn advance(&mut self, index: u32) {
-        match self.advance_alone(index) {
+    /// Takes a command as far as it goes now, which has just arrived.
+    #[inline(always)]
+    pub(super) fn first_steps(&mut self, index: u32) {
+        let Self { engine, sessions, pool, media, .. } = self;
+        match self.commands.advance(index, engine, sessions, pool, media) {
             Next::Nothing => {}
             next => self.help(index, next),
         }
     }
 
-    #[inline]
-    fn advance_alone(&mut self, index: u32) -> Next {
+    /// The same of one that waited.
+    pub(super) fn advance(&mut self, index: u32) {
+        let next = self.settle(index, Step::Go);
+        self.help(index, next);
+    }
+
+    fn settle(&mut self, index: u32, step: Step) -> Next {
         let Self { engine, sessions, pool, media, .. } = self;
-        self.commands.advance(index, engine, sessions, pool, media)
+        self.commands.settle(index, step, engine, sessions, pool, media)
     }
 
     /// What a command cannot do by itself.
@@ -48,13 +54,7 @@ impl<P: Port, S: Storage> Target<P, S> {
                     let step = self.execute(index);
                     // Who is answered by what was executed is so first.
                     self.go_on();
-                    match step {
-                        Step::Go => self.advance_alone(index),
-                        step => {
-                            let Self { engine, sessions, pool, .. } = self;
-                            self.commands.settle(index, step, engine, sessions, pool)
-                        }
-                    }
+                    self.settle(index, step)
                 }
                 Next::Failed(status) => return self.note_failed(index, status),
             }

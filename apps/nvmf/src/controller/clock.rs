@@ -3,25 +3,28 @@
 use core::time::Duration;
 use frwr_engine::WatchedClock;
 
-const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
-
 /// Two times: the caller's, and by which peers' deadlines pass, which stands still while nobody polls.
 #[derive(Debug)]
 pub(super) struct Clock {
     now: Duration,
+    /// The same, as it is told.
+    nanoseconds: u64,
     clock: WatchedClock,
     watched: Duration,
 }
 
 impl Clock {
     pub(super) fn new() -> Self {
-        Self { now: Duration::ZERO, clock: WatchedClock::new(WatchedClock::STANDSTILL), watched: Duration::ZERO }
+        let clock = WatchedClock::new(WatchedClock::STANDSTILL);
+        Self { now: Duration::ZERO, nanoseconds: 0, clock, watched: Duration::ZERO }
     }
 
     /// A poll begins. True where it has to look at deadlines.
     #[inline]
     pub(super) fn begin(&mut self, now: Duration) -> bool {
         self.now = now.max(self.now);
+        // What does not fit wraps.
+        self.nanoseconds = self.now.as_nanos() as u64;
         let looks = self.clock.is_due(self.now);
         self.watched = self.clock.watched(self.now);
         looks
@@ -36,7 +39,7 @@ impl Clock {
     /// The same in nanoseconds, for differences: it may wrap.
     #[inline]
     pub(super) fn nanoseconds(&self) -> u64 {
-        self.now.as_secs().wrapping_mul(NANOSECONDS_PER_SECOND).wrapping_add(self.now.subsec_nanos().into())
+        self.nanoseconds
     }
 
     /// By which peers' deadlines pass, in this poll.

@@ -192,7 +192,7 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     fn held_up(&self, slot: &Slot) -> HeldUp {
         let queue = self.sessions.get(slot.connection());
-        let left_by = || slot.left_to().and_then(|place| self.late.host_of(place));
+        let left_by = || slot.left_to().flatten().and_then(|place| self.late.host_of(place));
         HeldUp {
             host: queue.map_or_else(left_by, |queue| queue.host()),
             queue_id: queue.map(|queue| queue.id()),
@@ -309,7 +309,7 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// A command of a connection that is gone. Controllers that are there tell themselves what holds them up.
     fn left_by(&self, of: Drained) -> Option<HeldUp> {
-        let is_left = |slot: &Slot| slot.left_to().is_some_and(|place| self.is_left_behind_by(place, of));
+        let is_left = |slot: &Slot| slot.left_to().flatten().is_some_and(|place| self.is_left_behind_by(place, of));
         self.commands.unanswered(is_left).map(|slot| self.held_up(slot))
     }
 }

@@ -142,7 +142,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             let now = self.clock.nanoseconds();
             for (status, kind) in [(compared, CommandKind::Other), (written, CommandKind::Write)] {
                 if status.is_success() {
-                    self.media.answered(namespace, kind, found, now);
+                    self.media.answered(namespace, kind, (found, now));
                 }
             }
             self.commands.answer(partner, Reply::of(compared));

@@ -64,27 +64,32 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// A command that is executed for itself.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn received_alone(&mut self, arrival: &Arrival<'_>, received: Received) {
-        let mut arrival = *arrival;
-        let (whole, scattered);
-        match self.gather_list(&arrival, &received) {
-            Ok(None) => scattered = None,
-            Ok(Some((entry, list))) => {
-                (whole, scattered) = (entry, Some(list));
-                arrival.entry = &whole;
-            }
-            Err(status) => return self.start(&arrival, Err(refused(status)), None, received),
+        if wire::last_segment(arrival.entry.data).is_some() {
+            return self.received_with_list(arrival, received);
         }
-        let accepted = self.check(&arrival);
-        self.start(&arrival, accepted, scattered, received);
+        let accepted = self.check(arrival);
+        self.start_at_once(arrival, accepted, None, received);
+    }
+
+    /// The same of one whose data blocks are listed in its capsule.
+    #[inline(never)]
+    fn received_with_list(&mut self, arrival: &Arrival<'_>, received: Received) {
+        match self.gather_list(arrival, &received) {
+            Ok((entry, scattered)) => {
+                let arrival = Arrival { entry: &entry, ..*arrival };
+                let accepted = self.check(&arrival);
+                self.start(&arrival, accepted, scattered, received);
+            }
+            Err(status) => self.start(arrival, Err(refused(status)), None, received),
+        }
     }
 
     /// All that can be said of a command without its data, and where that lies; nothing is begun.
     #[cold]
     pub(super) fn weigh(&mut self, arrival: &Arrival<'_>, received: &Received) -> Result<Weighed, Reply> {
-        let gathered = self.gather_list(arrival, received).map_err(refused)?;
-        let (entry, scattered) = gathered.map_or((*arrival.entry, None), |(entry, list)| (entry, Some(list)));
+        let (entry, scattered) = self.gather_list(arrival, received).map_err(refused)?;
         let (work, pointer) = self.check(&Arrival { entry: &entry, ..*arrival })?;
         self.locate(&work, pointer, scattered, received)?;
         Ok(Weighed { entry, work, pointer, scattered })
@@ -134,28 +139,15 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.sessions.protocol_error(connection, fault, &mut self.engine);
     }
 
-    /// Reads the list of a command whose data pointer is a last segment. The command is then one with a single data
+    /// Reads the list of a command, where its data pointer is a last segment. The command is then one with a single data
     /// block of as many bytes in its place, so that all checks are the same.
-    #[inline]
+    #[cold]
     fn gather_list(
         &self,
         arrival: &Arrival<'_>,
         received: &Received,
-    ) -> Result<Option<(SubmissionQueueEntry, Scattered)>, Status> {
-        match wire::last_segment(arrival.entry.data) {
-            None => Ok(None),
-            Some((offset, bytes)) => self.gather_blocks(arrival, received, offset, bytes).map(Some),
-        }
-    }
-
-    #[cold]
-    fn gather_blocks(
-        &self,
-        arrival: &Arrival<'_>,
-        received: &Received,
-        offset: u64,
-        bytes: u32,
-    ) -> Result<(SubmissionQueueEntry, Scattered), Status> {
+    ) -> Result<(SubmissionQueueEntry, Option<Scattered>), Status> {
+        let Some((offset, bytes)) = wire::last_segment(arrival.entry.data) else { return Ok((*arrival.entry, None)) };
         if arrival.is_admin || self.options.data_blocks == 1 {
             return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID);
         }
@@ -181,11 +173,24 @@ impl<P: Port, S: Storage> Target<P, S> {
             list.invalidate = list.invalidate.or(block.invalidate.then_some(block.key));
         }
         let whole = KeyedDataBlock { address: 0, length: total, key: 0, invalidate: false };
-        Ok((arrival.entry.with_data(DataPointer::Keyed(whole))?, list))
+        Ok((arrival.entry.with_data(DataPointer::Keyed(whole))?, Some(list)))
     }
 
     /// Gives the command a slot and takes its first step.
+    #[inline(never)]
     pub(super) fn start(
+        &mut self,
+        arrival: &Arrival<'_>,
+        accepted: Accepted,
+        scattered: Option<Scattered>,
+        received: Received,
+    ) {
+        self.start_at_once(arrival, accepted, scattered, received);
+    }
+
+    /// The same where the command came with nothing unusual, which is known to the compiler then.
+    #[inline(always)]
+    fn start_at_once(
         &mut self,
         arrival: &Arrival<'_>,
         accepted: Accepted,
@@ -199,7 +204,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         if self.pool.is_awaited() && self.waits_in_order(index) {
             self.commands.wait_for_buffer(index, &mut self.pool);
         } else {
-            self.advance(index);
+            self.first_steps(index);
         }
     }
 
@@ -226,33 +231,46 @@ impl<P: Port, S: Storage> Target<P, S> {
             self.breaks_protocol(connection, received, Fault::Overrun { entries });
             return None;
         }
-        let (invalidate, names_keys) = self.named_keys(entry, &accepted, scattered);
-        let located =
-            accepted.and_then(|(work, pointer)| Ok((work, self.locate(&work, pointer, scattered, &received)?)));
-        let (work, data, phase) = match located {
-            Err(reply) => {
-                // Some answers are known at once, and are no refusals.
-                if !reply.status.is_success() {
-                    self.note_refused(arrival, received.length(), reply.status);
-                }
-                self.engine.release(received);
-                (Work::Nothing, Data::None, Phase::Reply(reply))
-            }
-            Ok((work, _)) if work.is_without_data() => {
-                self.engine.release(received);
-                (work, Data::None, work.first_phase())
-            }
-            Ok((work, Located::Remote(remote))) => {
-                self.engine.release(received);
-                (work, Data::Remote(remote), Phase::TakeBuffer)
-            }
-            Ok((work, located)) => (work, located.keeping(received), Phase::TakeBuffer),
+        let located = accepted
+            .and_then(|(work, pointer)| Ok((work, pointer, self.locate(&work, pointer, scattered, &received)?)));
+        let (work, pointer, data) = match located {
+            Ok(located) => located,
+            Err(reply) => return self.seat_answered(arrival, reply, scattered, received),
         };
+        let (pointer, phase) = match data {
+            Data::None => (DataPointer::decode(entry.data).ok(), work.first_phase()),
+            _ => (Some(pointer), Phase::TakeBuffer),
+        };
+        let (invalidate, names_keys) = self.named_keys(pointer, scattered);
         let commit_first = entry.forces_unit_access() && self.reads_cached(&work);
         let durable = work.is_written() && self.is_durable(arrival);
-        let found = self.clock.nanoseconds();
-        let slot = Slot::new(connection, entry.command_id.get(), work, data, found).at(phase);
+        let slot = Slot::new(connection, entry.command_id.get(), work, data, self.clock.nanoseconds()).at(phase);
         let slot = slot.naming(invalidate, names_keys, entry.namespace.get()).hardened(durable, commit_first);
+        let index = self.commands.insert(slot)?;
+        match data {
+            Data::Scattered { .. } | Data::InCapsule { .. } => self.commands.keep(index, received),
+            Data::None | Data::Remote(_) => self.engine.release(received),
+        }
+        Some(index)
+    }
+
+    /// The same of one whose answer is known at once. Some of these are no refusals.
+    #[cold]
+    fn seat_answered(
+        &mut self,
+        arrival: &Arrival<'_>,
+        reply: Reply,
+        scattered: Option<Scattered>,
+        received: Received,
+    ) -> Option<u32> {
+        let Arrival { connection, entry, .. } = *arrival;
+        if !reply.status.is_success() {
+            self.note_refused(arrival, received.length(), reply.status);
+        }
+        self.engine.release(received);
+        let (invalidate, names_keys) = self.named_keys(DataPointer::decode(entry.data).ok(), scattered);
+        let slot = Slot::new(connection, entry.command_id.get(), Work::Nothing, Data::None, self.clock.nanoseconds());
+        let slot = slot.at(Phase::Reply(reply)).naming(invalidate, names_keys, entry.namespace.get());
         self.commands.insert(slot)
     }
 
@@ -276,17 +294,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// The key that the response invalidates, because the host asked for it (RDMA 3.2), and whether the command names any: a host
     /// kills the others itself, whatever becomes of the command.
     #[inline]
-    fn named_keys(
-        &self,
-        entry: &SubmissionQueueEntry,
-        accepted: &Accepted,
-        scattered: Option<Scattered>,
-    ) -> (Option<u32>, bool) {
-        let pointer = match accepted {
-            // It was read already.
-            Ok((work, pointer)) if !work.is_without_data() => Some(*pointer),
-            _ => DataPointer::decode(entry.data).ok(),
-        };
+    fn named_keys(&self, pointer: Option<DataPointer>, scattered: Option<Scattered>) -> (Option<u32>, bool) {
         let (invited, named) = match (scattered, pointer) {
             (Some(list), _) => (list.invalidate, true),
             (None, Some(DataPointer::Keyed(block))) if block.length > 0 => {
@@ -310,17 +318,19 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// Where a command's data lies, checked against what the peer sent.
+    #[inline]
     fn locate(
         &self,
         work: &Work,
         pointer: DataPointer,
         scattered: Option<Scattered>,
         received: &Received,
-    ) -> Result<Located, Reply> {
+    ) -> Result<Data, Reply> {
         match pointer {
+            _ if work.is_without_data() => Ok(Data::None),
             DataPointer::Keyed(KeyedDataBlock { address, length, key, .. }) => Ok(match scattered {
-                Some(Scattered { offset, count, .. }) => Located::Scattered { offset, count, length },
-                None => Located::Remote(RemoteSegment { remote: RemoteRange { address, key }, length }),
+                Some(Scattered { offset, count, .. }) => Data::Scattered { offset, count, length },
+                None => Data::Remote(RemoteSegment { remote: RemoteRange { address, key }, length }),
             }),
             DataPointer::InCapsule { offset, length } => {
                 // Data towards the host has no place in a capsule.
@@ -332,7 +342,7 @@ impl<P: Port, S: Storage> Target<P, S> {
                 let range = wire::in_capsule_data(offset, length, available).map_err(Reply::of)?;
                 // The range ends below the engine's message size, which is 32 bit.
                 let offset = (COMMAND_CAPSULE_BYTES + range.start) as u32;
-                Ok(Located::InCapsule { offset, length })
+                Ok(Data::InCapsule { offset, length })
             }
         }
     }
@@ -356,22 +366,3 @@ impl<P: Port, S: Storage> Target<P, S> {
 }
 
 const _: () = assert!(MAX_DATA_BLOCKS as usize <= MAX_TRANSFER_OPERATIONS);
-
-/// Where data lies, before the receive's ownership is settled.
-#[derive(Clone, Copy)]
-enum Located {
-    Remote(RemoteSegment),
-    Scattered { offset: u32, count: u32, length: u32 },
-    InCapsule { offset: u32, length: u32 },
-}
-
-impl Located {
-    /// With the capsule that it lies in.
-    fn keeping(self, received: Received) -> Data {
-        match self {
-            Self::Remote(remote) => Data::Remote(remote),
-            Self::Scattered { offset, count, length } => Data::Scattered { received, offset, count, length },
-            Self::InCapsule { offset, length } => Data::InCapsule { received, offset, length },
-        }
-    }
-}

@@ -446,9 +446,9 @@ impl Sessions {
         }
         // S4: a host may have more in flight than its queue has entries.
         let fits = queue.count_command() || mutant!(S4_target_overrun);
-        let admitted = if fits { Ok(Some(of)) } else { Err(Fault::Overrun { entries: queue.entries() }) };
+        let entries = queue.entries();
         self.counted.commands += 1;
-        admitted
+        if fits { Ok(Some(of)) } else { Err(Fault::Overrun { entries }) }
     }
 
     /// A command ended without an answer: its identifier and its entry may be used again.

@@ -34,8 +34,9 @@ pub(super) struct Part {
     pub(super) length: u32,
 }
 
-/// What a command does once its data is there, or to have its data.
+/// What a command does once its data is there, or to have its data. Its kind has a byte of its own, since each step asks for it.
 #[derive(Clone, Copy, Debug)]
+#[repr(u8)]
 pub(super) enum Work {
     /// Everything was said when it arrived.
     Nothing,
@@ -95,6 +96,7 @@ pub(super) enum Work {
 
 impl Work {
     /// The step behind taking a buffer, and the first one for commands without data.
+    #[inline]
     pub(super) fn first_phase(&self) -> Phase {
         match self {
             Self::Connect(_)
@@ -116,13 +118,13 @@ impl Work {
             | Self::Configure { .. }
             | Self::FusedEnd { .. }
             | Self::Persistence { .. }
-            | Self::SettingsEverywhere { .. } => Phase::Execute,
+            | Self::SettingsEverywhere { .. }
+            | Self::Nothing => Phase::Execute,
             Self::Read { .. }
             | Self::Flush { .. }
             | Self::WriteZeroes { .. }
             | Self::Harden { .. }
             | Self::FusedHarden { .. } => Phase::Submit,
-            Self::Nothing => Phase::Reply(Reply::of(Status::INTERNAL_ERROR)),
         }
     }
 
@@ -311,8 +313,9 @@ pub(super) fn refused(status: Status) -> Reply {
     Reply::of(status.do_not_retry())
 }
 
-/// The next step of a command, or whom it waits for.
+/// The next step of a command, or whom it waits for. As with [`Work`].
 #[derive(Clone, Copy, Debug)]
+#[repr(u8)]
 pub(super) enum Phase {
     /// To take a buffer.
     TakeBuffer,

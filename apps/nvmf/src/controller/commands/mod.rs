@@ -11,7 +11,7 @@ use super::work::{MAX_ABORTS, Phase, Reply, Work};
 use crate::storage::{Storage, StorageError};
 use crate::wire::Status;
 use frwr_engine::provider::Port;
-use frwr_engine::{ConnectionId, Engine};
+use frwr_engine::{ConnectionId, Engine, Received};
 use frwr_mempool::mutant;
 use slot::{Aborted, Answers};
 pub(super) use slot::{Data, Slot, Step, listed};
@@ -91,6 +91,14 @@ impl Commands {
         self.slots.insert(command)
     }
 
+    /// A command that was just made reads its data from its capsule, or by what that lists.
+    #[inline]
+    pub(super) fn keep(&mut self, index: u32, received: Received) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.keep(received);
+        }
+    }
+
     #[inline]
     pub(super) fn get(&self, index: u32) -> Option<&Slot> {
         self.slots.get(index)
@@ -108,7 +116,7 @@ impl Commands {
     }
 
     /// Takes a command as far as it goes by itself.
-    #[inline]
+    #[inline(always)]
     pub(super) fn advance<P: Port, S: Storage>(
         &mut self,
         index: u32,
@@ -120,7 +128,7 @@ impl Commands {
         let Some((cookie, slot)) = self.slots.with_cookie(index) else { return Next::Nothing };
         match slot.advance(cookie, engine, sessions, pool, media, &mut self.answers) {
             Step::Pending => Next::Nothing,
-            step => self.settle(index, step, engine, sessions, pool),
+            step => self.settle(index, step, engine, sessions, pool, media),
         }
     }
 
@@ -135,30 +143,32 @@ impl Commands {
         media: &mut Media<S>,
     ) -> Next {
         let Some((index, slot)) = self.slots.named(cookie) else { return Next::Unknown };
-        if sessions.find(slot.connection()).is_none() && !mutant!(target_answers_gone) {
-            let left_to = slot.left_to();
+        if let Some(left_to) = slot.left_to()
+            && !mutant!(target_answers_gone)
+        {
             self.end(index, engine, pool);
             return Next::Orphan(left_to);
         }
-        slot.stored(result, now, pool, media);
-        match slot.advance(cookie, engine, sessions, pool, media, &mut self.answers) {
+        match slot.stored((cookie, result, now), engine, sessions, pool, media, &mut self.answers) {
             Step::Pending => Next::Nothing,
-            step => self.settle(index, step, engine, sessions, pool),
+            step => self.settle(index, step, engine, sessions, pool, media),
         }
     }
 
     /// What follows from a step that is none of the usual ones.
     #[inline(never)]
-    pub(super) fn settle<P: Port>(
+    pub(super) fn settle<P: Port, S: Storage>(
         &mut self,
         index: u32,
         step: Step,
         engine: &mut Engine<P>,
         sessions: &mut Sessions,
         pool: &mut Pool,
+        media: &mut Media<S>,
     ) -> Next {
         match step {
-            Step::Go | Step::Pending => {}
+            Step::Go => return self.advance(index, engine, sessions, pool, media),
+            Step::Pending => {}
             Step::Execute => return Next::Execute,
             Step::WaitForBuffer => self.wait_for_buffer(index, pool),
             Step::Stall => {

@@ -62,15 +62,18 @@ impl<S: Storage> Medium<S> {
         u64::from(blocks) * u64::from(self.geometry.block_bytes())
     }
 
-    /// So many blocks of it were read: their bytes.
+    /// A command succeeded that a poll found which began then; so did this one, now. Whether it is the first one that was
+    /// answered at once.
     #[inline]
-    fn was_read(&mut self, blocks: u32) -> u64 {
-        let bytes = self.bytes(blocks);
-        self.bytes_read += bytes;
-        bytes
+    fn answered(&mut self, kind: CommandKind, (found, now): (u64, u64)) -> bool {
+        if found == now {
+            return self.tally.succeeded_at_once(kind);
+        }
+        self.tally.succeeded(kind, now.wrapping_sub(found));
+        false
     }
 
-    /// The same of blocks that were written.
+    /// So many blocks of it were written: their bytes.
     #[inline]
     fn was_written(&mut self, blocks: u32) -> u64 {
         let bytes = self.bytes(blocks);
@@ -296,7 +299,7 @@ impl<S: Storage> Media<S> {
     }
 
     /// Gives a storage something to do; `None` where there is none.
-    #[inline]
+    #[inline(always)]
     pub(super) fn submit(
         &mut self,
         namespace: usize,
@@ -333,16 +336,29 @@ impl<S: Storage> Media<S> {
         self.completions[at]
     }
 
-    /// A storage did what a command asked for; the bytes that it moved. Whether a Compare succeeded is known later.
-    #[inline]
+    /// A Read or Write succeeded, and is answered: [`Media::answered`].
+    #[inline(always)]
+    pub(super) fn moved(&mut self, namespace: usize, kind: CommandKind, blocks: u32, times: (u64, u64)) {
+        let Some(Some(medium)) = self.media.get_mut(namespace) else { return };
+        let bytes = medium.bytes(blocks);
+        if kind == CommandKind::Read {
+            medium.bytes_read += bytes;
+            self.counted.reads += 1;
+            self.counted.bytes_read += bytes;
+        } else {
+            medium.bytes_written += bytes;
+            self.counted.writes += 1;
+            self.counted.bytes_written += bytes;
+        }
+        if medium.answered(kind, times) {
+            self.settle_later(namespace, times);
+        }
+    }
+
+    /// A storage did what another command asked for, or one that is not answered yet; the bytes that it moved. Whether a
+    /// Compare succeeded is known later.
     pub(super) fn succeeded(&mut self, work: &Work) -> u64 {
         match *work {
-            Work::Read { namespace, blocks, .. } => {
-                let bytes = self.get_mut(namespace).map_or(0, |medium| medium.was_read(blocks));
-                self.counted.reads += 1;
-                self.counted.bytes_read += bytes;
-                return bytes;
-            }
             Work::Write { namespace, blocks, .. } => {
                 let bytes = self.get_mut(namespace).map_or(0, |medium| medium.was_written(blocks));
                 self.counted.writes += 1;
@@ -368,17 +384,17 @@ impl<S: Storage> Media<S> {
     }
 
     /// A command succeeded that a poll found which began then; so did this one, now.
-    #[inline]
-    pub(super) fn answered(&mut self, namespace: usize, kind: CommandKind, found: u64, now: u64) {
-        let Some(medium) = self.get_mut(namespace) else { return };
-        if found == now {
-            if medium.tally.succeeded_at_once(kind) {
-                self.answered.push(namespace);
-                (self.due, self.answered_at) = (true, now);
-            }
-        } else {
-            medium.tally.succeeded(kind, now.wrapping_sub(found));
+    pub(super) fn answered(&mut self, namespace: usize, kind: CommandKind, times: (u64, u64)) {
+        if self.get_mut(namespace).is_some_and(|medium| medium.answered(kind, times)) {
+            self.settle_later(namespace, times);
         }
+    }
+
+    /// The next poll knows how long that took what this one found and answered of a namespace.
+    #[inline]
+    fn settle_later(&mut self, namespace: usize, (_, now): (u64, u64)) {
+        self.answered.push(namespace);
+        (self.due, self.answered_at) = (true, now);
     }
 
     /// A command of a namespace is answered with this status.

@@ -22,7 +22,7 @@ use admin::ADMIN_ENTRIES;
 use arrayvec::ArrayVec;
 use blocks::IO_ENTRIES;
 pub(super) use checks::{Accepted, Arrival, Checks, usable};
-use checks::{Entry, Needs, Optional};
+use checks::{Check, Entry, Needs, Optional};
 use core::marker::PhantomData;
 pub(super) use fabrics::is_authentication;
 use frwr_engine::provider::Port;
@@ -30,19 +30,21 @@ use log::Dword;
 
 /// Opcodes have 8 bits.
 const OPCODES: usize = 1 << u8::BITS;
-/// In place of an entry's number.
-const NO_ENTRY: u8 = u8::MAX;
 
-/// The number of the entry for each opcode.
-const fn numbers<P: Port, S>(entries: &[Entry<P, S>]) -> [u8; OPCODES] {
-    let (mut numbers, mut at) = ([NO_ENTRY; OPCODES], 0);
+/// The function for each opcode.
+const fn by_opcode<P: Port, S: Storage>(entries: &[Entry<P, S>]) -> [Check<P, S>; OPCODES] {
+    let (mut checks, mut taken, mut at) = ([unknown::<P, S> as Check<P, S>; OPCODES], [false; OPCODES], 0);
     while at < entries.len() {
-        let place = &mut numbers[entries[at].opcode as usize];
-        assert!(*place == NO_ENTRY, "an opcode is one command");
-        *place = at as u8;
+        let opcode = entries[at].opcode as usize;
+        assert!(!taken[opcode], "an opcode is one command");
+        (checks[opcode], taken[opcode]) = (entries[at].check, true);
         at += 1;
     }
-    numbers
+    checks
+}
+
+fn unknown<P: Port, S: Storage>(_: &mut Checks<'_, P, S>, _: &Arrival<'_>) -> Accepted {
+    Err(refused(Status::INVALID_COMMAND_OPCODE))
 }
 
 /// The tables of a target whose storages are of this type.
@@ -51,21 +53,18 @@ struct Tables<P, S>(PhantomData<(P, S)>);
 impl<P: Port, S: Storage> Tables<P, S> {
     const ADMIN: [Entry<P, S>; ADMIN_ENTRIES] = admin::entries();
     const IO: [Entry<P, S>; IO_ENTRIES] = blocks::entries();
-    const ADMIN_NUMBERS: [u8; OPCODES] = numbers(&Self::ADMIN);
-    const IO_NUMBERS: [u8; OPCODES] = numbers(&Self::IO);
+    const ADMIN_CHECKS: [Check<P, S>; OPCODES] = by_opcode(&Self::ADMIN);
+    const IO_CHECKS: [Check<P, S>; OPCODES] = by_opcode(&Self::IO);
 }
 
 /// Everything about a command that can be said without its data.
 #[inline]
 pub(super) fn check<P: Port, S: Storage>(checks: &mut Checks<'_, P, S>, arrival: &Arrival<'_>) -> Accepted {
-    let (numbers, entries): (&[u8; OPCODES], &[Entry<P, S>]) = match arrival.is_admin {
-        true => (&Tables::<P, S>::ADMIN_NUMBERS, &Tables::<P, S>::ADMIN),
-        false => (&Tables::<P, S>::IO_NUMBERS, &Tables::<P, S>::IO),
+    let by_opcode = match arrival.is_admin {
+        true => &Tables::<P, S>::ADMIN_CHECKS,
+        false => &Tables::<P, S>::IO_CHECKS,
     };
-    match entries.get(usize::from(numbers[usize::from(arrival.entry.opcode)])) {
-        Some(entry) => (entry.check)(checks, arrival),
-        None => Err(refused(Status::INVALID_COMMAND_OPCODE)),
-    }
+    by_opcode[usize::from(arrival.entry.opcode)](checks, arrival)
 }
 
 /// The dwords of the log page of effects: an opcode's, of admin commands.

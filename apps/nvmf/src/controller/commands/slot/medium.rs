@@ -1,11 +1,12 @@
 //! What a command asks of the storage, and what becomes of it when that has answered.
 
-use super::super::super::media::{CommandKind, Media, Pool};
+use super::super::super::media::{Buffer, CommandKind, Media, Pool};
 use super::super::super::session::Sessions;
 use super::super::super::work::{Phase, Reply, Work};
-use super::{Slot, Step};
+use super::{Answers, Slot, Step};
 use crate::storage::{Operation, QueueFull, Storage, StorageError};
 use crate::wire::{DATASET_RANGE_BYTES, DatasetRange, Status};
+use frwr_engine::{Engine, provider::Port};
 use frwr_mempool::mutant;
 use zerocopy::FromBytes;
 
@@ -18,16 +19,17 @@ impl Slot {
     }
 
     /// What it asks of the storage of which namespace; `None` for what no storage does.
-    #[inline]
+    #[inline(always)]
     fn operation(&self, pool: &Pool) -> Option<(usize, Operation)> {
-        let held = if matches!(self.work, Work::Compare { .. }) { &self.second } else { &self.buffer };
-        let buffer = held.as_ref().map_or(0, |buffer| pool.buffers().offset(buffer));
+        let offset_of = |held: &Option<Buffer>| held.as_ref().map_or(0, |buffer| pool.buffers().offset(buffer));
+        let buffer = offset_of(&self.buffer);
         Some(match self.work {
             Work::Read { namespace, .. } | Work::Compare { namespace, .. } if self.commit_first => {
                 (namespace, Operation::Flush)
             }
-            Work::Read { namespace, lba, blocks } | Work::Compare { namespace, lba, blocks } => {
-                (namespace, Operation::Read { lba, blocks, buffer })
+            Work::Read { namespace, lba, blocks } => (namespace, Operation::Read { lba, blocks, buffer }),
+            Work::Compare { namespace, lba, blocks } => {
+                (namespace, Operation::Read { lba, blocks, buffer: offset_of(&self.second) })
             }
             Work::Write { namespace, lba, blocks } => (namespace, Operation::Write { lba, blocks, buffer }),
             Work::WriteZeroes { namespace, lba, blocks, deallocate } => {
@@ -59,7 +61,7 @@ impl Slot {
         })
     }
 
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn submit<S: Storage>(
         &mut self,
         cookie: u64,
@@ -122,17 +124,46 @@ impl Slot {
         Phase::Submit
     }
 
-    /// The storage is done with it, in a poll that began then.
+    /// The storage is done with it, in a poll that began then: it is answered, or goes on in another phase.
     #[inline(always)]
-    pub(in super::super) fn stored<S: Storage>(
+    pub(in super::super) fn stored<P: Port, S: Storage>(
+        &mut self,
+        (cookie, result, now): (u64, Result<(), StorageError>, u64),
+        engine: &mut Engine<P>,
+        sessions: &mut Sessions,
+        pool: &mut Pool,
+        media: &mut Media<S>,
+        answers: &mut Answers,
+    ) -> Step {
+        let reply = match self.work {
+            Work::Read { namespace, blocks, .. } if result.is_ok() && !self.commit_first => {
+                media.moved(namespace, CommandKind::Read, blocks, (self.found, now));
+                media.corrupt(pool.buffers(), self.buffer.as_ref());
+                Reply::data()
+            }
+            Work::Write { namespace, blocks, .. } if result.is_ok() && !self.hardens() => {
+                media.moved(namespace, CommandKind::Write, blocks, (self.found, now));
+                Reply::result(0)
+            }
+            _ => {
+                self.phase = self.otherwise_stored(result, now, pool, media);
+                return Step::Go;
+            }
+        };
+        self.reply(cookie, reply, engine, pool, sessions, answers)
+    }
+
+    /// What comes next of what failed, is not done yet, or is neither Read nor Write.
+    #[inline(never)]
+    fn otherwise_stored<S: Storage>(
         &mut self,
         result: Result<(), StorageError>,
         now: u64,
         pool: &Pool,
         media: &mut Media<S>,
-    ) {
+    ) -> Phase {
         let committed = core::mem::take(&mut self.commit_first);
-        self.phase = match result {
+        match result {
             Ok(()) if committed => Phase::Submit,
             Ok(()) => self.executed(now, pool, media),
             Err(error) => {
@@ -142,28 +173,12 @@ impl Slot {
                 let status = if committed { status.do_not_retry() } else { status };
                 if self.work.is_fused() { self.fused_failed(error, status) } else { Phase::Reply(Reply::of(status)) }
             }
-        };
+        }
     }
 
     /// An operation succeeded: what comes next.
-    #[inline(always)]
     fn executed<S: Storage>(&mut self, now: u64, pool: &Pool, media: &mut Media<S>) -> Phase {
         let bytes = media.succeeded(&self.work);
-        let (namespace, kind, reply) = match self.work {
-            Work::Read { namespace, .. } => {
-                media.corrupt(pool.buffers(), self.buffer.as_ref());
-                (namespace, CommandKind::Read, Reply::data())
-            }
-            Work::Write { namespace, .. } if !self.hardens() => (namespace, CommandKind::Write, Reply::result(0)),
-            _ => return self.others_executed(bytes, now, pool, media),
-        };
-        media.answered(namespace, kind, self.found, now);
-        Phase::Reply(reply)
-    }
-
-    /// The same of commands other than Read and Write, and of those that are not done yet.
-    #[inline(never)]
-    fn others_executed<S: Storage>(&mut self, bytes: u64, now: u64, pool: &Pool, media: &mut Media<S>) -> Phase {
         let mut kind = CommandKind::Other;
         let phase = match self.work {
             Work::Compare { .. } => Phase::Reply(self.compared(bytes, pool, media)),
@@ -184,7 +199,7 @@ impl Slot {
             && reply.status.is_success()
             && let Some(namespace) = self.work.namespace()
         {
-            media.answered(namespace, kind, self.found, now);
+            media.answered(namespace, kind, (self.found, now));
         }
         phase
     }

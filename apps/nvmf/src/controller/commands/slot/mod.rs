@@ -16,7 +16,7 @@ pub(super) use transfer::Answers;
 pub(in super::super) use transfer::listed;
 
 /// Data of a command as its capsule describes it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(in super::super) enum Data {
     /// None.
     None,
@@ -25,8 +25,6 @@ pub(in super::super) enum Data {
     /// In several pieces of the host's memory, which the capsule lists: its receive is kept until the device has
     /// the list.
     Scattered {
-        /// The capsule.
-        received: Received,
         /// Where the list of keyed data blocks starts in it.
         offset: u32,
         /// Data blocks, at most [`frwr_engine::MAX_TRANSFER_OPERATIONS`].
@@ -36,8 +34,6 @@ pub(in super::super) enum Data {
     },
     /// In the capsule, whose receive is kept until the data was copied.
     InCapsule {
-        /// The capsule.
-        received: Received,
         /// Where the data starts in it.
         offset: u32,
         /// Bytes.
@@ -104,14 +100,16 @@ pub(in super::super) struct Slot {
     found: u64,
     work: Work,
     data: Data,
+    /// The capsule, where that has data, or lists it.
+    received: Option<Received>,
     buffer: Option<Buffer>,
     /// What [`Work::Compare`] compares its data with.
     second: Option<Buffer>,
     phase: Phase,
     /// It was aborted while its data was fetched: it is answered then, and not executed.
     aborted: bool,
-    /// The place of the controller whose queue brought it; `None` as long as that queue's connection is there.
-    left_to: Option<u16>,
+    /// Its connection is gone: the place of the controller whose queue brought it, if it was any's.
+    left_to: Option<Option<u16>>,
 }
 
 impl Slot {
@@ -129,6 +127,7 @@ impl Slot {
             found,
             work,
             data,
+            received: None,
             buffer: None,
             second: None,
             phase: Phase::TakeBuffer,
@@ -147,6 +146,11 @@ impl Slot {
     #[inline(always)]
     pub(in super::super) fn naming(self, invalidate: Option<u32>, names_keys: bool, namespace: u32) -> Self {
         Self { invalidate, names_keys, namespace, ..self }
+    }
+
+    /// Its data is read from the capsule, or by what that lists.
+    pub(super) fn keep(&mut self, received: Received) {
+        self.received = Some(received);
     }
 
     /// A write to be on the medium before it is answered, or a read behind what a cache holds.
@@ -186,9 +190,10 @@ impl Slot {
         self.buffer.as_ref().filter(|_| matches!(self.data, Data::Remote(_)))
     }
 
-    /// The place of the controller that its connection had, where that is gone.
-    pub(in super::super) fn left_to(&self) -> Option<usize> {
-        self.left_to.map(usize::from)
+    /// Its connection is gone: the place of the controller that had it, if one had.
+    #[inline]
+    pub(in super::super) fn left_to(&self) -> Option<Option<usize>> {
+        self.left_to.map(|place| place.map(usize::from))
     }
 
     pub(super) fn set_work(&mut self, work: Work) {
@@ -217,7 +222,7 @@ impl Slot {
     /// Its connection is gone: it belongs to a controller's place from now on, if a storage has it.
     pub(super) fn leave_to(&mut self, place: Option<u16>) -> bool {
         if self.is_storing() {
-            self.left_to = place;
+            self.left_to = Some(place);
         }
         self.is_storing()
     }
@@ -261,10 +266,7 @@ impl Slot {
             Phase::Fetch => self.fetch(cookie, engine, pool),
             Phase::Execute => self.execute(pool, media),
             Phase::Submit => self.submit(cookie, sessions, pool, media),
-            Phase::Reply(reply) => {
-                let reply = *reply;
-                self.reply(cookie, &reply, engine, pool, sessions, answers)
-            }
+            Phase::Reply(reply) => self.reply(cookie, *reply, engine, pool, sessions, answers),
             Phase::TakeBuffer
             | Phase::Fetching
             | Phase::Storing
@@ -312,7 +314,10 @@ impl Slot {
         if let Some(buffer) = self.buffer.take() {
             pool.put(buffer);
         }
-        if let Some(second) = self.second.take() {
+        // Few have one.
+        if self.second.is_some()
+            && let Some(second) = self.second.take()
+        {
             pool.put(second);
         }
     }
@@ -325,9 +330,8 @@ impl Slot {
             self.put_buffers(pool);
         }
         // Few keep their capsule until here.
-        if let Data::InCapsule { .. } | Data::Scattered { .. } = self.data
-            && let Data::InCapsule { received, .. } | Data::Scattered { received, .. } =
-                core::mem::replace(&mut self.data, Data::None)
+        if self.received.is_some()
+            && let Some(received) = self.received.take()
             && !mutant!(S10_target_receive)
         {
             engine.release(received);

@@ -35,8 +35,8 @@ pub(in super::super::super) fn listed<P: Port>(
 /// The list of a command's data blocks. It was checked when the command arrived, and its memory is not given back to
 /// the device before the command is done with it.
 #[inline(never)]
-fn remote_list<P: Port>(engine: &Engine<P>, received: &Received, offset: u32, count: u32) -> RemoteList {
-    let listed = (0..count).filter_map(|at| listed(engine, received, offset, at));
+fn remote_list<P: Port>(engine: &Engine<P>, received: Option<&Received>, offset: u32, count: u32) -> RemoteList {
+    let listed = (0..count).filter_map(|at| listed(engine, received?, offset, at));
     listed
         .take(MAX_TRANSFER_OPERATIONS)
         .map(|KeyedDataBlock { address, length, key, .. }| RemoteSegment {
@@ -87,8 +87,8 @@ impl Slot {
             Data::Remote(remote) => {
                 engine.fetch(self.connection, &FetchRequest { local: &local, remote: &[*remote], cookie })
             }
-            Data::Scattered { received, offset, count, .. } => {
-                let remote = remote_list(engine, received, *offset, *count);
+            Data::Scattered { offset, count, .. } => {
+                let remote = remote_list(engine, self.received.as_ref(), *offset, *count);
                 engine.fetch(self.connection, &FetchRequest { local: &local, remote: &remote, cookie })
             }
             Data::InCapsule { .. } => return self.copy(engine, pool),
@@ -105,8 +105,8 @@ impl Slot {
     fn copy<P: Port>(&mut self, engine: &mut Engine<P>, pool: &Pool) -> Step {
         let Some(buffer) = &self.buffer else { return Step::Drop };
         let to = self.data_offset();
-        let data = core::mem::replace(&mut self.data, Data::None);
-        let Data::InCapsule { received, offset, length } = data else { return Step::Drop };
+        let Data::InCapsule { offset, length } = self.data else { return Step::Drop };
+        let Some(received) = self.received.take() else { return Step::Drop };
         let range = offset..offset + length;
         let copied = pool.buffers().take_from_capsule(engine, &received, range, buffer, to as usize);
         engine.release(received);
@@ -129,7 +129,7 @@ impl Slot {
     pub(super) fn reply<P: Port>(
         &mut self,
         cookie: u64,
-        reply: &Reply,
+        reply: Reply,
         engine: &mut Engine<P>,
         pool: &mut Pool,
         sessions: &mut Sessions,
@@ -140,22 +140,23 @@ impl Slot {
         }
         let Some(queue) = sessions.find(self.connection) else { return Step::Drop };
         let response = CompletionQueueEntry::new(self.command_id, queue.head(), reply.status, reply.result);
-        let buffer = self.buffer.as_ref().filter(|_| reply.with_data);
-        let local = buffer.map(|buffer| pool.buffers().segment(buffer, self.data.length()));
         let list;
         // Where the data goes.
-        let remote = match &self.data {
-            _ if !reply.with_data => &[],
-            Data::Remote(remote) => core::slice::from_ref(remote),
-            Data::Scattered { received, offset, count, .. } => {
-                list = remote_list(engine, received, *offset, *count);
-                &list[..]
+        let (remote, length) = match &self.data {
+            _ if !reply.with_data => (&[][..], 0),
+            Data::Remote(remote) => (core::slice::from_ref(remote), remote.length),
+            Data::Scattered { offset, count, length } => {
+                list = remote_list(engine, self.received.as_ref(), *offset, *count);
+                (&list[..], *length)
             }
-            Data::None | Data::InCapsule { .. } => &[],
+            Data::None | Data::InCapsule { .. } => (&[][..], 0),
         };
+        let buffer = self.buffer.as_ref().filter(|_| reply.with_data);
+        let local = buffer.map(|buffer| pool.buffers().segment(buffer, length));
         let (local, message, invalidate) = (local.as_slice(), response.as_bytes(), self.invalidate);
         let request = ResponseRequest { local, remote, message, invalidate, cookie };
         if let Err(error) = engine.respond(self.connection, &request) {
+            self.phase = Phase::Reply(reply);
             return not_transferred(error);
         }
         self.phase = Phase::Replying;
@@ -163,7 +164,7 @@ impl Slot {
         answers.invalidations += u64::from(self.invalidate.is_some());
         answers.plain += u64::from(self.invalidate.is_none() && self.names_keys);
         if let Data::Scattered { .. } = self.data
-            && let Data::Scattered { received, .. } = core::mem::replace(&mut self.data, Data::None)
+            && let Some(received) = self.received.take()
         {
             // The engine has its own copy of the list.
             engine.release(received);
