@@ -50,14 +50,14 @@ impl<P: Port> Engine<P> {
         let (mut count, mut through) = (0, position);
         let Some(connection) = self.connections.get(index) else { return (count, through) };
         for completion in next {
-            match self.told_position(completion) {
-                Some((same, position))
-                    if same == index && position > through && completes(connection, completion, position) =>
-                {
-                    through = position;
-                }
-                _ => break,
+            let token = completion.token;
+            // Whose it is, is not asked: none but this connection has it there.
+            let told = self.told_message(token).or_else(|| self.told_transfer(token));
+            let Some((_, position)) = told.filter(|_| completion.result.is_ok()) else { break };
+            if position <= through || !completes(connection, completion, position) {
+                break;
             }
+            through = position;
             count += 1;
         }
         (count, through)
@@ -67,27 +67,29 @@ impl<P: Port> Engine<P> {
     /// other completion.
     #[inline(always)]
     fn completed_message(&self, completion: &Completion) -> Option<(usize, u64)> {
-        let (index, position) = self.told_position(completion)?;
-        completes(self.connections.get(index)?, completion, position).then_some((index, position))
-    }
-
-    /// The same by the slot that it names, whatever stands at that position.
-    #[inline(always)]
-    fn told_position(&self, completion: &Completion) -> Option<(usize, u64)> {
         let token = completion.token;
         if completion.result.is_err() {
             return None;
         }
-        // What is posted keeps its slot.
-        if token.is(TokenKind::Message) {
-            let (_, request) = self.requests.at(token.index())?;
-            Some((request.connection(), request.message_position()))
-        } else if token.is(TokenKind::Transfer) || token.is(TokenKind::Reply) {
-            let transfer = self.transfers.at(token.index())?;
-            Some((transfer.connection(), transfer.position()))
-        } else {
-            None
+        let (index, position) = self.told_transfer(token).or_else(|| self.told_message(token))?;
+        completes(self.connections.get(index)?, completion, position).then_some((index, position))
+    }
+
+    /// The same of a message, by the slot that its token names, whatever stands at that position. What is posted keeps its slot.
+    #[inline(always)]
+    fn told_message(&self, token: Token) -> Option<(usize, u64)> {
+        let (_, request) = self.requests.at(token.index_of(TokenKind::Message))?;
+        Some((request.connection(), request.message_position()))
+    }
+
+    /// The same of a transfer's last work request.
+    #[inline(always)]
+    fn told_transfer(&self, token: Token) -> Option<(usize, u64)> {
+        if !(token.is(TokenKind::Transfer) || token.is(TokenKind::Reply)) {
+            return None;
         }
+        let transfer = self.transfers.at(token.index())?;
+        Some((transfer.connection(), transfer.position()))
     }
 
     /// Retires everything up to the completed work request: a queue completes in order, so what stands before it without

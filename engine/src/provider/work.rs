@@ -84,6 +84,15 @@ impl Token {
         ((self.0 >> 32) & Self::MAX_INDEX as u64) as u32
     }
 
+    /// The slot index of a token of this kind; more than [`Token::MAX_INDEX`] of one of any other kind, so that who looks a slot
+    /// up by it asks for both at once.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) const fn index_of(self, kind: TokenKind) -> u32 {
+        // The upper half.
+        (self.0 >> 32) as u32 ^ ((kind as u32) << 28)
+    }
+
     /// The generation of the slot when the work request was posted.
     #[must_use]
     pub const fn generation(self) -> u32 {
