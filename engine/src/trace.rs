@@ -205,17 +205,20 @@ impl<'a> Recording<'a> {
         Self { records: sender.filling(), is_closed, counters, time_ns }
     }
 
-    /// This happened to a key.
+    /// This happened to a key. What it opened is asked for where there is room, so that it need not be kept at hand.
     #[inline(always)]
-    pub(crate) fn put(&mut self, point: TracePoint, connection: u16, mr: u32, life: Life) {
-        let Life { key: handle, owner, length, address: offset, access } = life;
-        self.push(TraceRecord { time_ns: self.time_ns, point, connection, mr, owner, handle, length, offset, access });
+    pub(crate) fn put(&mut self, point: TracePoint, connection: u16, mr: u32, life: impl FnOnce() -> Life) {
+        let time_ns = self.time_ns;
+        self.push(|| {
+            let Life { key: handle, owner, length, address: offset, access } = life();
+            TraceRecord { time_ns, point, connection, mr, owner, handle, length, offset, access }
+        });
     }
 
     /// A record of this time.
     #[inline(always)]
-    pub(crate) fn push(&mut self, record: TraceRecord) {
-        if self.records.push(record).is_err() && !self.is_closed {
+    pub(crate) fn push(&mut self, record: impl FnOnce() -> TraceRecord) {
+        if !self.records.push_with(record) && !self.is_closed {
             self.counters.trace_record_dropped();
         }
     }

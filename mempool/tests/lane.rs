@@ -98,10 +98,10 @@ fn what_is_filled_is_seen_together_and_a_full_lane_hands_the_value_back() {
         assert_eq!(receiver.pop(), Some(values[0]));
         let mut filling = sender.filling();
         for value in &values[1..] {
-            filling.push(*value).unwrap();
+            assert!(filling.push_with(|| *value));
             assert!(receiver.is_empty());
         }
-        assert_eq!(filling.push(values[0]), Err(Full(values[0])));
+        assert!(!filling.push_with(|| panic!("there is no room for it")));
         drop(filling);
         assert_eq!(receiver.len(), 4);
         let mut taken = Vec::new();
@@ -112,6 +112,33 @@ fn what_is_filled_is_seen_together_and_a_full_lane_hands_the_value_back() {
     }
     filled([1_u64, 2, 3, 4, 5]);
     filled([1, 2, 3, 4, 5].map(|value| [value; 100]));
+}
+
+/// By values of which several share a word, and by such as have one each.
+#[test]
+fn what_goes_round_keeps_its_order() {
+    fn goes_round<T: Copy + Eq + core::fmt::Debug>(value: impl Fn(u64) -> T) {
+        for capacity in [1, 2, 8] {
+            let (mut sender, mut receiver) = lane::bounded(capacity);
+            let (mut sent, mut taken) = (0, 0);
+            for round in 0..50 {
+                let mut filling = sender.filling();
+                while sent - taken < capacity.min(1 + round % 5) as u64 && filling.push_with(|| value(sent)) {
+                    sent += 1;
+                }
+                drop(filling);
+                let mut check = |got| {
+                    assert_eq!(got, value(taken));
+                    taken += 1;
+                };
+                receiver.pop_batch(1 + round % 3, &mut check);
+                receiver.pop_batch(round % 7, check);
+            }
+            assert!(sent > 4 * capacity as u64);
+        }
+    }
+    goes_round(|at| at);
+    goes_round(|at| [at; 100]);
 }
 
 #[test]

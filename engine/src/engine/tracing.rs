@@ -105,7 +105,7 @@ impl<P: Port> Engine<P> {
 
     fn push_record(&mut self, record: TraceRecord) {
         if let Some(trace) = &mut self.trace {
-            trace.at(record.time_ns, &mut self.counters).0.push(record);
+            trace.at(record.time_ns, &mut self.counters).0.push(|| record);
             if trace.is_closed() {
                 self.trace = None;
             }
@@ -116,7 +116,7 @@ impl<P: Port> Engine<P> {
     fn record_life(&mut self, point: TracePoint, descriptor: u32, life: Life) {
         let (time_ns, connection) = (self.now_ns(), self.pool.connection_of(descriptor));
         if let Some(trace) = &mut self.trace {
-            trace.at(time_ns, &mut self.counters).0.put(point, connection, descriptor, life);
+            trace.at(time_ns, &mut self.counters).0.put(point, connection, descriptor, || life);
         }
     }
 
@@ -172,20 +172,19 @@ impl<P: Port> Engine<P> {
         let mut rest = &self.connections[index].sending.chain()[..accepted];
         while let [request, behind @ ..] = rest {
             rest = behind;
-            let descriptor = request.token.index();
-            if request.token.is(TokenKind::Register) {
-                let Some(mr) = self.pool.get(descriptor) else { continue };
-                let life = Life::latest(mr);
+            let descriptor = request.token.index_of(TokenKind::Register);
+            if let Some(mr) = self.pool.get(descriptor) {
+                let (_, owner) = mr.latest();
                 keys.set_live(descriptor, true);
                 let told = match behind {
-                    [next, behind @ ..] if is_message_of(next, life.owner) => {
+                    [next, behind @ ..] if is_message_of(next, owner) => {
                         // It kills no key, and is no more than this.
                         rest = behind;
                         true
                     }
-                    _ => is_told(behind, life.owner),
+                    _ => is_told(behind, owner),
                 };
-                records.put(TracePoint::MrRegister { told }, connection, descriptor, life);
+                records.put(TracePoint::MrRegister { told }, connection, descriptor, || Life::latest(mr));
             } else if !request.token.is(TokenKind::Message) {
                 record_other(&mut records, keys, connection, request, &self.pool, &self.elements);
             }
@@ -255,7 +254,7 @@ impl<P: Port> Engine<P> {
         for descriptor in killed {
             if let Some(mr) = self.pool.get(descriptor) {
                 keys.set_live(descriptor, false);
-                records.put(TracePoint::MrRemoteInvalidate, mr.connection(), descriptor, Life::latest(mr));
+                records.put(TracePoint::MrRemoteInvalidate, mr.connection(), descriptor, || Life::latest(mr));
             }
         }
     }
@@ -297,20 +296,20 @@ fn record_other(
             if keys.is_live(descriptor) {
                 keys.dies(descriptor, life);
             }
-            return records.put(TracePoint::MrLocalInvalidate, connection, descriptor, life);
+            return records.put(TracePoint::MrLocalInvalidate, connection, descriptor, || life);
         }
         (Operation::Send { invalidate: Some(key), .. }, _) => (TracePoint::PeerKeyInvalidated, Life::of(key, 0)),
         (Operation::Read { remote, local }, _) => (TracePoint::PeerKeyRead, Life::of(remote.key, bytes(local))),
         (Operation::Write { remote, local }, _) => (TracePoint::PeerKeyWritten, Life::of(remote.key, bytes(local))),
         _ => return,
     };
-    records.put(point, connection, NONE, life);
+    records.put(point, connection, NONE, || life);
 }
 
 /// Whether this is the message of the request in this slot.
 #[inline(always)]
 fn is_message_of(work: &WorkRequest, slot: u32) -> bool {
-    work.token.is(TokenKind::Message) && work.token.index() == slot
+    work.token.index_of(TokenKind::Message) == slot
 }
 
 /// Whether the message of the request in this slot stands behind the rest of its registrations.

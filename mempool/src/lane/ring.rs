@@ -71,6 +71,8 @@ impl<S> Cells<S> {
     };
     /// From a position to the next, as far as groups go.
     const STEP: usize = Self::STRIDE / Self::SHARED;
+    /// From a slot to the next of its row.
+    const NEXT: usize = if Self::SHARED == 1 { Self::STRIDE } else { Self::SLOT };
     const FITS: () =
         assert!(Self::STRIDE.is_multiple_of(Self::SHARED) && Self::STRIDE.is_multiple_of(Self::LEAST_ALIGN));
 
@@ -153,6 +155,20 @@ impl<S> Cells<S> {
     fn slot(&self, group: Group, position: usize) -> &UnsafeCell<S> {
         // SAFETY: as in `word`; the offset is inside of the group.
         unsafe { group.add(Self::offset(position)).cast().as_ref() }
+    }
+
+    /// The slots from a position on, `most` at most, that are in a row.
+    #[inline(always)]
+    fn row(self, position: usize, most: usize) -> Row<S> {
+        let (at, slots) = if Self::SHARED == 1 {
+            (position & self.mask, self.mask + 1)
+        } else {
+            (position & (Self::SHARED - 1), Self::SHARED)
+        };
+        let left = most.min(slots - at);
+        // SAFETY: as far into the group as its slot is behind the first one.
+        let next = unsafe { self.group(position).add(Self::offset(position) - Self::FIRST_SLOT) };
+        Row { next, left, end: position + left, slots: PhantomData }
     }
 
     /// Calls `fill` for the slot of each of `values`, from a position on.
@@ -271,6 +287,47 @@ impl<S> Cells<S> {
     fn side_by_side(self, position: usize, count: usize) -> Option<Group> {
         let slots = self.mask + Self::SHARED;
         ((position & self.mask) + count * Self::SHARED <= slots).then(|| self.group(position))
+    }
+}
+
+/// Slots at the same distance from each other, and what of them is left: of a group of several, or of groups of one up to
+/// the ring's end.
+pub(super) struct Row<S> {
+    /// So far in front of the next one as a group is of its first.
+    next: Group,
+    left: usize,
+    /// Position behind the last one.
+    end: usize,
+    slots: PhantomData<*mut S>,
+}
+
+impl<S> Row<S> {
+    /// Slots that are left.
+    #[inline(always)]
+    pub(super) fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Position of the next one.
+    #[inline(always)]
+    pub(super) fn position(&self) -> usize {
+        self.end - self.left
+    }
+
+    /// Accesses the next slot and steps over it.
+    ///
+    /// # Safety
+    /// [`Row::left`] was not zero, the slot is the end's that the row was taken of, which is held, and `access` fills or
+    /// empties it.
+    #[inline(always)]
+    pub(super) unsafe fn step<R>(&mut self, access: impl FnOnce(*mut S) -> R) -> R {
+        // SAFETY: the slot is inside, and what comes behind the row's last one is inside or one behind the cells.
+        let (slot, next) = unsafe {
+            let slot: &UnsafeCell<S> = self.next.add(Cells::<S>::FIRST_SLOT).cast().as_ref();
+            (slot, self.next.add(Cells::<S>::NEXT))
+        };
+        (self.next, self.left) = (next, self.left - 1);
+        slot.with_mut(access)
     }
 }
 
@@ -433,6 +490,20 @@ impl<S: Slot> Producer<S> {
         self.tail
     }
 
+    /// Slots to be filled, up to whose next one all is filled that is not published; none where there is no room.
+    #[inline(never)]
+    pub(super) fn row_from(&mut self, position: usize) -> Row<S> {
+        self.tail = position;
+        let room = self.room(1);
+        self.cells.row(position, room)
+    }
+
+    /// All up to this position is filled.
+    #[inline]
+    pub(super) fn filled_up_to(&mut self, position: usize) {
+        self.tail = position;
+    }
+
     /// Hands the slots that were filled to the consumer. The first one of them is at `first`, where `tail` was after the last
     /// publication.
     #[inline]
@@ -553,6 +624,25 @@ impl<S: Slot> Consumer<S> {
         Some(value)
     }
 
+    /// Slots to be emptied, `most` at most: from a position on up to which all are.
+    #[inline(always)]
+    pub(super) fn row(&self, position: usize, most: usize) -> Row<S> {
+        self.cells.row(position, most)
+    }
+
+    /// Next position to empty.
+    #[inline]
+    pub(super) fn head(&self) -> usize {
+        self.head
+    }
+
+    /// Hands all slots up to this position to the producer.
+    #[inline]
+    pub(super) fn emptied_up_to(&mut self, position: usize) {
+        self.head = position;
+        self.publish();
+    }
+
     /// Accesses the slot at the head and stays there.
     ///
     /// # Safety
@@ -604,5 +694,11 @@ impl<S: Slot> fmt::Debug for Producer<S> {
 impl<S: Slot> fmt::Debug for Consumer<S> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Consumer").field("capacity", &self.capacity()).field("head", &self.head).finish()
+    }
+}
+
+impl<S> fmt::Debug for Row<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Row").field("position", &self.position()).field("left", &self.left).finish()
     }
 }

@@ -3,7 +3,7 @@
 use core::mem::MaybeUninit;
 
 use super::Full;
-use super::ring::{Consumer, Producer, Slot, ring};
+use super::ring::{Consumer, Producer, Row, Slot, ring};
 
 /// A slot that holds a value only while it is full.
 struct Value<T>(MaybeUninit<T>);
@@ -78,13 +78,13 @@ impl<T> Sender<T> {
         let capacity = self.0.capacity();
         let room = self.0.room(values.size_hint().1.unwrap_or(capacity).clamp(1, capacity));
         // Publishes also if `values` panics: what was filled by then must not be lost.
-        let filling = self.filling();
+        let mut filling = self.filling();
         let mut pushed = 0;
         while pushed < room
             && let Some(value) = values.next()
+            // There is room.
+            && filling.push_with(|| value)
         {
-            // SAFETY: fewer than `room` slots are filled, and the closure fills this one.
-            unsafe { filling.producer.fill(|slot| slot.write(Value(MaybeUninit::new(value)))) };
             pushed += 1;
         }
         pushed
@@ -93,7 +93,8 @@ impl<T> Sender<T> {
     /// Takes values one by one, which the receiver sees when what this returns is dropped: with one release store.
     #[inline]
     pub fn filling(&mut self) -> Filling<'_, T> {
-        Filling { first: self.0.tail(), producer: &mut self.0 }
+        let first = self.0.tail();
+        Filling { first, row: self.0.row_from(first), producer: &mut self.0 }
     }
 }
 
@@ -130,35 +131,41 @@ impl<T: Copy> Sender<T> {
     }
 }
 
-/// Values on their way into a lane ([`Sender::filling`]). Forgotten, they stay there: the receiver sees nothing of them
-/// before it sees a later one, and perhaps never any more.
+/// Values on their way into a lane ([`Sender::filling`]). Forgotten, they leak: the receiver sees none of those behind the last
+/// one that was published, or gets them behind a later one.
 #[derive(Debug)]
 pub struct Filling<'a, T> {
     producer: &'a mut Producer<Value<T>>,
+    /// Where the next ones go, which the producer knows nothing of.
+    row: Row<Value<T>>,
     /// Of the first of them.
     first: usize,
 }
 
 impl<T> Filling<'_, T> {
-    /// Puts a value in.
-    ///
-    /// # Errors
-    /// [`Full`] hands the value back.
+    /// Puts in what `value` makes, which is called where there is room: the value is then made in its slot. False where there is
+    /// none.
     #[inline(always)]
-    pub fn push(&mut self, value: T) -> Result<(), Full<T>> {
-        if self.producer.room(1) == 0 {
-            return Err(Full(value));
+    pub fn push_with(&mut self, value: impl FnOnce() -> T) -> bool {
+        if self.row.left() == 0 {
+            self.row = self.producer.row_from(self.row.position());
+            if self.row.left() == 0 {
+                return false;
+            }
         }
-        // SAFETY: there is room, and the closure fills the slot, which holds nothing that a write could leak. Where this
-        // is forgotten, what is published next stands behind slots that are full, as any that the receiver may see.
-        unsafe { self.producer.fill(|slot| slot.write(Value(MaybeUninit::new(value)))) };
-        Ok(())
+        let value = value();
+        // SAFETY: a slot is left, which is empty, and the producer is held; the closure fills it, and it holds nothing that
+        // a write could leak. Where this is forgotten, what the producer publishes next stands behind slots that are full,
+        // as any that the receiver may see.
+        unsafe { self.row.step(|slot| slot.write(Value(MaybeUninit::new(value)))) };
+        true
     }
 }
 
 impl<T> Drop for Filling<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        self.producer.filled_up_to(self.row.position());
         self.producer.publish(self.first);
     }
 }
@@ -212,16 +219,23 @@ impl<T> Receiver<T> {
         if count == 0 {
             return 0;
         }
+        let row = self.0.row(self.0.head(), count);
+        let mut rest = count - row.left();
         // Publishes also if `take` panics: what was moved out by then must not be seen again.
-        let publisher = PublishEmptied(&mut self.0);
-        for _ in 0..count {
-            // SAFETY: fewer than `count` slots are emptied, so this one is full; it is stepped over at once.
-            let value = unsafe { publisher.0.peek(|slot| slot.read()).0.assume_init() };
-            // SAFETY: the slot was full and its value has been moved out.
-            unsafe { publisher.0.step() };
-            take(value);
+        let mut emptying = Emptying { consumer: &mut self.0, row };
+        loop {
+            while emptying.row.left() > 0 {
+                // SAFETY: a slot is left, which is one of `count` that are full, and the consumer is held; its value is moved
+                // out, and it is stepped over at once.
+                let value = unsafe { emptying.row.step(|slot| slot.read()).0.assume_init() };
+                take(value);
+            }
+            if rest == 0 {
+                return count;
+            }
+            emptying.row = emptying.consumer.row(emptying.row.position(), rest);
+            rest -= emptying.row.left();
         }
-        count
     }
 }
 
@@ -260,10 +274,15 @@ impl<T: Copy> Receiver<T> {
     }
 }
 
-struct PublishEmptied<'a, T>(&'a mut Consumer<Value<T>>);
+/// Slots that are being emptied. Those that were are the producer's when this is dropped.
+struct Emptying<'a, T> {
+    consumer: &'a mut Consumer<Value<T>>,
+    row: Row<Value<T>>,
+}
 
-impl<T> Drop for PublishEmptied<'_, T> {
+impl<T> Drop for Emptying<'_, T> {
+    #[inline]
     fn drop(&mut self) {
-        self.0.publish();
+        self.consumer.emptied_up_to(self.row.position());
     }
 }
