@@ -248,6 +248,7 @@ mutants! {
     one_way_brings_receive
     order_after_as_before
     overrun_ignored
+    pair_writes_unequal
     queues_kept
     refused_key_burns_tag
     refused_may_be_answered
@@ -260,6 +261,8 @@ mutants! {
     removed_without_barrier
     reply_receive_lost
     request_cookie
+    reservations_told_early
+    reservations_unflushed
     retired_words
     returned_behind_others
     signal_refused

@@ -61,7 +61,7 @@ pub use options::{
 #[cfg(feature = "reactor")]
 pub use poller::{TargetContext, TargetPoller};
 pub use refusal::{Offered, Refusal, Rejection};
-pub use reservation::{MAX_REGISTRANTS, ReservationFileError, Reservations};
+pub use reservation::{MAX_REGISTRANTS, ReservationFileError, ReservationMedium, ReservationWriter, Reservations};
 pub use spread::{TargetMessage, place_queues};
 pub use statistics::{TargetListening, TargetStatistics};
 pub use subsystem::{AllowedHosts, DEFAULT_ANA_GROUP, MAX_ANA_GROUPS, MAX_NAMESPACES, MAX_SUBSYSTEMS, Subsystem};

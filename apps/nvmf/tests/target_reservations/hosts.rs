@@ -91,6 +91,22 @@ impl<S: Storage> Hosts<S> {
         self.with_keys(io, Command::ReservationRegister(command), keys, 16)
     }
 
+    /// The same, and awaits nothing.
+    pub(super) fn begin_to_register(
+        &mut self,
+        io: ConnectionId,
+        persist: PersistChange,
+        keys: (u64, u64),
+        command_id: u16,
+    ) {
+        let keys = ReservationKeys { current: keys.0.into(), other: keys.1.into() };
+        self.raw.data.write(0, keys.as_bytes()).unwrap();
+        let (action, data) = (RegisterAction::Register, keyed(16));
+        let command = ReservationRegister { namespace: 1, action, ignore_key: false, persist, data };
+        let command = Command::ReservationRegister(command);
+        self.raw.send(io, command.encode(command_id).unwrap(), Some((Access::RemoteRead, 16)));
+    }
+
     pub(super) fn acquire(
         &mut self,
         io: ConnectionId,

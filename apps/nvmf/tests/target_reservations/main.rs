@@ -6,3 +6,4 @@ mod notifications;
 mod persistence;
 mod preemption;
 mod races;
+mod stepped;

@@ -1,9 +1,10 @@
 //! The reservations of a process: what all of its cores and devices share, behind one lock that nobody waits for on a core.
 
+use super::medium::{Folder, ReservationMedium};
 use super::news::{MAX_NEWS, News, Told, told};
 use super::published::Published;
 use super::state::{HostId, Hosts, Request, State};
-use super::store::{ReservationFileError, Store};
+use super::store::{ReservationFileError, ReservationWriter, Store};
 use crate::wire::{Nqn, RegisteredControllerExtended, ReservationStatus, Status};
 use arrayvec::ArrayVec;
 use core::num::NonZeroU64;
@@ -140,11 +141,22 @@ impl Reservations {
     /// [`ReservationFileError`]: it cannot be read or written, another process has it, or it holds something else than what was written
     /// there. Nothing is guessed: hosts would write where they are shut out.
     pub fn open(path: &Path) -> Result<Self, ReservationFileError> {
-        let (store, entries) = Store::open(path)?;
+        let (reservations, writer) = Self::open_on(Folder::new(path)?)?;
+        Store::start(&reservations.0, writer)?;
+        Ok(reservations)
+    }
+
+    /// The same on any medium, without a thread: whoever calls steps the writer, on a thread that may wait for the medium, as long as there
+    /// is something to write.
+    ///
+    /// # Errors
+    /// As [`Reservations::open`].
+    pub fn open_on<M: ReservationMedium>(mut medium: M) -> Result<(Self, ReservationWriter<M>), ReservationFileError> {
+        let (store, entries) = Store::open(&mut medium)?;
         let book = Mutex::new(Book { entries, ..Book::default() });
         let registry = Arc::new(Registry { happened: AtomicU64::new(0), book, store: Some(store) });
-        Store::start(&registry)?;
-        Ok(Self(registry))
+        let writer = ReservationWriter::new(&registry, medium);
+        Ok((Self(registry), writer))
     }
 
     /// Why the file could not be written when that was last tried; `None` where it could. Hosts that rely on it were told so.

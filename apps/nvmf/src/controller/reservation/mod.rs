@@ -4,9 +4,10 @@
 //! ([`state`]). All cores of all targets of a process share one book of these ([`book`]), since a host that is shut out has to be so
 //! everywhere at once: its lock is taken for moments by commands that change something, and a core that does not get it tries again.
 //! What every other command looks at is one word of its namespace ([`published`]). Hosts are told of what others do
-//! ([`news`]). What survives a loss of power is in a file ([`store`], [`text`]).
+//! ([`news`]). What survives a loss of power is in a file ([`store`], [`medium`], [`text`]).
 
 mod book;
+mod medium;
 mod news;
 mod published;
 mod rules;
@@ -28,11 +29,12 @@ pub use book::Reservations;
 use book::{Key, Report};
 pub(super) use book::{Order, Reservation, Seat, Settling};
 use frwr_engine::provider::Port;
+pub use medium::ReservationMedium;
 use news::News;
 pub(super) use rules::Access;
 pub use state::MAX_REGISTRANTS;
 pub(super) use state::Request;
-pub use store::ReservationFileError;
+pub use store::{ReservationFileError, ReservationWriter};
 use zerocopy::{FromZeros, IntoBytes};
 
 impl Request {

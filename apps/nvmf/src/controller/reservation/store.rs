@@ -1,15 +1,14 @@
-//! The file of reservations that survive a loss of power: read once, strictly, and written as a whole by a thread of its own.
+//! The file of reservations that survive a loss of power: read once, strictly, and written as a whole by who has time for that.
 
 use super::book::{Entry, Registry};
+use super::medium::ReservationMedium;
 use super::text;
 use crate::wire::Status;
 use core::sync::atomic::{AtomicU64, Ordering};
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use frwr_mempool::mutant;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle, Thread};
 
 /// What a file may have: far more than all namespaces of a process with all their registrants.
@@ -45,12 +44,10 @@ pub enum ReservationFileError {
     },
 }
 
-/// What the thread does, and how far it is.
+/// What was asked to be written, and how far that is.
 #[derive(Debug)]
 pub(super) struct Store {
     path: PathBuf,
-    /// Held as long as this lives: the lock of the file, which itself is replaced at each change.
-    _lock: File,
     /// How often it was asked to write; the last one that is on the medium; the last one that was tried.
     requested: AtomicU64,
     written: AtomicU64,
@@ -62,19 +59,17 @@ pub(super) struct Store {
 
 impl Store {
     /// The file, and what it holds.
-    pub(super) fn open(path: &Path) -> Result<(Self, Vec<Entry>), ReservationFileError> {
-        let wrong = |source| ReservationFileError::Io { path: path.to_owned(), source };
-        let lock = lock(path, wrong)?;
-        let entries = match File::open(path) {
-            Ok(file) => read(path, &file)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(wrong(error)),
+    pub(super) fn open(medium: &mut impl ReservationMedium) -> Result<(Self, Vec<Entry>), ReservationFileError> {
+        let path = medium.path().to_owned();
+        let wrong = |source| ReservationFileError::Io { path: path.clone(), source };
+        let entries = match medium.read(MAX_FILE_BYTES).map_err(wrong)? {
+            Some(bytes) => read(&path, &bytes)?,
+            None => Vec::new(),
         };
         // That it cannot be written is to be known now.
-        write(path, &text::compose(&entries)).map_err(wrong)?;
+        Step::ALL.into_iter().try_for_each(|step| step.go(medium, || text::compose(&entries))).map_err(wrong)?;
         let store = Self {
-            path: path.to_owned(),
-            _lock: lock,
+            path,
             requested: AtomicU64::new(0),
             written: AtomicU64::new(0),
             tried: AtomicU64::new(0),
@@ -85,17 +80,17 @@ impl Store {
         Ok((store, entries))
     }
 
-    /// Has the thread run until nobody else has the book.
-    pub(super) fn start(registry: &Arc<Registry>) -> Result<(), ReservationFileError> {
+    /// Has a thread write until nobody else has the book.
+    pub(super) fn start<M: ReservationMedium + Send + 'static>(
+        registry: &Arc<Registry>,
+        mut writer: ReservationWriter<M>,
+    ) -> Result<(), ReservationFileError> {
         let Some(store) = registry.store() else { return Ok(()) };
-        let weak = Arc::downgrade(registry);
         let body = move || {
-            while let Some(registry) = weak.upgrade() {
-                let waits = registry.store().is_none_or(|store| !store.write_if_asked(&registry));
+            while let Some(registry) = writer.registry.upgrade() {
+                while writer.step() {}
                 drop(registry);
-                if waits {
-                    thread::park();
-                }
+                thread::park();
             }
         };
         let started = thread::Builder::new().name("reservations".to_owned()).spawn(body);
@@ -121,7 +116,7 @@ impl Store {
 
     /// What was asked for is on the medium, or could not be brought there.
     pub(super) fn is_written(&self, number: u64) -> Option<Result<(), Status>> {
-        if self.written.load(Ordering::Acquire) >= number {
+        if self.written.load(Ordering::Acquire) >= number || mutant!(reservations_told_early) {
             return Some(Ok(()));
         }
         (self.tried.load(Ordering::Acquire) >= number).then_some(Err(Status::INTERNAL_ERROR))
@@ -131,21 +126,14 @@ impl Store {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// True where something was asked for.
-    fn write_if_asked(&self, registry: &Registry) -> bool {
-        let number = self.requested.load(Ordering::Acquire);
-        if number == self.tried.load(Ordering::Relaxed) {
-            return false;
-        }
-        let text = text::compose(&registry.lock().entries);
-        let result = write(&self.path, &text);
+    /// It was written, or why not.
+    fn ended(&self, number: u64, result: io::Result<()>) {
         if result.is_ok() {
             self.written.store(number, Ordering::Release);
         }
         let fault = result.err().map(|error| format!("{}: {error}", self.path.display()));
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
         self.tried.store(number, Ordering::Release);
-        true
     }
 }
 
@@ -162,43 +150,71 @@ impl Drop for Store {
     }
 }
 
-/// Another name beside the file, since a file that is replaced keeps no lock.
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
+/// A step of writing the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Write,
+    Flush,
+    Replace,
+    FlushFolder,
 }
 
-fn lock(path: &Path, wrong: impl Fn(io::Error) -> ReservationFileError) -> Result<File, ReservationFileError> {
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(beside(path, ".lock"));
-    let file = file.map_err(&wrong)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(Errno::WOULDBLOCK) => Err(ReservationFileError::InUse(path.to_owned())),
-        Err(error) => Err(wrong(error.into())),
+impl Step {
+    const ALL: [Self; 4] = [Self::Write, Self::Flush, Self::Replace, Self::FlushFolder];
+
+    fn go(self, medium: &mut impl ReservationMedium, text: impl FnOnce() -> String) -> io::Result<()> {
+        match self {
+            Self::Write => medium.write_beside(text().as_bytes()),
+            Self::Flush if mutant!(reservations_unflushed) => Ok(()),
+            Self::Flush => medium.flush_beside(),
+            Self::Replace => medium.replace(),
+            Self::FlushFolder => medium.flush_folder(),
+        }
+    }
+
+    fn next(self) -> Option<Self> {
+        Self::ALL.into_iter().skip_while(|step| *step != self).nth(1)
     }
 }
 
-fn read(path: &Path, file: &File) -> Result<Vec<Entry>, ReservationFileError> {
-    use std::io::Read as _;
+/// Writes the file of [`Reservations`](super::Reservations), for as long as anybody has those.
+#[derive(Debug)]
+pub struct ReservationWriter<M> {
+    registry: Weak<Registry>,
+    medium: M,
+    /// The number of what is being written, and what is to be done next.
+    under_way: Option<(u64, Step)>,
+}
+
+impl<M: ReservationMedium> ReservationWriter<M> {
+    pub(super) fn new(registry: &Arc<Registry>, medium: M) -> Self {
+        Self { registry: Arc::downgrade(registry), medium, under_way: None }
+    }
+
+    /// One step of what is to be written, which may take as long as the medium takes. False where nothing is.
+    pub fn step(&mut self) -> bool {
+        let Some(registry) = self.registry.upgrade() else { return false };
+        let Some(store) = registry.store() else { return false };
+        let (number, step) = match self.under_way.take() {
+            Some(under_way) => under_way,
+            None => (store.requested.load(Ordering::Acquire), Step::Write),
+        };
+        if number == store.tried.load(Ordering::Relaxed) {
+            return false;
+        }
+        match (step.go(&mut self.medium, || text::compose(&registry.lock().entries)), step.next()) {
+            (Ok(()), Some(next)) => self.under_way = Some((number, next)),
+            (result, _) => store.ended(number, result),
+        }
+        true
+    }
+}
+
+fn read(path: &Path, bytes: &[u8]) -> Result<Vec<Entry>, ReservationFileError> {
     let damaged = |(line, reason)| ReservationFileError::Damaged { path: path.to_owned(), line, reason };
-    let mut bytes = Vec::new();
-    let taken = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
-    let taken = taken.map_err(|source| ReservationFileError::Io { path: path.to_owned(), source })?;
-    if taken as u64 > MAX_FILE_BYTES {
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(damaged((1, "it is far too large")));
     }
-    let text = str::from_utf8(&bytes).map_err(|_| damaged((1, "it is no text")))?;
+    let text = str::from_utf8(bytes).map_err(|_| damaged((1, "it is no text")))?;
     text::parse(text).map_err(damaged)
-}
-
-/// Beside the file first: it is the former one as a whole, or this one. Both file and folder are on the medium then.
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    let new = beside(path, ".new");
-    let mut file = File::create(&new)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
 }
