@@ -17,19 +17,75 @@ pub(super) struct Block {
     kept: Vec<Kept>,
     /// Reads and compares in flight.
     pub(super) readers: u32,
-    /// Something that changes it is in flight.
+    /// Something that changes it is in flight, other than pairs.
     pub(super) written: bool,
+    /// Pairs in flight.
+    pairs: u32,
+    /// What reads in flight may find besides, since pairs were or are.
+    beside: Vec<u32>,
 }
 
 impl Block {
     /// One of zeros.
     pub(super) fn new() -> Self {
-        Self { current: vec![0], kept: vec![Kept { version: 0, since: Some(0) }], readers: 0, written: false }
+        let (current, kept) = (vec![0], vec![Kept { version: 0, since: Some(0) }]);
+        Self { current, kept, readers: 0, written: false, pairs: 0, beside: Vec::new() }
     }
 
     /// What a read may find.
     pub(super) fn versions(&self) -> &[u32] {
         &self.current
+    }
+
+    /// Nothing that changes it is in flight, or looks at it.
+    pub(super) fn rests(&self) -> bool {
+        !self.written && self.readers == 0 && self.pairs == 0
+    }
+
+    /// Pairs are in flight.
+    pub(super) fn has_pairs(&self) -> bool {
+        self.pairs > 0
+    }
+
+    /// A pair begins, which may write that.
+    pub(super) fn pair_begins(&mut self, version: u32) {
+        self.pairs += 1;
+        self.beside.push(version);
+    }
+
+    /// It ended. `wrote`: it may have written.
+    pub(super) fn pair_ends(&mut self, version: u32, wrote: bool) {
+        self.pairs -= 1;
+        self.beside.retain(|beside| wrote || *beside != version);
+    }
+
+    /// All pairs have ended: reads in flight may find what there was before. What there is now follows.
+    pub(super) fn pairs_end(&mut self) {
+        self.written = false;
+        self.beside.extend_from_slice(&self.current);
+        self.look_no_more();
+    }
+
+    /// A read or compare ended.
+    pub(super) fn reader_ends(&mut self) {
+        self.readers -= 1;
+        self.look_no_more();
+    }
+
+    fn look_no_more(&mut self) {
+        if self.readers == 0 && self.pairs == 0 {
+            self.beside.clear();
+        }
+    }
+
+    /// What reads in flight may find besides.
+    pub(super) fn beside(&self) -> &[u32] {
+        &self.beside
+    }
+
+    /// It holds none of these.
+    pub(super) fn was_not(&mut self, versions: &[u32]) {
+        self.current.retain(|version| !versions.contains(version));
     }
 
     /// A change ended; it is what the block holds now.

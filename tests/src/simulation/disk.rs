@@ -34,6 +34,8 @@ pub(super) struct Medium {
     pub(super) violation: Option<String>,
     /// Operations that were submitted and have not completed.
     pub(super) pending: usize,
+    /// Changes that failed.
+    pub(super) failures: u64,
     /// Writes of hosts that are shut out: none of them may be executed any more.
     pub(super) shut_out: Vec<super::desk::Pending>,
 }
@@ -63,6 +65,7 @@ impl Medium {
             is_short: false,
             violation: None,
             pending: 0,
+            failures: 0,
             shut_out: Vec::new(),
         }))
     }
@@ -220,6 +223,7 @@ impl Disk {
         let buffers = self.buffers.as_ref().ok_or(StorageError::BufferOutOfRange)?;
         let mut medium = self.medium.borrow_mut();
         if medium.fails_one_in > 0 && self.random.one_in(medium.fails_one_in) {
+            medium.failures += u64::from(pending.operation.changes());
             if medium.is_short {
                 let blocks = pending.operation.blocks().map_or(0, |(_, blocks)| blocks);
                 if blocks > 1 {

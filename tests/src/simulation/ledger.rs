@@ -3,7 +3,7 @@
 use super::block::Block;
 use super::desk::{Desk, Kind, Pending};
 use super::effects::Effects;
-use super::pairs::{PairEnd, Race, Races};
+use super::pairs::{PairEnd, Race, Races, Wholes};
 use super::reservations::Fences;
 use frwr_nvmf::{
     host::{HostCompletion, IoError},
@@ -24,14 +24,14 @@ pub(super) struct Work {
 /// Of so many reads and writes one asks for Force Unit Access.
 const FORCED: u64 = 4;
 
-/// Of so many pairs one joins those that are under way already, where there are any.
+/// Of so many pairs, reads and writes one joins pairs that are under way already, where there are any.
 const JOINS: u64 = 2;
 /// Of so many pairs one expects what its blocks never held.
 const IN_VAIN: u64 = 4;
 
 /// What a request has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+pub(super) enum Outcome {
     /// What it was to do.
     Done,
     /// Nothing: it was not executed.
@@ -55,6 +55,7 @@ pub(super) struct Ledger {
     geometry: Geometry,
     blocks: Vec<Block>,
     races: Races,
+    wholes: Wholes,
     /// Who may read and write.
     pub(super) fences: Fences,
     /// By host.
@@ -64,23 +65,27 @@ pub(super) struct Ledger {
     now: u64,
     /// Power cuts so far.
     power_cuts: u32,
+    /// Writes that the medium failed so far.
+    pub(super) failures: u64,
     /// What has ended needs no flush.
     write_through: bool,
     expected: Vec<u8>,
 }
 
 impl Ledger {
-    /// A model of blocks that hold zeros. `hosts`: their identifiers.
-    pub(super) fn new(geometry: Geometry, write_through: bool, hosts: Vec<[u8; 16]>) -> Self {
+    /// A model of blocks that hold zeros. `hosts`: their identifiers. `persists`: as [`Fences::new`].
+    pub(super) fn new(geometry: Geometry, write_through: bool, hosts: Vec<[u8; 16]>, persists: bool) -> Self {
         Self {
             geometry,
             blocks: vec![Block::new(); geometry.blocks() as usize],
             races: Races::default(),
-            fences: Fences::new(hosts),
+            wholes: Wholes::default(),
+            fences: Fences::new(hosts, persists),
             desks: Vec::new(),
             next_version: 1,
             now: 1,
             power_cuts: 0,
+            failures: 0,
             write_through,
             expected: Vec::new(),
         }
@@ -103,10 +108,23 @@ impl Ledger {
     ) -> Result<Option<(u64, Pending)>, String> {
         let total = self.geometry.blocks();
         let kind = random.weighted(&work.weights).map_or(Kind::Read, |at| Kind::ALL[at]);
-        let blocks = (1 + random.below(work.blocks)).min(total);
-        let lba = random.below(total - blocks + 1);
+        let race = if matches!(kind, Kind::Read | Kind::Write) { self.races.some(random) } else { None };
+        let (first, all, most) = match race.filter(|_| random.one_in(JOINS)) {
+            Some(race) => (race.lba, race.blocks, race.blocks),
+            None => (0, total, work.blocks),
+        };
+        let blocks = (1 + random.below(most)).min(all);
+        let lba = first + random.below(all - blocks + 1);
         let range = &self.blocks[lba as usize..(lba + blocks) as usize];
-        if kind != Kind::Flush && range.iter().any(|block| block.written || (kind.changes() && block.readers > 0)) {
+        let is_free = |block: &Block| match kind {
+            Kind::Flush => true,
+            Kind::Read => !block.written,
+            Kind::Write if block.has_pairs() => block.readers == 0 && self.races.takes_write(lba, blocks),
+            Kind::Compare => !block.written && !block.has_pairs(),
+            _ => block.rests(),
+        };
+        let has_pairs = range[0].has_pairs();
+        if !range.iter().all(|block| is_free(block) && (!kind.changes() || block.has_pairs() == has_pairs)) {
             return Ok(None);
         }
         // Half of all compares are of what the blocks hold.
@@ -142,6 +160,7 @@ impl Ledger {
     ) -> Result<Option<(u64, Pending)>, String> {
         let (lba, blocks) = if kind == Kind::Flush { (0, 0) } else { (lba, blocks) };
         let forced = matches!(kind, Kind::Read | Kind::Write) && random.one_in(FORCED);
+        let forced = forced && !self.blocks[lba as usize].has_pairs();
         let pending = Pending { forced, version, ..self.pending(kind, lba, blocks) };
         self.desks[desk].prepare(pending, self.geometry.block_bytes() as usize, random)
     }
@@ -170,7 +189,7 @@ impl Ledger {
                 let blocks = (1 + random.below(most)).min(total);
                 let lba = random.below(total - blocks + 1);
                 let range = &self.blocks[lba as usize..(lba + blocks) as usize];
-                if range.iter().any(|block| block.written || block.readers > 0) {
+                if !range.iter().all(Block::rests) {
                     return Ok(None);
                 }
                 let found = range[0].versions()[0];
@@ -198,12 +217,19 @@ impl Ledger {
     /// The request of [`Ledger::prepare`] was taken.
     pub(super) fn submitted(&mut self, desk: usize, cookie: u64, pending: Pending) {
         self.next_version += 1;
-        for block in &mut self.blocks[pending.range()] {
-            block.readers += u32::from(!pending.kind.changes());
-            block.written |= pending.kind.changes();
+        if pending.kind.changes() {
+            self.wholes.changed(&pending.range());
         }
-        if pending.kind == Kind::Pair {
-            self.races.begun(&pending);
+        let range = &mut self.blocks[pending.range()];
+        if pending.kind == Kind::Pair || (pending.kind == Kind::Write && range[0].has_pairs()) {
+            self.races.begun(&pending, self.failures);
+        }
+        for block in range {
+            match pending.kind {
+                Kind::Pair => block.pair_begins(pending.version),
+                kind if kind.changes() => block.written = true,
+                _ => block.readers += 1,
+            }
         }
         self.desks[desk].submitted(cookie, pending);
     }
@@ -262,14 +288,12 @@ impl Ledger {
             }
             Err(_) => Outcome::Perhaps,
         };
-        if pending.kind == Kind::Pair {
-            self.end_pair(&pending, outcome, differs)?;
-        } else {
-            self.settle(&pending, outcome);
-        }
         if pending.kind == Kind::Read && result.is_ok() {
-            return self.check_read(desk, cookie, &pending);
+            self.check_read(desk, cookie, &pending)?;
+            self.settle(&pending, outcome);
+            return Ok(());
         }
+        self.end(&pending, outcome, differs)?;
         self.desks[desk].check_memory(cookie, pending.kind == Kind::Read)
     }
 
@@ -306,7 +330,7 @@ impl Ledger {
                 Kind::Write | Kind::WriteZeroes if holds => block.is(pending.version, now),
                 // It may do nothing, or what it should.
                 Kind::Write | Kind::WriteZeroes | Kind::Deallocate => block.may_be(pending.version),
-                Kind::Read | Kind::Compare | Kind::Flush => block.readers -= 1,
+                Kind::Read | Kind::Compare | Kind::Flush => block.reader_ends(),
                 // These have ends of their own.
                 Kind::Pair | Kind::Reserve | Kind::Report => {}
             }
@@ -319,32 +343,63 @@ impl Ledger {
         }
     }
 
-    /// A pair ended; with the last one of those to the same blocks it is known what these hold.
-    fn end_pair(&mut self, pending: &Pending, outcome: Outcome, differs: bool) -> Result<(), String> {
-        let end = match outcome {
-            Outcome::Done if differs => PairEnd::Differs,
-            Outcome::Done => PairEnd::Wrote,
-            Outcome::Nothing => PairEnd::Refused,
-            Outcome::Perhaps => PairEnd::Perhaps,
+    /// A request ended.
+    ///
+    /// # Errors
+    /// It is one of several that cannot all have ended so.
+    fn end(&mut self, pending: &Pending, outcome: Outcome, differs: bool) -> Result<(), String> {
+        let race = match pending.kind {
+            Kind::Pair => {
+                let end = match outcome {
+                    Outcome::Done if differs => PairEnd::Differs,
+                    Outcome::Done => PairEnd::Wrote,
+                    Outcome::Nothing => PairEnd::Refused,
+                    Outcome::Perhaps => PairEnd::Perhaps,
+                };
+                let may_have_written = matches!(end, PairEnd::Wrote | PairEnd::Perhaps);
+                for block in &mut self.blocks[pending.range()] {
+                    block.pair_ends(pending.version, may_have_written);
+                }
+                self.races.ended(pending, end, self.power_cuts)?
+            }
+            _ if self.races.is_beside(pending) => self.races.write_ended(pending, outcome, self.now),
+            _ => {
+                self.settle(pending, outcome);
+                None
+            }
         };
-        let Some(race) = self.races.ended(pending, end, self.power_cuts)? else { return Ok(()) };
-        let Race { expected, power_cuts, wrote, perhaps, .. } = &race;
+        race.map_or(Ok(()), |race| self.end_race(&race))
+    }
+
+    /// The last one of those to the same blocks has ended: it is known what these hold.
+    fn end_race(&mut self, race: &Race) -> Result<(), String> {
+        let Race { expected, power_cuts, failures, wrote, perhaps, .. } = race;
         let (now, is_sure) = (self.now, *power_cuts == self.power_cuts);
-        let blocks = &mut self.blocks[pending.range()];
+        let blocks = &mut self.blocks[race.range()];
         let is_equal = blocks.iter().all(|block| block.versions() == [*expected]);
-        if is_sure && race.differs && wrote.is_none() && perhaps.is_empty() && is_equal {
+        if is_sure && race.differs && wrote.is_none() && perhaps.is_empty() && !race.has_writer() && is_equal {
             return Err(format!("nobody has changed what all of them expected: {race:?}"));
         }
-        for block in blocks {
+        for (lba, block) in race.range().zip(blocks) {
+            block.pairs_end();
             match wrote {
                 // Others that wrote as well would have done so before, and this one would not have found what it did.
                 Some(version) if is_sure => block.is(*version, now),
                 _ => wrote.iter().chain(perhaps).for_each(|version| block.may_be(*version)),
             }
-            block.written = false;
+            match race.written_beside(lba) {
+                // No pair finds what it expects behind that.
+                Some((version, true)) if is_sure => block.is(version, now),
+                Some((version, _)) => block.may_be(version),
+                None => {}
+            }
             if self.write_through {
                 block.forget_former();
             }
+        }
+        // Where the medium fails it may have written a part.
+        if is_sure && *failures == self.failures && wrote.is_none() && !race.has_writer() {
+            self.wholes.add(race);
         }
         Ok(())
     }
@@ -366,7 +421,7 @@ impl Ledger {
             return Err(format!("{pending:?} found them equal: {equal}; they are {blocks:?}"));
         }
         if equal && pending.power_cuts == self.power_cuts {
-            blocks.iter_mut().for_each(|block| block.was_found(version));
+            pending.range().for_each(|lba| self.wholes.found(&mut self.blocks, lba, version));
         }
         Ok(())
     }
@@ -377,20 +432,22 @@ impl Ledger {
         let found = self.desks[desk].take_read(cookie, pending, length)?;
         for (lba, found) in (pending.lba..).zip(found.chunks_exact(length)) {
             let block = &mut self.blocks[lba as usize];
-            let known = block.versions().iter().copied().find(|&version| {
+            let known = block.versions().iter().chain(block.beside()).copied().find(|&version| {
                 super::desk::fill(&mut self.expected, lba, version);
                 self.expected == found
             });
             let Some(version) = known else {
                 let begins = &found[..16];
                 return Err(format!(
-                    "block {lba} is none of the versions {:?}; it begins with {begins:x?}; {pending:?}",
-                    block.versions()
+                    "block {lba} is none of the versions {:?} and {:?}; it begins with {begins:x?}; {pending:?}",
+                    block.versions(),
+                    block.beside()
                 ));
             };
-            // A power cut in between may have changed it since.
-            if pending.power_cuts == self.power_cuts {
-                block.was_found(version);
+            // A power cut in between may have changed it since, and so may pairs.
+            if pending.power_cuts == self.power_cuts && block.beside().is_empty() {
+                self.wholes.found(&mut self.blocks, lba as usize, version);
+                let block = &mut self.blocks[lba as usize];
                 if pending.forced {
                     block.is_durable(version, self.now);
                 }
@@ -402,6 +459,7 @@ impl Ledger {
     /// The disk lost its power.
     pub(super) fn lost_power(&mut self) {
         self.power_cuts += 1;
+        self.wholes = Wholes::default();
         self.blocks.iter_mut().for_each(Block::lost_power);
     }
 
@@ -421,10 +479,7 @@ impl Ledger {
     /// What they did is not so.
     pub(super) fn exorcise(&mut self, desk: usize) -> Result<(), String> {
         for pending in self.desks[desk].exorcise() {
-            match pending.kind {
-                Kind::Pair => self.end_pair(&pending, Outcome::Perhaps, false)?,
-                _ => self.settle(&pending, Outcome::Perhaps),
-            }
+            self.end(&pending, Outcome::Perhaps, false)?;
         }
         self.fences.exorcise(desk)
     }

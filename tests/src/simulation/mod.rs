@@ -17,6 +17,7 @@ mod ledger;
 mod nic;
 mod oracle;
 mod pairs;
+mod paper;
 mod party;
 mod reservations;
 mod scenario;

@@ -24,6 +24,10 @@ const SUBSYSTEM: &str = "nqn.2026-11.invalid.frwr:disk";
 const LEAST_TIMEOUT: Duration = Duration::from_millis(50);
 /// One seed in this many has no faults at all: in it nothing may happen that a fault would explain.
 const FAULTLESS: u64 = 8;
+/// One seed with reservations in this many has no file of them.
+const KEEPS_NOTHING: u64 = 4;
+/// The least weight of power cuts where there is one.
+const POWER_CUTS: u64 = 16;
 
 /// What a pair takes of a disk, one behind the other: all that was begun has ended, its blocks are read, then written.
 const PAIR_STEPS: u32 = 3;
@@ -71,6 +75,8 @@ pub(super) struct Scenario {
     pub(super) burst: u64,
     /// Hosts have reservations of the namespace, and compare and write.
     pub(super) reserves: bool,
+    /// These survive where hosts ask for it.
+    pub(super) persists: bool,
     /// Somebody asks the discovery service.
     pub(super) asks_discovery: bool,
     /// Steps of the phase with faults.
@@ -111,7 +117,7 @@ impl Scenario {
         let geometry =
             Geometry::new(random.of(&[16, 40, 64, 250, 1000]), block_bytes).map_err(|error| error.to_string())?;
         let features = Features::default().write_zeroes(true).deallocate(true).write_through(random.one_in(3));
-        let fault_weights = fault_weights(random);
+        let mut fault_weights = fault_weights(random);
         let (count, followers, cores) =
             (random.of(&[1, 1, 2, 3]), random.of(&[0, 0, 0, 1, 2]), random.of(&[1, 1, 1, 2, 3]));
         let (queue_depth, queues) = (random.of(&[1, 2, 3, 8, 8, 32, 32]), random.of(&[1, 1, 2]));
@@ -123,7 +129,12 @@ impl Scenario {
         let disk_delay = Duration::from_micros(random.of(&[0, 0, 1, 50, 5000]));
         let disk_depth = random.of(&[1, 4, 64, 64]);
         let asks_discovery = random.one_in(4);
+        let persists = reserves && !random.one_in(KEEPS_NOTHING);
+        if let Some(at) = FAULTS.iter().position(|fault| persists && fault.name() == "power cut") {
+            fault_weights[at] = fault_weights[at].max(POWER_CUTS);
+        }
         let parties = usize::from(count * (2 + followers) + cores + 1) + if asks_discovery { 2 } else { 0 };
+        let parties = parties + usize::from(persists);
         let mut pace = pace(random, parties);
         let round = pace.patience;
         // Packets that all requests of all queues take, and the commands of the disk, one behind the other at worst.
@@ -165,6 +176,7 @@ impl Scenario {
             disk_delay,
             work: Work { weights, blocks: u64::from(request_bytes / block_bytes) },
             reserves,
+            persists,
             asks_discovery,
             burst: random.of(&[1, 4, 8, 16, 16]),
             steps: random.of(&[2_000, 10_000, 40_000]) + random.below(10_000),

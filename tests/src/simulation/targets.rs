@@ -4,12 +4,13 @@ use super::{
     disk::{Disk, SharedMedium},
     effects::Effects,
     nic::Network,
+    paper::Paper,
     party::{Side, SimulatedPort, memory},
     scenario::Scenario,
 };
 use core::time::Duration;
 use frwr_nvmf::controller::{
-    HOME_CORE, Reservations, Target, TargetListening, TargetMessage, TargetStatistics, place_queues,
+    HOME_CORE, ReservationWriter, Reservations, Target, TargetListening, TargetMessage, TargetStatistics, place_queues,
 };
 use frwr_nvmf::storage::{Comparing, RangeLocks};
 use frwr_support::Random;
@@ -31,22 +32,29 @@ pub(super) struct TargetSide {
     pub(super) side: Side,
     /// The first is the home.
     pub(super) cores: Vec<Core>,
+    /// Of the file of its reservations, where there is one.
+    pub(super) writer: Option<ReservationWriter<Paper>>,
 }
 
 impl TargetSide {
-    /// A program that is to listen.
+    /// A program that is to listen. `paper`: where its reservations are kept, if they are.
     ///
     /// # Errors
-    /// What cannot be made.
+    /// What cannot be made, or that it finds no file of reservations that was written.
     pub(super) fn new(
         network: &Network,
         scenario: &Scenario,
         medium: &SharedMedium,
+        paper: Option<&Paper>,
         random: &mut Random,
     ) -> Result<Self, String> {
         let mut side = Side::new(network, scenario.target_device)?;
         side.control.place_connections(place_queues(usize::from(HOME_CORE)));
-        let (mut cores, locks, reservations) = (Vec::new(), Arc::new(RangeLocks::new()), Reservations::new());
+        let (mut cores, locks) = (Vec::new(), Arc::new(RangeLocks::new()));
+        let (reservations, writer) = match paper {
+            Some(paper) => paper.open().map(|(reservations, writer)| (reservations, Some(writer)))?,
+            None => (Reservations::new(), None),
+        };
         for core in 0..scenario.target.cores {
             let options = scenario.target.on_core(core);
             let sizes = options.engine();
@@ -70,7 +78,13 @@ impl TargetSide {
         for core in &mut cores {
             core.target.listen().map_err(|error| error.to_string())?;
         }
-        Ok(Self { side, cores })
+        Ok(Self { side, cores, writer })
+    }
+
+    /// Its program is gone.
+    pub(super) fn dies(&mut self) {
+        self.cores.clear();
+        self.writer = None;
     }
 
     /// All cores listen.

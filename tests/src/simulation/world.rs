@@ -8,12 +8,14 @@ use super::{
     hosts::{HostSide, desk_bytes},
     ledger::Ledger,
     nic::{Devices, Network},
+    paper::Paper,
     party::{Side, memory},
     scenario::Scenario,
     targets::TargetSide,
     visitor::Visitor,
 };
 use core::time::Duration;
+use frwr_nvmf::controller::ReservationWriter;
 use frwr_nvmf::wire::AnaState;
 use frwr_support::{Random, Run};
 
@@ -40,8 +42,21 @@ pub(super) enum Who {
     /// A core of the target.
     Target(usize),
     TargetControl,
+    /// Who writes the file of its reservations.
+    TargetWriter,
     Visitor,
     VisitorControl,
+}
+
+impl Who {
+    /// A part of that program.
+    pub(super) fn is_of(self, program: Program) -> bool {
+        match self {
+            Self::Host(host, _) | Self::HostControl(host) => program == Program::Host(host),
+            Self::Target(_) | Self::TargetControl | Self::TargetWriter => program == Program::Target,
+            Self::Visitor | Self::VisitorControl => false,
+        }
+    }
 }
 
 /// Whose program.
@@ -79,6 +94,8 @@ pub(super) struct World<'a> {
     pub(super) target: TargetSide,
     pub(super) visitor: Option<Visitor>,
     pub(super) medium: SharedMedium,
+    /// Where the target's reservations are kept, if they are.
+    pub(super) paper: Option<Paper>,
     pub(super) ledger: Ledger,
     pub(super) explained: Effects,
     /// A program begins anew at that time, on a new device.
@@ -109,9 +126,10 @@ impl<'a> World<'a> {
         let bytes = scenario.geometry.blocks() as usize * scenario.geometry.block_bytes() as usize;
         let memories = [memory(bytes)?, memory(bytes)?];
         let medium = Medium::new(memories, scenario.geometry, scenario.features, random.part());
-        let target = TargetSide::new(&network, &scenario, &medium, &mut random.part())?;
+        let paper = scenario.persists.then(|| Paper::new(random.part()));
+        let target = TargetSide::new(&network, &scenario, &medium, paper.as_ref(), &mut random.part())?;
         let hosts = scenario.hosts.iter().map(|host| host.options.host_id).collect();
-        let ledger = Ledger::new(scenario.geometry, scenario.features.write_through, hosts);
+        let ledger = Ledger::new(scenario.geometry, scenario.features.write_through, hosts, scenario.persists);
         let (asks, faults, random) = (random.part(), random.part(), random.part());
         let mut world = Self {
             run,
@@ -125,6 +143,7 @@ impl<'a> World<'a> {
             target,
             visitor: None,
             medium,
+            paper,
             ledger,
             explained: Effects::NONE,
             anew: None,
@@ -138,6 +157,9 @@ impl<'a> World<'a> {
             world.add_party(Who::Target(core));
         }
         world.add_party(Who::TargetControl);
+        if world.scenario.persists {
+            world.add_party(Who::TargetWriter);
+        }
         world.rounds("listening", ROUNDS_TO_LISTEN, |world| Ok(world.target.listens()))?;
         for host in 0..world.scenario.hosts.len() {
             world.add_host(host)?;
@@ -194,10 +216,10 @@ impl<'a> World<'a> {
             Program::Target => {
                 let mut random = self.random.part();
                 // The address is free when the former device is gone.
-                self.target.cores.clear();
-                let listens = TargetSide::new(&self.network, &self.scenario, &self.medium, &mut random)?;
-                self.target = listens;
-                self.ledger.fences.forgotten();
+                self.target.dies();
+                let paper = self.paper.as_ref();
+                self.target = TargetSide::new(&self.network, &self.scenario, &self.medium, paper, &mut random)?;
+                self.ledger.fences.begin_anew();
             }
             Program::Host(host) => {
                 let first = self.hosts[host].members[0].desk;
@@ -212,12 +234,7 @@ impl<'a> World<'a> {
             }
         }
         for party in &mut self.parties {
-            let is_its = match party.who {
-                Who::Host(host, _) | Who::HostControl(host) => program == Program::Host(host),
-                Who::Target(_) | Who::TargetControl => program == Program::Target,
-                Who::Visitor | Who::VisitorControl => false,
-            };
-            if is_its {
+            if party.who.is_of(program) {
                 (party.asleep_until, party.ahead, party.behind) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
             }
         }
@@ -274,7 +291,7 @@ impl<'a> World<'a> {
         }
         if self.disk_well_at <= self.now {
             self.disk_well_at = Duration::MAX;
-            self.medium.borrow_mut().calm();
+            self.calm_disks();
             self.medium.borrow_mut().longest = self.scenario.disk_delay;
         }
         if self.release_at <= self.now {
@@ -283,6 +300,25 @@ impl<'a> World<'a> {
             self.target.side.faults.release();
         }
         Ok(())
+    }
+
+    /// Disks behave from now on.
+    fn calm_disks(&mut self) {
+        self.medium.borrow_mut().calm();
+        self.paper.iter().for_each(|paper| paper.fails(0));
+    }
+
+    /// The target's machine loses its power, and starts again; false where it cannot.
+    pub(super) fn cut_power(&mut self) -> bool {
+        let Some(monitor) = self.target.side.monitor.clone().filter(|_| self.anew.is_none()) else { return false };
+        monitor.remove_device();
+        // With the program go the operations that the disk had not begun.
+        self.target.dies();
+        self.medium.borrow_mut().lose_power();
+        self.paper.iter().for_each(Paper::lose_power);
+        self.ledger.lost_power();
+        self.anew = Some((Program::Target, self.now));
+        true
     }
 
     /// A port whose completion queue overran is of no use any more: its program begins anew.
@@ -319,7 +355,8 @@ impl<'a> World<'a> {
         self.hosts.iter().for_each(|host| host.side.calm());
         self.target.side.calm();
         self.set_path(AnaState::Optimized);
-        self.medium.borrow_mut().calm();
+        self.calm_disks();
+        self.paper.iter().for_each(|paper| paper.ends_after(u64::MAX));
         // No clock goes back: those that are behind wait until they are not.
         let ahead = self.parties.iter().map(|party| party.ahead).max().unwrap_or_default();
         self.now += ahead;
@@ -382,6 +419,7 @@ impl<'a> World<'a> {
         let (explained, lane) = (self.explained, self.scenario.lane);
         let work = match party.who {
             Who::Host(host, member) => {
+                self.ledger.failures = self.medium.borrow().failures;
                 let side = &mut self.hosts[host];
                 let work = side.step(member, now, &mut self.ledger, explained, lane);
                 let work = work.map_err(|error| format!("host {host}, core {member}: {error}"))?;
@@ -403,6 +441,15 @@ impl<'a> World<'a> {
                 work
             }
             Who::TargetControl => self.target.side.control.poll(),
+            // Nobody is told of what the power has ended.
+            Who::TargetWriter if self.anew.is_some() && self.paper.as_ref().is_some_and(Paper::is_ending) => 0,
+            Who::TargetWriter => {
+                let work = self.target.writer.as_mut().is_some_and(ReservationWriter::step);
+                if self.paper.as_ref().is_some_and(Paper::has_ended) {
+                    self.cut_power();
+                }
+                u32::from(work)
+            }
             Who::Visitor => self.visitor.as_mut().map_or(Ok(0), |visitor| {
                 self.run.note(visitor.trace());
                 visitor.step(now, explained).map_err(|error| format!("discovery: {error}"))

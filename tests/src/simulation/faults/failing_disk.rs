@@ -7,6 +7,9 @@ pub(super) const FAULT: Fault = Fault {
     strike: |world, random| {
         let (time, _) = world.spell(random);
         world.disk_well_at = world.now + time;
+        if let Some(paper) = &world.paper {
+            paper.fails(1 + random.below(30));
+        }
         let mut medium = world.medium.borrow_mut();
         (medium.fails_one_in, medium.is_short) = (1 + random.below(30), random.one_in(2));
         // What may be tried again is, and then the caller is told.

@@ -1,7 +1,6 @@
 //! A program never returns: it is started anew, on another device, when all is over. Its peers have nothing but their time-outs.
 
 use super::{ENDS, Effects, Fault};
-use crate::simulation::world::{Program, Who};
 use core::time::Duration;
 
 pub(super) const FAULT: Fault = Fault {
@@ -12,12 +11,7 @@ pub(super) const FAULT: Fault = Fault {
         }
         let program = world.some_program(random);
         for party in &mut world.parties {
-            let is_its = match party.who {
-                Who::Host(host, _) | Who::HostControl(host) => program == Program::Host(host),
-                Who::Target(_) | Who::TargetControl => program == Program::Target,
-                Who::Visitor | Who::VisitorControl => false,
-            };
-            if is_its {
+            if party.who.is_of(program) {
                 party.asleep_until = Duration::MAX;
             }
         }

@@ -21,11 +21,15 @@ const MOST_UNDER_WAY: usize = 3;
 const MANY: usize = 24;
 /// Of so many commands of reservations one is a report.
 const REPORTS: u64 = 6;
+/// Of so many registrations one asks that all survives, and of so many others one that it does not.
+const PERSISTS: (u64, u64) = (3, 10);
 
 /// All that is known of the namespace's reservation.
 pub(super) struct Fences {
     /// Host Identifiers, by number.
     hosts: Vec<[u8; 16]>,
+    /// What hosts ask to survive does.
+    persists: bool,
     worlds: Worlds,
     rights: Rights,
     /// Counts commands that begin and end.
@@ -35,10 +39,10 @@ pub(super) struct Fences {
 }
 
 impl Fences {
-    /// Nobody is registered. `hosts`: their identifiers.
-    pub(super) fn new(hosts: Vec<[u8; 16]>) -> Self {
+    /// Nobody is registered. `hosts`: their identifiers. `persists`: they may ask that what there is survives the target.
+    pub(super) fn new(hosts: Vec<[u8; 16]>, persists: bool) -> Self {
         let (worlds, rights) = (Worlds::new(), Rights::default());
-        let mut fences = Self { hosts, worlds, rights, clock: 0, shut_out: [false; HOSTS] };
+        let mut fences = Self { hosts, persists, worlds, rights, clock: 0, shut_out: [false; HOSTS] };
         fences.look();
         fences
     }
@@ -58,7 +62,15 @@ impl Fences {
         }
         match Asked::any(self.worlds.some(random)?, host, random) {
             Asked::Read | Asked::Write | Asked::Pair => None,
-            asked => Some(Question::Change(asked)),
+            asked => Some(Question::Change(asked, self.draw_persistence(asked, random))),
+        }
+    }
+
+    fn draw_persistence(&self, asked: Asked, random: &mut Random) -> PersistChange {
+        match asked {
+            Asked::Register { .. } if self.persists && random.one_in(PERSISTS.0) => PersistChange::Set,
+            Asked::Register { .. } if self.persists && random.one_in(PERSISTS.1) => PersistChange::Clear,
+            _ => PersistChange::None,
         }
     }
 
@@ -117,7 +129,7 @@ impl Fences {
             registrants.push((host, entry.key.get(), entry.status == RegisteredControllerExtended::HOLDER));
         }
         registrants.sort_unstable();
-        Ok(Answer::Seen(head.kind, registrants))
+        Ok(Answer::Seen { kind: head.kind, persists: head.persists > 0, registrants })
     }
 
     /// Nobody is registered.
@@ -168,10 +180,10 @@ impl Fences {
         self.shut_out[host]
     }
 
-    /// The target began anew, and knows nothing any more. What it had answered may still be on its way.
-    pub(super) fn forgotten(&mut self) {
+    /// The target began anew, and knows what its file has. What it had answered may still be on its way.
+    pub(super) fn begin_anew(&mut self) {
         self.clock += 1;
-        self.worlds.forget();
+        self.worlds.begin_anew();
         self.look();
     }
 
@@ -198,8 +210,7 @@ impl Fences {
 }
 
 /// As a host of this crate asks for it; `None` for what is no command of reservations.
-fn reserve(asked: Asked) -> Option<(Reserve, (u64, u64))> {
-    let persist = PersistChange::None;
+fn reserve(asked: Asked, persist: PersistChange) -> Option<(Reserve, (u64, u64))> {
     Some(match asked {
         Asked::Register { action, ignores_key: ignore_key, keys } => {
             (Reserve::Register { action, ignore_key, persist }, keys)
@@ -214,6 +225,6 @@ fn reserve(asked: Asked) -> Option<(Reserve, (u64, u64))> {
 impl Question {
     /// It ends what other hosts have under way.
     fn aborts(self) -> bool {
-        matches!(self, Self::Change(Asked::Acquire { action: AcquireAction::PreemptAndAbort, .. }))
+        matches!(self, Self::Change(Asked::Acquire { action: AcquireAction::PreemptAndAbort, .. }, _))
     }
 }

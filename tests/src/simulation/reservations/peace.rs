@@ -9,7 +9,7 @@ use crate::simulation::{
     world::{ROUNDS_TO_END, World},
 };
 use frwr_nvmf::host::IoError;
-use frwr_nvmf::wire::{RegisterAction, ReleaseAction, ReservationType, Status};
+use frwr_nvmf::wire::{PersistChange, RegisterAction, ReleaseAction, ReservationType, Status};
 use frwr_support::nvmf_harness::reservations::Asked;
 
 /// Commands of a quarrel, and those that are drawn of blocks in between: enough for every kind of news in some seeds of few.
@@ -91,8 +91,8 @@ impl World<'_> {
         // Whatever keys there are, and whoever holds what.
         let register = Asked::Register { action: RegisterAction::Replace, ignores_key: true, keys: (0, KEY) };
         let clear = Asked::Release { action: ReleaseAction::Clear, kind: ReservationType::WriteExclusive, key: KEY };
-        self.ask_alone(0, Question::Change(register))?;
-        self.ask_alone(0, Question::Change(clear))?;
+        self.ask_alone(0, Question::Change(register, PersistChange::Clear))?;
+        self.ask_alone(0, Question::Change(clear, PersistChange::None))?;
         if self.ledger.fences.is_peace() { Ok(()) } else { Err(format!("no peace: {}", self.ledger.fences.describe())) }
     }
 
@@ -129,8 +129,8 @@ impl Member {
                 let segments = ledger.desks[self.desk].segments(cookie, &pending);
                 segments.first().is_some_and(|segment| self.host.report_reservations(*segment, cookie).is_ok())
             }
-            Question::Change(asked) => {
-                reserve(asked).is_some_and(|(what, keys)| self.host.reserve(what, keys, cookie).is_ok())
+            Question::Change(asked, persist) => {
+                reserve(asked, persist).is_some_and(|(what, keys)| self.host.reserve(what, keys, cookie).is_ok())
             }
         };
         if taken {
