@@ -1,7 +1,9 @@
 //! Structs of counters whose fields are listed once: [`statistics!`](crate::statistics!) declares one, with its sum, of several
-//! cores, and its difference, from one reading to a later one.
+//! cores, its difference, from one reading to a later one, and what counts on of one that is no more.
 //!
 //! ```
+//! use frwr_mempool::statistics::Figure as _;
+//!
 //! frwr_mempool::statistics! {
 //!     /// What a cache did, and what it has in hand.
 //!     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +21,7 @@
 //! let other = CacheStatistics { lookups: 7, entries: 3, last_error: Some(5) };
 //! assert_eq!(one + other, CacheStatistics { lookups: 12, entries: 5, last_error: Some(5) });
 //! assert_eq!(other - one, CacheStatistics { lookups: 2, ..other });
+//! assert_eq!(other.left(), CacheStatistics { entries: 0, ..other });
 //! ```
 
 /// What can be counted on several cores, and read twice: a number, or a struct of [`statistics!`](crate::statistics!).
@@ -30,6 +33,12 @@ pub trait Figure: Copy {
     /// What came between an earlier reading and this one. Of a number that was larger then: 0.
     #[must_use]
     fn since(self, before: Self) -> Self;
+
+    /// Of one that is no more: what it counted, and nothing of what it had.
+    #[must_use]
+    fn left(self) -> Self {
+        self
+    }
 }
 
 impl Figure for u64 {
@@ -49,6 +58,9 @@ pub trait Rule<T> {
 
     /// Between an earlier reading and a later one.
     fn since(now: T, before: T) -> T;
+
+    /// What counts on of one that is no more.
+    fn left(last: T) -> T;
 }
 
 /// What only grows. A field without another rule has this one.
@@ -63,19 +75,27 @@ impl<T: Figure> Rule<T> for Count {
     fn since(now: T, before: T) -> T {
         now.since(before)
     }
+
+    fn left(last: T) -> T {
+        last.left()
+    }
 }
 
 /// What is there now: several cores have the sum, and between two readings is the later one.
 #[derive(Clone, Copy, Debug)]
 pub struct Gauge;
 
-impl<T: Figure> Rule<T> for Gauge {
+impl<T: Figure + Default> Rule<T> for Gauge {
     fn sum(one: T, other: T) -> T {
         one.sum(other)
     }
 
     fn since(now: T, _before: T) -> T {
         now
+    }
+
+    fn left(_last: T) -> T {
+        T::default()
     }
 }
 
@@ -91,6 +111,10 @@ impl<T> Rule<Option<T>> for Latest {
     fn since(now: Option<T>, _before: Option<T>) -> Option<T> {
         now
     }
+
+    fn left(last: Option<T>) -> Option<T> {
+        last
+    }
 }
 
 /// What is wrong for good, if anything; a number (errno) is 0 where nothing is. Several cores have that of the first one that has any.
@@ -105,6 +129,10 @@ impl<T> Rule<Option<T>> for First {
     fn since(now: Option<T>, _before: Option<T>) -> Option<T> {
         now
     }
+
+    fn left(_last: Option<T>) -> Option<T> {
+        None
+    }
 }
 
 impl Rule<i32> for First {
@@ -114,6 +142,10 @@ impl Rule<i32> for First {
 
     fn since(now: i32, _before: i32) -> i32 {
         now
+    }
+
+    fn left(_last: i32) -> i32 {
+        0
     }
 }
 
@@ -128,6 +160,10 @@ impl<T: Ord> Rule<Option<T>> for Least {
 
     fn since(now: Option<T>, _before: Option<T>) -> Option<T> {
         now
+    }
+
+    fn left(last: Option<T>) -> Option<T> {
+        last
     }
 }
 
@@ -154,6 +190,10 @@ macro_rules! statistics {
 
             fn since(self, before: Self) -> Self {
                 Self { $($field: <$crate::statistics!(@rule $($rule)?) as $crate::statistics::Rule<$kind>>::since(self.$field, before.$field),)* }
+            }
+
+            fn left(self) -> Self {
+                Self { $($field: <$crate::statistics!(@rule $($rule)?) as $crate::statistics::Rule<$kind>>::left(self.$field),)* }
             }
         }
 

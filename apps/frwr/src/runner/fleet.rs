@@ -11,6 +11,7 @@ use super::{
     places::Device,
     plan,
     prepared::Patience,
+    present::TargetSnapshot,
     progress::Progress,
     serve_command::ServeConfig,
     serve_report::ServedDevice,
@@ -190,8 +191,8 @@ impl<T: Port + Send + 'static, H: Port + 'static> Parts for Sides<T, H> {
 pub(super) enum Left {
     /// These have something of it still.
     Not(Vec<String>),
-    /// None has anything.
-    All,
+    /// None has anything. This each of them did, as far as it has not ended.
+    All(Vec<Option<TargetSnapshot>>),
 }
 
 /// A device that leaves its cores. Behind [`Left::All`] it has all that they had, and is to be dropped in front of the device.
@@ -411,6 +412,9 @@ impl<T: Port + Send + 'static, H: Port + 'static> Leaving for OfCores<T, H> {
                 door.close(self.place);
             }
         }
-        if self.going.iter().all(Going::is_out) { Left::All } else { Left::Not(Vec::new()) }
+        if !self.going.iter().all(Going::is_out) {
+            return Left::Not(Vec::new());
+        }
+        Left::All(self.going.iter().map(|going| going.side.as_ref().map(TargetSide::snapshot)).collect())
     }
 }

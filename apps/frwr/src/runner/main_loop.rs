@@ -378,8 +378,13 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         Ok(work)
     }
 
+    /// What was moved, also by devices that have left.
+    fn io(&self) -> IoCounters {
+        self.operator.as_ref().map_or_else(IoCounters::default, |operator| operator.former_io()) + self.progress.io()
+    }
+
     fn reading(&self, at: Duration) -> Reading {
-        Reading { at, io: self.progress.io(), cores: self.threads.statistics() }
+        Reading { at, io: self.io(), cores: self.threads.statistics() }
     }
 
     /// Who asks is answered. Returns the work done.
@@ -398,7 +403,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
 
     /// What somebody is told who asks between.
     fn so_far(&self, elapsed: Duration) -> String {
-        let (doing, IoCounters { commands, bytes }) = (name(self.progress.doing()), self.progress.io());
+        let (doing, IoCounters { commands, bytes }) = (name(self.progress.doing()), self.io());
         let mebibytes = bytes as f64 / f64::from(1 << 20);
         format!("{:>4} s  {doing}: {commands} requests ended so far, {mebibytes:.1} MiB moved", elapsed.as_secs())
     }

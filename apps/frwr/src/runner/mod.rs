@@ -13,6 +13,7 @@ mod devices;
 mod difference;
 mod discover;
 mod fleet;
+mod former;
 mod gateway;
 mod host_keys;
 mod host_side;

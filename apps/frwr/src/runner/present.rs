@@ -93,7 +93,8 @@ fn sum(left: Vec<StorageStatistics>, right: Vec<StorageStatistics>) -> Vec<Stora
 pub(super) fn present(served: &ServedTarget, findings: &Findings, is_json: bool) -> String {
     // Who has said something has said it of the first device first.
     let answered = findings.cores.iter().filter(|core| core.said().next().is_some());
-    let cores = answered.map(|core| (core.said().cloned().collect(), core.reactor.clone())).collect();
+    let cores =
+        answered.map(|core| (core.said().chain(&core.former).cloned().collect(), core.reactor.clone())).collect();
     let report = served.clone().report(cores, findings.control());
     let silent = findings.silent();
     if is_json { json(&report, &silent) } else { text(&report, &silent) }

@@ -100,13 +100,6 @@ struct FromMain {
     asks: AtomicU32,
 }
 
-/// Figures of who has left.
-#[derive(Debug, Default)]
-struct Former {
-    commands: AtomicU64,
-    bytes: AtomicU64,
-}
-
 /// End early.
 const STOP: u32 = 1;
 /// The load has gone on for long enough.
@@ -119,8 +112,6 @@ const ORDER: u32 = 4;
 struct Shared {
     cores: Box<[CachePadded<FromCore>]>,
     main: CachePadded<FromMain>,
-    /// What was moved by parts that have no owner any more. The main thread's alone.
-    former: Former,
     /// Rung by cores behind what the main thread does not look for by itself for long.
     bell: Bell,
     /// Of each core, rung by the main thread behind what it asks for.
@@ -140,8 +131,8 @@ impl Progress {
     pub(super) fn new(cores: usize) -> Self {
         let of_cores = (0..cores).map(|_| CachePadded::default()).collect();
         let cores = (0..cores).map(|_| CachePadded::default()).collect();
-        let (main, former, bell) = (CachePadded::default(), Former::default(), Bell::default());
-        Self { shared: Arc::new(Shared { cores, main, former, bell, of_cores }), part: 0 }
+        let (main, bell) = (CachePadded::default(), Bell::default());
+        Self { shared: Arc::new(Shared { cores, main, bell, of_cores }), part: 0 }
     }
 
     /// Of so many parts whose owners come and go. None has one by now, and who is not there keeps nobody waiting.
@@ -159,12 +150,11 @@ impl Progress {
         }
     }
 
-    /// The main thread: a part has no owner any more. What that one has moved counts on.
+    /// The main thread: a part has no owner any more, and nothing that was moved.
     pub(super) fn vacate(&self, part: usize) {
         let Some(core) = self.shared.cores.get(part) else { return };
-        let former = &self.shared.former;
-        former.commands.fetch_add(core.commands.swap(0, Relaxed), Relaxed);
-        former.bytes.fetch_add(core.bytes.swap(0, Relaxed), Relaxed);
+        core.commands.store(0, Relaxed);
+        core.bytes.store(0, Relaxed);
         core.doing.store(Doing::Serving.number(), Relaxed);
         core.finished.store(true, Relaxed);
     }
@@ -243,14 +233,12 @@ impl Progress {
         self.all().any(|core| core.broken_storage.load(Relaxed))
     }
 
-    /// What all cores have moved so far, and who has left.
+    /// What all cores have moved so far.
     #[must_use]
     pub(super) fn io(&self) -> IoCounters {
         let of =
             |core: &FromCore| IoCounters { commands: core.commands.load(Relaxed), bytes: core.bytes.load(Relaxed) };
-        let Former { commands, bytes } = &self.shared.former;
-        let former = IoCounters { commands: commands.load(Relaxed), bytes: bytes.load(Relaxed) };
-        self.all().map(of).fold(former, Add::add)
+        self.all().map(of).fold(IoCounters::default(), Add::add)
     }
 
     /// What the core does that is behind all others, or that one of them cannot listen.
@@ -402,21 +390,16 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_there_keeps_nobody_waiting_and_what_it_moved_counts_on() {
+    fn who_is_not_there_keeps_nobody_waiting_and_has_moved_nothing() {
         let main = Progress::vacant(3);
         assert!(main.is_finished() && main.doing() == Doing::Serving);
         main.occupy(1, Doing::OpeningListener);
         assert!(!main.is_finished() && main.doing() == Doing::OpeningListener);
         let moved = IoCounters { commands: 3, bytes: 30 };
         main.part(1).publish(moved, Doing::Serving);
-        assert!(!main.is_finished() && main.doing() == Doing::Serving);
-        for _ in 0..2 {
-            main.vacate(1);
-            assert!(main.is_finished() && main.io() == moved);
-        }
-        main.occupy(1, Doing::Serving);
-        main.part(1).publish(moved, Doing::Serving);
-        assert_eq!(main.io(), IoCounters { commands: 6, bytes: 60 });
+        assert!(!main.is_finished() && main.doing() == Doing::Serving && main.io() == moved);
+        main.vacate(1);
+        assert!(main.is_finished() && main.io() == IoCounters::default());
     }
 
     #[test]

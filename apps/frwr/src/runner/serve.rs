@@ -218,7 +218,7 @@ fn serve_on<D: Device<Port: Send + 'static> + 'static>(
         service: Some(Service::of_environment()),
     };
     let driven = main.drive(asked, say);
-    let (served, mut keys) = operator.end();
+    let (served, former, mut keys) = operator.end();
     let outcome = match ended(threads, driven) {
         Ok(ended) => Outcome::<D::Port, D::Port>::collect(ended)?,
         Err(error) => return Err(leave(error, places)),
@@ -240,9 +240,12 @@ fn serve_on<D: Device<Port: Send + 'static> + 'static>(
     if targets.iter().all(Vec::is_empty) {
         return Err(Error::lost());
     }
-    let snapshots = targets.iter().map(|sides| sides.iter().map(TargetSide::snapshot).collect());
+    let of_core = |(core, sides): (usize, &Vec<_>)| {
+        sides.iter().map(TargetSide::snapshot).chain(former.of_core(core)).collect::<Vec<_>>()
+    };
+    let snapshots = targets.iter().enumerate().map(of_core);
     let of_cores = snapshots.zip(cores).map(|(snapshots, core): (_, CoreReport)| (snapshots, core.reactor)).collect();
-    let control = places.served().map(|control| control.statistics()).reduce(Add::add).unwrap_or_default();
+    let control = places.served().map(|control| control.statistics()).fold(former.control, Add::add);
     let report = served.report(of_cores, control);
     Ok(ServeReport { undrained, warnings: lookout.end(say), ..report })
 }

@@ -1,6 +1,7 @@
 //! Asks the cores of a target what they have done and what they have, and puts their answers together.
 
 use super::{
+    former::Former,
     orders::{Order, Orders},
     present::TargetSnapshot,
 };
@@ -22,6 +23,8 @@ pub(super) struct Findings {
     pub(super) cores: Vec<Found>,
     /// Of each place that a device may have; `None` where none is.
     pub(super) devices: Vec<Option<DeviceFound>>,
+    /// What the main thread did for devices that have left.
+    former: ControlStatistics,
 }
 
 /// Of one device.
@@ -37,6 +40,8 @@ pub(super) struct DeviceFound {
 pub(super) struct Found {
     /// Of each place that a device may have.
     pub(super) snapshots: Vec<Option<TargetSnapshot>>,
+    /// What it did for devices that have left, or leave.
+    pub(super) former: Vec<TargetSnapshot>,
     /// It has not said what it has on some device.
     silent: bool,
     pub(super) reactor: ReactorStatistics,
@@ -60,9 +65,9 @@ impl Found {
 }
 
 impl Findings {
-    /// What cores have said, of each device.
-    pub(super) fn answered(&self) -> impl Iterator<Item = (&TargetSnapshot, &ReactorStatistics)> {
-        self.cores.iter().flat_map(|found| found.said().map(|snapshot| (snapshot, &found.reactor)))
+    /// What cores have said, of each device; behind that what they did for former ones.
+    pub(super) fn all(&self) -> impl Iterator<Item = &TargetSnapshot> {
+        self.cores.iter().flat_map(Found::said).chain(self.cores.iter().flat_map(|found| &found.former))
     }
 
     /// Reactors that have not answered.
@@ -94,9 +99,9 @@ impl Findings {
         self.devices().count() > 1
     }
 
-    /// What the main thread does for all devices.
+    /// What the main thread does for all devices, and did for former ones.
     pub(super) fn control(&self) -> ControlStatistics {
-        self.devices.iter().flatten().map(|device| device.control).reduce(Add::add).unwrap_or_default()
+        self.devices.iter().flatten().map(|device| device.control).fold(self.former, Add::add)
     }
 
     /// What cores have said of one device, the home core first.
@@ -150,6 +155,8 @@ pub(super) struct Survey {
     /// Somebody wants another one.
     is_wanted: bool,
     under_way: bool,
+    /// What is told beside the answers.
+    pub(super) former: Former,
 }
 
 impl Survey {
@@ -217,9 +224,14 @@ impl Survey {
             let of_it = answers.iter_mut().skip(core).step_by(cores);
             let of_it: Vec<_> = of_it.map(|heard| core::mem::replace(heard, Heard::NotAsked)).collect();
             let silent = of_it.iter().any(|heard| matches!(heard, Heard::Nothing));
-            Found { snapshots: of_it.into_iter().map(Heard::said).collect(), silent, reactor }
+            Found { snapshots: of_it.into_iter().map(Heard::said).collect(), former: Vec::new(), silent, reactor }
         };
         let cores = reactors.into_iter().enumerate().map(of_core).collect();
-        Some((self.round, Findings { at: began, cores, devices: devices() }))
+        let mut findings = Findings { at: began, cores, devices: devices(), former: self.former.control };
+        let subsystems = findings.home().map(|home| home.inventory.subsystems.clone()).unwrap_or_default();
+        for (core, found) in findings.cores.iter_mut().enumerate() {
+            found.former = self.former.beside(core, &subsystems);
+        }
+        Some((self.round, findings))
     }
 }

@@ -7,7 +7,7 @@ use frwr::runner::{Devices, DiscoverConfig, LoadConfig, ServeConfig, ServeReport
 use frwr::{CommandLine, Error, Task};
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftMonitor, SoftOptions};
 use serde_json::{Value, json};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::BufReader;
 use std::os::unix::net::UnixStream;
@@ -446,6 +446,76 @@ fn devices_of_the_start_go_as_others_do_but_for_the_last_one() {
         assert_eq!(pollers(&mut client).len(), 2);
         assert!(target.host(B, &["--runtime", "0"]).thread.join().unwrap().unwrap().verified);
         assert!(target.end().passed());
+    }
+}
+
+/// What is counted of all devices: each series but those of one device, poller, listener, controller or queue.
+fn counted(metrics: &Value) -> HashMap<String, f64> {
+    let is_sum = |line: &&str| {
+        let name = line.split(['{', ' ']).next().unwrap();
+        let counts = ["_total", "_count", "_sum", "_bucket"].iter().any(|end| name.ends_with(end));
+        let of_one = ["frwr_device_", "frwr_poller_", "frwr_listener_", "frwr_controller_", "frwr_queue_"];
+        counts && !of_one.iter().any(|begin| name.starts_with(begin))
+    };
+    let series = |line: &str| {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        (name.to_owned(), value.parse().unwrap())
+    };
+    metrics.as_str().unwrap().lines().filter(is_sum).map(series).collect()
+}
+
+#[test]
+fn what_is_counted_of_all_devices_never_goes_down_when_one_goes() {
+    for (cores, idle) in [(1, "spin"), (2, "sleep")] {
+        let target = Two::start(cores, &["--idle", idle]);
+        let (mut client, over) = (target.client(), Arc::<AtomicBool>::default());
+        let second = json!({ "subsystem": SUBSYSTEM, "namespace": 2, "memory": "1M" });
+        assert_eq!(client.call("add_namespace", second.clone()), done());
+        let watch = thread::spawn({
+            let (mut client, over) = (target.client(), Arc::clone(&over));
+            move || {
+                let mut last = HashMap::<String, f64>::new();
+                loop {
+                    let is_last = over.load(Relaxed);
+                    let now = counted(&client.ask("metrics"));
+                    for (series, before) in &last {
+                        assert!(now.get(series) >= Some(before), "{series}: {before}, then {:?}", now.get(series));
+                    }
+                    last = now;
+                    if is_last {
+                        return last;
+                    }
+                }
+            }
+        });
+        let stays = target.host(A, &["--runtime", "3600", "--host-nqn", "nqn.x:stays"]);
+        for device in ["b", "c", "d"] {
+            if device != "b" {
+                assert_eq!(client.call("add_device", at(device, B)), done());
+            }
+            let guest = target.host(B, &[&GUEST[..], &["--bytes", "1048576"]].concat());
+            assert!(guest.thread.join().unwrap().unwrap().verified);
+            let goes = target.host(B, &["--runtime", "3600", "--host-nqn", "nqn.x:goes", "--reconnects", "1"]);
+            client.until("hosts", |hosts| {
+                let all = hosts["hosts"].as_array().unwrap();
+                all.iter().any(|one| one["host"] == "nqn.x:goes" && one["commands"].as_u64() > Some(100))
+            });
+            assert_eq!(client.call("remove_device", json!({ "device": device })), done());
+            assert!(!goes.thread.join().unwrap().is_ok_and(|report| report.passed()));
+        }
+        assert!(stays.end().unwrap().verified);
+        over.store(true, Relaxed);
+        let last = watch.join().unwrap();
+        let bytes = |status: &Value| status["bytes_read"].as_u64().unwrap() as f64;
+        assert_eq!(bytes(&client.ask("status")), last["frwr_io_bytes_total{command=\"read\"}"]);
+        // What is gone from the target is forgotten.
+        let operations = |client: &mut Client| client.ask("namespaces")["namespaces"][1]["operations"].clone();
+        assert!(operations(&mut client).as_u64() > Some(0), "no device that is left has had any");
+        assert_eq!(client.call("remove_namespace", json!({ "subsystem": SUBSYSTEM, "namespace": 2 })), done());
+        assert_eq!(client.call("add_namespace", second), done());
+        assert_eq!(operations(&mut client), 0);
+        let report = target.end();
+        assert!(report.passed() && bytes(&report.json()) == last["frwr_io_bytes_total{command=\"read\"}"]);
     }
 }
 

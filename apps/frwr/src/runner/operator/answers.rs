@@ -176,7 +176,7 @@ pub(super) fn cores(facts: &Facts, findings: &Findings, parameters: Parameters) 
     let one = |found: &super::super::survey::Found| {
         let reactor = &found.reactor;
         let memory = found.said().next().map(|core| core.memory.kind.to_string());
-        let io = found.said().map(|core| core.io).reduce(Add::add);
+        let io = found.said().chain(&found.former).map(|core| core.io).reduce(Add::add);
         let counted = counts!(reactor =>
             iterations, busy_iterations, sleeps, work, messages, would_blocks, long_iterations, stalls,
         );

@@ -35,6 +35,7 @@ pub(crate) use planned::{LONGEST_QUESTION, longest_answer};
 use super::{
     change::Returned,
     fleet::Fleet,
+    former::Former,
     host_keys::KeyFiles,
     media_watch::{Identity, MediaWatch},
     medium::Measuring,
@@ -42,6 +43,7 @@ use super::{
     places::Places,
     prepared::Patience,
     present::present,
+    progress::IoCounters,
     serve_report::ServedTarget,
     stock::{Opened, Reserved, Stock},
     survey::{Findings, Survey},
@@ -177,17 +179,23 @@ impl Operator {
         }
     }
 
-    /// Nobody is answered any more. What is served by now, and the trace of keys that is under way.
-    pub(super) fn end(self) -> (ServedTarget, Option<Trace>) {
+    /// Nobody is answered any more. What is served by now, what was done for devices that have left, and the trace of keys that is under
+    /// way.
+    pub(super) fn end(self) -> (ServedTarget, Former, Option<Trace>) {
         self.changes.end();
         self.moves.end();
         self.closing.finish();
-        (self.facts.served, self.facts.key_trace.end())
+        (self.facts.served, self.survey.former, self.facts.key_trace.end())
     }
 
     /// What the run cannot go on with, once.
     pub(super) fn trouble(&mut self) -> Option<Error> {
         self.facts.key_trace.trouble()
+    }
+
+    /// What was moved by devices that have left.
+    pub(super) fn former_io(&self) -> IoCounters {
+        self.survey.former.io()
     }
 
     /// Cores tell what must not wait for long.
@@ -651,9 +659,7 @@ impl Operator {
             (Some(Behind::KeyTraceEnded(cores)), Err(_)) => self.facts.key_trace.resume(cores),
             (Some(Behind::Departs(place)), Ok(_)) => {
                 self.changes.forget_device(place);
-                let Self { moves, orders, survey, facts, .. } = self;
-                let mut around = around(orders, survey, facts, surroundings.places);
-                return moves.depart(asker, place, Ok(changes::done(true)), &mut around);
+                return self.moves.end_device(asker, place, &mut self.survey);
             }
             // The others list it again.
             (Some(Behind::Departs(_)), Err(_)) => self.device_is_gone(),
@@ -686,6 +692,7 @@ impl Operator {
         }
         self.stock.forget(namespace);
         self.facts.forget(namespace);
+        self.survey.former.forget(namespace);
     }
 
     /// Metrics, to who waited for that round.

@@ -6,6 +6,7 @@ use super::{
         orders::Orders,
         places::Places,
         prepared::Patience,
+        present::TargetSnapshot,
         progress::{Doing, Progress},
         serve_report::{ServedDevice, ServedTarget},
         start::unit,
@@ -87,6 +88,12 @@ enum Move {
         round: u64,
         until: Duration,
     },
+    /// What it did is asked for once more, in front of its end: that counts on.
+    Ends {
+        asker: Asker,
+        place: usize,
+        round: u64,
+    },
     Goes(Going),
 }
 
@@ -156,14 +163,22 @@ impl Moves {
         Some(Moved { asker, result: Err(failure), listens: false })
     }
 
-    /// Has the cores give up a device that hosts have nothing of any more, or no time left for. Who waits is answered this where it has.
-    pub(super) fn depart(
+    /// Has the cores give up a device that hosts have nothing of any more, or no time left for.
+    pub(super) fn end_device(&mut self, asker: Asker, place: usize, survey: &mut Survey) {
+        self.under_way = Some(Move::Ends { asker, place, round: survey.want() });
+    }
+
+    /// The same of one that has said this. Who waits is answered this where it has.
+    fn depart(
         &mut self,
         asker: Asker,
         place: usize,
         result: Result<Value, Failure>,
+        findings: &Findings,
         around: &mut Around<'_>,
     ) {
+        let said = findings.cores.iter().map(|core| core.snapshots.get(place).cloned().flatten());
+        around.survey.former.leaves(said.collect());
         around.places.leave(place);
         let units: Vec<_> = around.units(place).collect();
         units.iter().for_each(|unit| around.orders.remove(*unit));
@@ -247,7 +262,7 @@ impl Moves {
                         let round = around.survey.want();
                         self.under_way = Some(Move::Enters { coming, served, comes, round, until });
                     }
-                    Some(core) => self.depart(coming.asker, coming.place, Err(stands_still(core)), around),
+                    Some(core) => self.depart(coming.asker, coming.place, Err(stands_still(core)), findings, around),
                 }
                 None
             }
@@ -267,10 +282,14 @@ impl Moves {
                         let text = format!(
                             "{label} has not said in {seconds} s whether it listens; nothing was changed; see what `dmesg` says of it"
                         );
-                        self.depart(coming.asker, coming.place, Err(Failure::new(TIMED_OUT, text)), around);
+                        self.depart(coming.asker, coming.place, Err(Failure::new(TIMED_OUT, text)), findings, around);
                     }
-                    Some(Err(failure)) => self.depart(coming.asker, coming.place, Err(failure), around),
+                    Some(Err(failure)) => self.depart(coming.asker, coming.place, Err(failure), findings, around),
                 }
+                None
+            }
+            Move::Ends { asker, place, round: wanted } if wanted <= round => {
+                self.depart(asker, place, Ok(done(true)), findings, around);
                 None
             }
             other => {
@@ -282,7 +301,7 @@ impl Moves {
 
     fn goes(&mut self, mut going: Going, around: &mut Around<'_>) -> Option<Moved> {
         match going.leaving.turn() {
-            Left::All => self.close(going, around),
+            Left::All(did) => self.close(going, did, around),
             Left::Not(by) => {
                 let late = around.now >= going.until;
                 let told = going.asker.take_if(|_| late).map(|(asker, result)| {
@@ -296,8 +315,15 @@ impl Moves {
     }
 
     /// No core has anything of it.
-    fn close(&mut self, Going { place, leaving, asker, .. }: Going, around: &mut Around<'_>) -> Option<Moved> {
+    fn close(
+        &mut self,
+        Going { place, leaving, asker, .. }: Going,
+        did: Vec<Option<TargetSnapshot>>,
+        around: &mut Around<'_>,
+    ) -> Option<Moved> {
         let device = around.places.take(place);
+        let control = device.as_ref().map(|device| device.control.statistics());
+        around.survey.former.has_left(did, control.unwrap_or_default());
         around.units(place).for_each(|unit| around.progress.vacate(unit));
         let name = around.served.label(place).to_owned();
         around.served.part(place);

@@ -1,4 +1,4 @@
-//! What all cores of a target have together, by what each of them said.
+//! What all cores of a target have together, by what each of them said, and did for devices that have left.
 
 use super::super::survey::Findings;
 use core::ops::Add;
@@ -6,11 +6,11 @@ use frwr_engine::Statistics as EngineStatistics;
 use frwr_nvmf::controller::{Inventory, NamespaceState, TargetStatistics, WaitingNow};
 
 pub(super) fn target(findings: &Findings) -> TargetStatistics {
-    findings.answered().map(|(core, _)| core.target).reduce(Add::add).unwrap_or_default()
+    findings.all().map(|core| core.target).reduce(Add::add).unwrap_or_default()
 }
 
 pub(super) fn engine(findings: &Findings) -> EngineStatistics {
-    findings.answered().map(|(core, _)| core.engine).reduce(Add::add).unwrap_or_default()
+    findings.all().map(|core| core.engine).reduce(Add::add).unwrap_or_default()
 }
 
 /// The same of one device.
@@ -19,7 +19,7 @@ pub(super) fn engine_of(findings: &Findings, device: usize) -> EngineStatistics 
 }
 
 pub(super) fn inventories(findings: &Findings) -> impl Iterator<Item = &Inventory> {
-    findings.answered().map(|(core, _)| &core.inventory)
+    findings.all().map(|core| &core.inventory)
 }
 
 pub(super) fn home(findings: &Findings) -> Option<&Inventory> {
