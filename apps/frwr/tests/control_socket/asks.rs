@@ -2,7 +2,7 @@
 
 use super::{ADDRESS, HOST, SUBSYSTEM, Target};
 use frwr::runner::methods;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::process::Command;
 
 /// A list of an answer.
@@ -76,6 +76,35 @@ fn each_method_is_described_and_answers() {
 }
 
 /// Each has a heading of docs/operating.md, in the same order, which names each parameter.
+#[test]
+fn a_parameter_of_another_kind_is_refused_by_its_name_and_value() {
+    let target = Target::start(1);
+    let mut client = target.client();
+    for method in methods() {
+        let right = |name: &str| match name {
+            "namespace" => json!(77),
+            "active" => json!(true),
+            "state" => json!("optimized"),
+            "bytes" => json!("1M"),
+            "hosts" => Value::Null,
+            _ => json!(SUBSYSTEM),
+        };
+        for wrong in method.parameters {
+            let required = method.parameters.iter().filter(|one| one.required);
+            let mut all: Map<_, _> = required.map(|one| (one.name.to_owned(), right(one.name))).collect();
+            all.insert(wrong.name.to_owned(), json!({ "x": 1 }));
+            let error = client.call(method.name, Value::Object(all)).unwrap_err();
+            let message = error["message"].as_str().unwrap();
+            let said = message.contains(&format!("params: {} is {{\"x\":1}}: ", wrong.name));
+            assert!(error["code"] == -32602 && said && message.contains("--list"), "{}: {error}", method.name);
+        }
+    }
+    let call = client.call("remove_namespace", json!({ "subsystem": SUBSYSTEM, "namespace": "two" }));
+    assert!(call.unwrap_err()["message"].as_str().unwrap().starts_with("params: namespace is \"two\": "));
+    let long = client.call("apply", json!({ "config": "", "dry_run": "x".repeat(1 << 16) })).unwrap_err();
+    assert!(long["message"].as_str().unwrap().len() < 1 << 10, "{long}");
+}
+
 #[test]
 fn the_page_for_people_has_all_methods() {
     let page = include_str!("../../../../docs/operating.md");

@@ -315,7 +315,7 @@ fn what_cannot_be_is_told_with_limit_value_and_remedy_and_changes_nothing() {
     for (method, parameters, says) in [
         ("set_ana_state", json!({ "subsystem": "nqn.2026-11.x:y", "state": "change" }), "subsystems"),
         ("set_ana_state", json!({ "subsystem": SUBSYSTEM, "state": "best" }), "best"),
-        ("set_ana_state", json!({ "subsystem": 7, "state": "change" }), "invalid type"),
+        ("set_ana_state", json!({ "subsystem": 7, "state": "change" }), "params: subsystem is 7: must be a string"),
         ("set_namespace_active", json!({ "subsystem": SUBSYSTEM, "namespace": 2, "active": true }), "namespace is 2"),
         ("set_namespace_active", json!({ "subsystem": SUBSYSTEM, "namespace": -1, "active": true }), "-1"),
         ("remove_namespace", json!({ "subsystem": SUBSYSTEM, "namespace": 1, "within_seconds": 21 }), "20 at most"),

@@ -37,7 +37,7 @@ struct Added {
 
 /// One address, or several.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "must be an address, or a list of addresses")]
 enum Addresses {
     One(String),
     Several(Vec<String>),

@@ -2,8 +2,13 @@
 
 use crate::control::{Failure, INVALID_PARAMS};
 use frwr_nvmf::wire::Nqn;
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Error as _, IntoDeserializer as _, MapAccess, value::MapAccessDeserializer,
+};
+use serde_json::{Error, Map, Value, map::Iter};
+
+/// Characters of a value that a refusal has.
+const SHOWN: usize = 64;
 
 /// A parameter of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,9 +25,34 @@ pub struct Parameter {
 
 /// Those of a call, all of them known to the method.
 pub(super) fn read<T: DeserializeOwned>(parameters: Map<String, Value>) -> Result<T, Failure> {
-    serde_json::from_value(Value::Object(parameters)).map_err(|error| {
+    let all = EachByName { left: parameters.iter(), now: None };
+    T::deserialize(MapAccessDeserializer::new(all)).map_err(|error| {
         Failure::new(INVALID_PARAMS, format!("params: {error}; `frwr ctl --list` says what the method takes"))
     })
+}
+
+/// Parameters one by one: what is said of one that is of another kind has its name and its value.
+struct EachByName<'de> {
+    left: Iter<'de>,
+    now: Option<(&'de String, &'de Value)>,
+}
+
+impl<'de> MapAccess<'de> for EachByName<'de> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        self.now = self.left.next();
+        self.now.map(|(name, _)| seed.deserialize(name.as_str().into_deserializer())).transpose()
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        let (name, value) = self.now.take().ok_or_else(|| Error::custom("a value without a name"))?;
+        seed.deserialize(value).map_err(|error| {
+            let (shown, text): (String, _) = (value.to_string().chars().take(SHOWN).collect(), error.to_string());
+            let kind = text.rsplit_once("expected ").map(|(_, kind)| format!("must be {kind}"));
+            Error::custom(format!("{name} is {shown}: {}", kind.unwrap_or(text)))
+        })
+    }
 }
 
 /// For a method that takes none.
