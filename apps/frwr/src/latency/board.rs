@@ -2,7 +2,9 @@
 //! what is rare is behind a lock that no measured request takes.
 
 use crate::Error;
+use core::task::Waker;
 use crossbeam_utils::CachePadded;
+use frwr_mempool::Bell;
 use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed},
@@ -26,6 +28,8 @@ struct Shared {
     /// Requests that each core has ended, for people who wait.
     ended: Box<[CachePadded<AtomicU64>]>,
     stop: AtomicBool,
+    /// Of each client's core, rung by the main thread behind that.
+    bells: Box<[CachePadded<Bell>]>,
     /// The server makes room: nobody listens for a moment.
     making_room: AtomicBool,
     /// The first that went wrong.
@@ -43,6 +47,7 @@ impl Board {
             steps: (0..cores).map(|_| CachePadded::default()).collect(),
             ended: (0..cores).map(|_| CachePadded::default()).collect(),
             stop: AtomicBool::new(false),
+            bells: (0..cores).map(|_| CachePadded::default()).collect(),
             making_room: AtomicBool::new(false),
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
@@ -115,9 +120,21 @@ impl Board {
         self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The main thread: end early.
+    /// The main thread, as often as it likes: end early.
     pub(super) fn stop(&self) {
-        self.0.stop.store(true, Relaxed);
+        if !self.0.stop.swap(true, Relaxed) {
+            self.0.bells.iter().for_each(|bell| bell.ring());
+        }
+    }
+
+    /// A core that may sleep: how it is woken.
+    pub(super) fn wakes(&self, core: usize, waker: &Waker) {
+        self.0.bells.get(core).into_iter().for_each(|bell| bell.wakes(waker));
+    }
+
+    /// A core: what the main thread asks for from now on wakes it, once. It looks once more before it sleeps.
+    pub(super) fn arm(&self, core: usize) {
+        self.0.bells.get(core).into_iter().for_each(|bell| bell.arm());
     }
 
     pub(super) fn wants_stop(&self) -> bool {

@@ -212,6 +212,7 @@ impl<P: Port> ClientSide<P> {
         let mut engine = Engine::new(port, link, &mut region, options, &plan.capabilities)?;
         if let Some(waker) = waker {
             engine.wakes(waker);
+            board.wakes(plan.core, waker);
         }
         let data = region.carve(data_bytes, PAGE)?.into_device_memory();
         let memory = engine.add_memory(data.clone(), MemoryAccess::ReadWrite).map_err(Error::setup)?;
@@ -388,8 +389,9 @@ impl<P: Port> ClientSide<P> {
         sleeps_until(&self.engine, self.rests_until)
     }
 
-    /// Whatever arrives wakes its core from now on.
+    /// Whatever arrives, and the end of the run, wakes its core from now on.
     pub(super) fn arm(&mut self) -> bool {
+        self.board.arm(self.plan.core);
         self.engine.arm()
     }
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 use frwr_engine::{Engine, Statistics, Timestamp, provider::Port};
 use frwr_reactor::{Context, Now, Poller, Sleep, Source};
 
-/// Longest sleep at a time: the main thread asks by the board, and nobody is woken for it.
+/// Longest sleep at a time, so that no gap is as long as what counts as a standstill.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 
 /// Until when a side may sleep where nothing arrives, as of its last poll, which found nothing; by itself it does nothing before

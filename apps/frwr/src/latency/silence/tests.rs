@@ -12,7 +12,11 @@ use crate::latency::{
     server::{ServerPlan, ServerSide},
 };
 use clap::ValueEnum as _;
-use core::time::Duration;
+use core::{
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    task::Waker,
+    time::Duration,
+};
 use frwr_engine::{
     CoreLink, Engine, EngineOptions,
     control::Control,
@@ -24,6 +28,7 @@ use frwr_engine::{
 };
 use frwr_mempool::{PagePolicy, PageSize};
 use frwr_reactor::{Clock, Now, VirtualClock};
+use std::{sync::Arc, task::Wake};
 
 const PAGES: PagePolicy = PagePolicy::Exactly(PageSize::Plain);
 /// From one iteration to the next.
@@ -46,7 +51,18 @@ fn parameters(operation: Operation) -> Parameters {
     }
 }
 
+/// How often the client's core was woken.
+#[derive(Default)]
+struct Woken(AtomicU32);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
 struct Halves {
+    woken: Arc<Woken>,
     time: VirtualClock,
     server: ServerSide<SoftPort>,
     client: ClientSide<FaultyPort<SoftPort>>,
@@ -72,7 +88,7 @@ impl Halves {
 
     fn with(parameters: Parameters, cores: usize) -> Self {
         let (fabric, time, connections) = (SoftFabric::new(), VirtualClock::new(), parameters.connections);
-        let (desk, board) = (Desk::new(parameters), Board::new(1));
+        let (desk, board, woken) = (Desk::new(parameters), Board::new(1), Arc::<Woken>::default());
         let device = || fabric.device(SoftOptions::new(SoftProfile::RegMr));
         let (client_device, faults) = Faulty::new(device());
         let (mut server_control, mut client_control) = (Control::new(device()), Control::new(client_device));
@@ -107,8 +123,9 @@ impl Halves {
         let (port, link) = open(&mut server_control, &plan::server(&parameters, connections, &capabilities));
         let server = ServerSide::new(port, link, server, None, desk.clone(), None).unwrap();
         let (port, link) = open(&mut client_control, &plan::client(&parameters, connections, &capabilities));
-        let client = ClientSide::new(port, link, client, None, Clock::from(&time), board.clone(), None).unwrap();
-        Self { time, server, client, server_control, client_control, faults, desk, board }
+        let (clock, waker) = (Clock::from(&time), Waker::from(Arc::clone(&woken)));
+        let client = ClientSide::new(port, link, client, None, clock, board.clone(), Some(&waker)).unwrap();
+        Self { woken, time, server, client, server_control, client_control, faults, desk, board }
     }
 
     fn step_server(&mut self) {
@@ -260,6 +277,24 @@ fn a_server_that_stops_when_its_client_leaves_costs_no_figures() {
         assert!(halves.board.failure().is_none(), "{operation:?}: {:?}", halves.board.failure());
         assert!(halves.board.all_reached(Step::Finished), "{operation:?}");
         assert_eq!(halves.client.measured().histogram.len(), RUNTIME.as_secs(), "{operation:?}");
+    }
+}
+
+/// What else wakes it is quiet: the next request is a second away.
+#[test]
+fn a_client_that_sleeps_hears_at_once_that_it_shall_end() {
+    let mut halves = Halves::new(Operation::Send, 1);
+    while halves.client.sleeps_until().is_none() {
+        halves.step();
+    }
+    let counts = |halves: &Halves| halves.woken.0.load(Relaxed);
+    assert!(halves.client.arm());
+    let before = counts(&halves);
+    halves.board.stop();
+    halves.board.stop();
+    assert_eq!(counts(&halves), before + 1);
+    while !halves.board.all_reached(Step::Finished) {
+        halves.step();
     }
 }
 
