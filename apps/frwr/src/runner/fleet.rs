@@ -385,8 +385,11 @@ impl<T: Port> Going<T> {
     fn left(&self, reactor: usize) -> Option<String> {
         let state = &self.state;
         let (connections, commands) = (state.connections.load(Relaxed), state.commands.load(Relaxed));
-        (!self.is_out() && !state.drained.load(Acquire))
-            .then(|| format!("reactor {reactor}: {connections} connections and {commands} commands are left"))
+        let what = match (connections, commands) {
+            (0, 0) => "connections end, or what was written is flushed".to_owned(),
+            _ => format!("{connections} connections and {commands} commands are left"),
+        };
+        (!self.is_out() && !state.drained.load(Acquire)).then(|| format!("reactor {reactor}: {what}"))
     }
 }
 

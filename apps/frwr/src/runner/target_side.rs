@@ -160,10 +160,10 @@ impl<P: Port> TargetSide<P> {
         self.target.is_drained()
     }
 
-    /// Connections and commands of hosts that it has.
+    /// Connections and commands of hosts that it has, those included that a storage has of connections that are gone.
     pub(super) fn left(&self) -> (u64, u64) {
-        let TargetStatistics { queues, commands_in_flight, .. } = self.target.statistics();
-        (queues, commands_in_flight)
+        let TargetStatistics { queues, commands_in_flight, orphans, .. } = self.target.statistics();
+        (queues, commands_in_flight + orphans)
     }
 
     /// What its core waits for where it sleeps.

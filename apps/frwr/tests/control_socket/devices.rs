@@ -6,6 +6,7 @@ use frwr::report::Report as _;
 use frwr::runner::{Devices, DiscoverConfig, LoadConfig, ServeConfig, ServeReport, discover, load, serve};
 use frwr::{CommandLine, Error, Task};
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftMonitor, SoftOptions};
+use frwr_support::storage_harness::nbd::{Action, Export, READ, Server};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -216,6 +217,7 @@ fn other_gateways_are_listed_behind_the_devices_of_this_one_whatever_becomes_of_
     client.until("hosts", both_are_there);
     let controllers = numbers(&client.ask("controllers"), "controllers", "controller");
     assert!(controllers.iter().all(|id| (1001..=2000).contains(id)), "{controllers:?}");
+    hosts_read_all(&mut client);
     assert_eq!(client.call("add_listener", json!({ "address": format!("b/{C}") })), done());
     assert_eq!(target.listed(A), told(&[(33, A), (49, B), (50, C), GATEWAY]));
     // It is saved as it was asked for, and of the start alone.
@@ -342,6 +344,13 @@ fn pollers(client: &mut Client) -> Vec<Value> {
 fn reads_on(client: &mut Client) {
     let bytes = client.ask("status")["bytes_read"].as_u64();
     client.until("status", |status| status["bytes_read"].as_u64() > bytes);
+}
+
+/// Each host has read the file as often as it takes to verify it.
+fn hosts_read_all(client: &mut Client) {
+    let all =
+        |queues: &Value| numbers(queues, "queue_pairs", "commands").iter().filter(|count| **count > 1000).count() >= 2;
+    client.until("queue_pairs", all);
 }
 
 fn at(device: &str, listen: &str) -> Value {
@@ -517,6 +526,49 @@ fn what_is_counted_of_all_devices_never_goes_down_when_one_goes() {
         let report = target.end();
         assert!(report.passed() && bytes(&report.json()) == last["frwr_io_bytes_total{command=\"read\"}"]);
     }
+}
+
+/// An export of a server of the test's, as namespace 2.
+fn export(server: &Server, write_through: bool) -> Value {
+    let uri = server.options().write_through(write_through).uri();
+    json!({ "subsystem": SUBSYSTEM, "namespace": 2, "nbd": uri })
+}
+
+#[test]
+fn what_holds_up_the_end_of_a_device_is_told_and_the_same_call_waits_for_it() {
+    let (server, target) = (Server::new(Export::new(256)), Two::start(1, &[]));
+    let ((has_it, held), (go, waits)) = (mpsc::channel(), mpsc::channel::<()>());
+    server.script(move |seen| {
+        if seen.command == READ {
+            // Of what comes once the test has seen enough nobody hears.
+            let _ = has_it.send(());
+            let _ = waits.recv();
+        }
+        Action::Do
+    });
+    let mut client = target.client();
+    assert_eq!(client.call("add_namespace", export(&server, false)), done());
+    let bytes = server.disk().len().to_string();
+    let goes = target.host(B, &["--nsid", "2", "--bytes", &bytes, "--runtime", "3600", "--reconnects", "1"]);
+    held.recv().unwrap();
+    let remove = json!({ "device": "b", "within_seconds": 0 });
+    let told = client.call("remove_device", remove.clone()).unwrap();
+    assert_eq!((&told["changed"], &told["complete"]), (&json!(true), &json!(false)), "{told}");
+    let by = told["held_up_by"][0].as_str().unwrap_or_else(|| panic!("{told}"));
+    assert!(by.starts_with("reactor 0: ") && by.contains(" commands") && !by.contains(" 0 commands"), "{told}");
+    // Others go on, and so do changes.
+    assert_eq!(names(&mut client), ["a serves", "b leaves"]);
+    assert!(target.host(A, &["--runtime", "0"]).thread.join().unwrap().unwrap().verified);
+    let third = json!({ "subsystem": SUBSYSTEM, "namespace": 3, "memory": "1M" });
+    assert_eq!(client.call("add_namespace", third), done());
+    refused(client.call("add_device", at("c", C)), -32004, &["b has not left yet", "remove_device"]);
+    let again = client.call("remove_device", remove.clone()).unwrap();
+    assert_eq!(again["complete"], false, "{again}");
+    drop(go);
+    while client.call("remove_device", remove.clone()) != Ok(json!({ "changed": true, "complete": true })) {}
+    assert_eq!(names(&mut client), ["a serves"]);
+    assert!(!goes.thread.join().unwrap().is_ok_and(|report| report.passed()));
+    target.end();
 }
 
 #[test]
