@@ -21,12 +21,14 @@ pub(super) enum Ways {
     Memory(MemoryMedium),
     /// A file or block device.
     File(FileMedium, Backing),
+    /// An export, to which each has a connection of its own.
+    Nbd(NbdMedium),
     /// Ways that are made already.
     Made(Vec<AnyStorage>),
 }
 
 impl Ways {
-    /// The next core's, of `depth` operations at a time where it has some of its own. May block for a file.
+    /// The next core's, of `depth` operations at a time where it has some of its own. May block for a file, or a server.
     ///
     /// # Errors
     /// There is none.
@@ -37,6 +39,7 @@ impl Ways {
                 let (storage, _) = medium.storage(*backing, file_depth(depth))?;
                 Ok(NamespacePlan::Open { storage, alignment: medium.alignment() })
             }
+            Self::Nbd(medium) => Ok(NamespacePlan::Open { storage: medium.storage(file_depth(depth))?, alignment: 1 }),
             Self::Made(ways) => {
                 let storage = ways.pop().ok_or_else(Error::lost)?;
                 Ok(NamespacePlan::Open { storage, alignment: 1 })
@@ -170,10 +173,11 @@ impl Medium {
                 let ways = (0..cores).map(|_| medium.storage(file_depth(depth)));
                 ways.collect::<Result<_, _>>().map(Ways::Made).map_err(|error| error.to_string())
             }
+            Self::Nbd(medium) if medium.is_durable() => Ok(Ways::Nbd(medium.clone())),
             // Whether its server is still the same nobody knows once something was written and not flushed.
             Self::Nbd(_) => {
-                let text = "all connections to an NBD server are made before hosts write to it; remove the namespace, and add it again \
-                            behind this";
+                let text = "all connections to an NBD server are made before hosts write to it, unless it flushes each write; remove \
+                            the namespace, and add it again behind this, or with x-write-through=1";
                 Err(text.to_owned())
             }
         }

@@ -535,6 +535,27 @@ fn export(server: &Server, write_through: bool) -> Value {
 }
 
 #[test]
+fn one_more_device_serves_an_export_whose_server_has_nothing_to_flush() {
+    let (server, target) = (Server::new(Export::new(256)), Two::start(2, &[]));
+    let (mut client, second) = (target.client(), json!({ "subsystem": SUBSYSTEM, "namespace": 2 }));
+    let bytes = server.disk().len().to_string();
+    let guest =
+        |address| target.host(address, &[&GUEST[..], &["--bytes", &bytes]].concat()).thread.join().unwrap().unwrap();
+    assert_eq!(client.call("add_namespace", export(&server, false)), done());
+    let remedies = &["namespace 2", "add it again", "x-write-through=1"];
+    refused(client.call("add_device", at("c", C)), -32004, remedies);
+    assert_eq!(client.call("remove_namespace", second.clone()), done());
+    assert_eq!(client.call("add_namespace", export(&server, true)), done());
+    assert!(guest(A).verified);
+    assert_eq!(client.call("add_device", at("c", C)), done());
+    assert!(guest(C).verified && guest(A).verified);
+    assert_eq!(client.ask("namespaces")["namespaces"][1]["fault"], Value::Null);
+    assert_eq!(client.call("remove_device", json!({ "device": "c" })), done());
+    assert!(guest(A).verified);
+    assert!(target.end().passed());
+}
+
+#[test]
 fn what_holds_up_the_end_of_a_device_is_told_and_the_same_call_waits_for_it() {
     let (server, target) = (Server::new(Export::new(256)), Two::start(1, &[]));
     let ((has_it, held), (go, waits)) = (mpsc::channel(), mpsc::channel::<()>());

@@ -203,6 +203,12 @@ impl NbdMedium {
         self.access.is_read_only()
     }
 
+    /// What was acknowledged is durable: no server can lose it, and a connection may be made at any time.
+    #[must_use]
+    pub const fn is_durable(&self) -> bool {
+        self.access.is_read_only() || self.access.is_write_through()
+    }
+
     /// What is wrong with it for good, as its storages, on any core, have found by now.
     #[must_use]
     pub fn fault(&self) -> Option<MediumFault> {
@@ -216,7 +222,7 @@ impl NbdMedium {
     }
 
     /// One core's way to it, of `depth` operations at a time. Blocks as [`NbdMedium::open`]. All ways are to be made before the first
-    /// one writes: a connection that is made while something is not flushed is one of which nobody knows whether its server is still
+    /// one writes, unless [it is durable](Self::is_durable): a connection that is made while something is not flushed is one of which nobody knows whether its server is still
     /// the same ([`MediumFault::Interrupted`]).
     ///
     /// # Errors
