@@ -4,10 +4,12 @@
 use super::Machine;
 use super::program::{Program, passed, verified};
 use frwr_support::Random;
-use frwr_support::changes::{Change, Ctl, HostileReader, Model, Plan, Users, run, until};
+use frwr_support::changes::{Change, Ctl, HostileReader, Model, Plan, Second, Users, run, until};
 use std::path::Path;
 
 const FIRST: &str = "nqn.2026-11.invalid.frwr:file";
+/// Of the device that stays.
+const FIRST_ADDRESS: &str = "127.0.0.1:4420";
 /// The first one is there all the time.
 const HOSTS: [&str; 3] = ["nqn.2026-11.invalid.frwr:a", "nqn.2026-11.invalid.frwr:b", "nqn.2026-11.invalid.frwr:c"];
 /// Bytes of the namespace that stays, of which its host uses the first half.
@@ -25,6 +27,8 @@ struct Guest {
     subsystem: String,
     namespace: u32,
     bytes: u64,
+    /// It came by the device that comes and goes.
+    by_second: bool,
     program: Program,
     /// What it may say when it ends by the changes that were made.
     explained: Vec<&'static str>,
@@ -35,7 +39,14 @@ struct Guest {
 }
 
 impl Guest {
-    fn start(machine: &Machine, host: &'static str, of: (&str, u32), bytes: u64, read_only: bool) -> Self {
+    fn start(
+        machine: &Machine,
+        host: &'static str,
+        of: (&str, u32),
+        bytes: u64,
+        read_only: bool,
+        by: Option<&Second>,
+    ) -> Self {
         let (subsystem, namespace) = (of.0.to_owned(), of.1);
         let (identifier, size) = (namespace.to_string(), bytes.to_string());
         let rw: &[&str] = if read_only { &["randread"] } else { &["randrw", "--allow-overwrite"] };
@@ -43,8 +54,10 @@ impl Guest {
         let more = ["--runtime", "36000", "--reconnects", "100", "--io-retries", "100", "--idle", "sleep", "--rw"];
         // Enough to be in the way of each change, and no more than leaves the machine to the others.
         let rate = ["--block-size", "4096", "--rate-iops", "400", "--queue-depth", "8"];
-        let program = machine.load(&[&fixed[..], &more, rw, &rate].concat());
-        Self { host, subsystem, namespace, bytes, program, explained: Vec::new(), doomed: false, waits: false }
+        let address = by.map_or_else(|| FIRST_ADDRESS.to_owned(), |second| second.address.to_string());
+        let program = machine.start(&[&["load", "--connect", &address], &fixed[..], &more, rw, &rate].concat());
+        let (by_second, explained) = (by.is_some(), Vec::new());
+        Self { host, subsystem, namespace, bytes, by_second, program, explained, doomed: false, waits: false }
     }
 
     fn is_of(&self, subsystem: &str, namespace: u32) -> bool {
@@ -53,7 +66,9 @@ impl Guest {
 
     fn reaches_all(&self, model: &Model) -> bool {
         let found = model.namespace(&self.subsystem, self.namespace);
-        model.reaches(self.host, &self.subsystem, self.namespace)
+        let has_device = !self.by_second || model.second().is_some();
+        has_device
+            && model.reaches(self.host, &self.subsystem, self.namespace)
             && found.is_some_and(|found| found.bytes >= self.bytes)
     }
 
@@ -71,8 +86,10 @@ impl Guest {
             self.explained.extend_from_slice(texts);
             self.doomed = true;
         }
-        self.waits = !is_path || after.is_drained(self.host);
-        if !is_path {
+        let is_gone = self.by_second && after.second().is_none();
+        self.doomed |= is_gone;
+        self.waits = !is_path || is_gone || after.is_drained(self.host);
+        if !is_path || is_gone {
             // It may wait for longer than hosts do.
             self.explained.push(NO_PATH);
         }
@@ -177,7 +194,8 @@ impl Hosts<'_> {
         }
         let (subsystem, namespace, found) = self.random.of(&all);
         let of = (subsystem, namespace);
-        let mut guest = Guest::start(self.machine, host, of, found.bytes, found.read_only);
+        let by = model.second().filter(|_| self.random.one_in(2));
+        let mut guest = Guest::start(self.machine, host, of, found.bytes, found.read_only, by);
         goes_on(&mut guest, ctl)?;
         self.guests.push(guest);
         Ok(())
@@ -194,16 +212,18 @@ fn a_target_that_is_changed_at_random_loses_nothing() {
     let (seed, changes) = (number("FRWR_CHANGES_SEED", 1), number("FRWR_CHANGES", CHANGES) as u32);
     let machine = Machine::new();
     let (file, socket) = (machine.zeros("medium-0", BYTES), machine.path("control"));
-    let fixed = ["serve", "--device", "soft", "--listen", "127.0.0.1:4420", "--pages", "plain", "--json"];
+    let fixed = ["serve", "--device", "soft", "--listen", FIRST_ADDRESS, "--pages", "plain", "--json"];
     let more = ["--namespace", &file, "--backing", "auto", "--cores", "unpinned:2", "--io-queues", "2", "--hosts", "6"];
     let control = ["--control", socket.to_str().unwrap(), "--metrics", "127.0.0.1:0", "--idle", "sleep"];
     let target = machine.start_exactly(&[&fixed[..], &more, &control].concat());
     let listening = target.says("listening on");
     let metrics = listening.rsplit_once("http://").unwrap().1.trim_end_matches("/metrics").parse().unwrap();
     let mut ctl = Ctl::open(Path::new(env!("CARGO_BIN_EXE_frwr")), &socket).unwrap();
-    let listener = "127.0.0.1:4420".parse().unwrap();
+    let listener = FIRST_ADDRESS.parse().unwrap();
     let mut model = Model::new(listener, FIRST, BYTES, BYTES / 2, &HOSTS, false, 1 + SPARE);
-    let steady = Guest::start(&machine, HOSTS[0], (FIRST, 1), BYTES / 2, false);
+    let names = ["soft".to_owned(), "soft:window@b".to_owned()];
+    model.second = Some(Second { names, address: "127.0.0.2:4420".parse().unwrap(), serves: false });
+    let steady = Guest::start(&machine, HOSTS[0], (FIRST, 1), BYTES / 2, false, None);
     let mut hosts = Hosts { machine: &machine, steady, guests: Vec::new(), random: Random::new(seed) };
     goes_on(&mut hosts.steady, &mut ctl).unwrap();
     let reader = HostileReader::start(metrics, &socket, seed);

@@ -95,8 +95,10 @@ pub enum Change {
     Drain { host: Option<String> },
     Resume { host: Option<String> },
     SetLogLevel { level: &'static str },
-    AddListener { address: SocketAddr },
+    AddListener { device: Option<String>, address: SocketAddr },
     RemoveListener { address: SocketAddr },
+    AddDevice { device: String, listen: SocketAddr },
+    RemoveDevice { device: String },
 }
 
 impl Change {
@@ -143,10 +145,17 @@ impl Change {
             Self::Resume { host: None } => ("resume", json!({})),
             Self::Resume { host } => ("resume", json!({ "host": host })),
             Self::SetLogLevel { level } => ("set_log_level", json!({ "level": level })),
-            Self::AddListener { address } => ("add_listener", json!({ "address": address.to_string() })),
+            Self::AddListener { device, address } => {
+                let device = device.as_ref().map(|device| format!("{device}/")).unwrap_or_default();
+                ("add_listener", json!({ "address": format!("{device}{address}") }))
+            }
             Self::RemoveListener { address } => {
                 ("remove_listener", json!({ "address": address.to_string(), "within_seconds": WITHIN }))
             }
+            Self::AddDevice { device, listen } => {
+                ("add_device", json!({ "device": device, "listen": listen.to_string() }))
+            }
+            Self::RemoveDevice { device } => ("remove_device", json!({ "device": device, "within_seconds": WITHIN })),
         }
     }
 

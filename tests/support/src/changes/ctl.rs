@@ -29,6 +29,11 @@ impl Refusal {
     pub fn is_explained(&self) -> bool {
         matches!(self.code, Some(1 | 2)) && ["(-32602)", "(-32004)"].iter().any(|code| self.message.contains(code))
     }
+
+    /// Hosts have to let go of something first, which they do.
+    pub(super) fn is_early(&self) -> bool {
+        self.message.contains("a change before is not complete")
+    }
 }
 
 impl Ctl {

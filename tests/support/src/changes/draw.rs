@@ -1,6 +1,6 @@
 //! Which change comes next.
 
-use super::{Ana, Change, Medium, Model, Namespace, model::BLOCK};
+use super::{Ana, Change, Medium, Model, Namespace, Second, model::BLOCK};
 use crate::Random;
 
 /// Files that namespaces may live in.
@@ -33,6 +33,8 @@ const TABLE: &[(u64, Draw)] = &[
     (4, resume),
     (3, set_log_level),
     (5, listener),
+    // Only where the world has a second one to give: two software NICs, and not in the guest of tests/vm, which has one rxe.
+    (6, device),
     (5, what_cannot_be),
 ];
 
@@ -163,7 +165,15 @@ fn listener(model: &Model, random: &mut Random) -> Option<Change> {
     let mut address = *model.listeners.first()?;
     address.set_port(address.port() + 1 + random.below(LISTENERS) as u16);
     let comes = !model.listeners.contains(&address) ^ random.one_in(8);
-    Some(if comes { Change::AddListener { address } } else { Change::RemoveListener { address } })
+    let device = model.second().map(|second| second.names[0].clone());
+    Some(if comes { Change::AddListener { device, address } } else { Change::RemoveListener { address } })
+}
+
+/// The second one, which comes or goes, and now and then is so already.
+fn device(model: &Model, random: &mut Random) -> Option<Change> {
+    let Second { names: [_, device], address, serves } = model.second.clone()?;
+    let comes = !serves ^ random.one_in(8);
+    Some(if comes { Change::AddDevice { device, listen: address } } else { Change::RemoveDevice { device } })
 }
 
 /// A change that the target is to refuse.

@@ -14,7 +14,7 @@ mod reader;
 pub use change::{Ana, Change, Medium, ana_group};
 pub use ctl::{Ctl, Refusal};
 pub use draw::draw;
-pub use model::{Model, Namespace, Subsystem};
+pub use model::{Model, Namespace, Second, Subsystem};
 pub use reader::HostileReader;
 
 use crate::Random;
@@ -120,7 +120,14 @@ fn one(
     change.prepare(&plan.folder, model).map_err(|error| format!("its medium: {error}"))?;
     let (method, parameters) = change.call(&plan.folder);
     let expected = model.expects(change);
-    let answered = ctl.change(method, &parameters);
+    let mut answered = ctl.change(method, &parameters);
+    until(&"what was changed before is complete", || {
+        let is_early = answered.as_ref().is_err_and(Refusal::is_early);
+        if is_early {
+            answered = ctl.change(method, &parameters);
+        }
+        Ok(!is_early)
+    })?;
     match (&answered, expected) {
         (Ok(answer), Some(changed)) if answer["changed"] == changed => {
             if answer["complete"] == false {

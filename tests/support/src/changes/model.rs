@@ -35,6 +35,17 @@ pub struct Subsystem {
     pub namespaces: BTreeMap<u32, Namespace>,
 }
 
+/// A device that the world has to give beside the one that stays.
+#[derive(Clone, Debug)]
+pub struct Second {
+    /// What the one that stays is called, and this one.
+    pub names: [String; 2],
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// It has come, and not gone.
+    pub serves: bool,
+}
+
 /// What a target should be by now.
 #[derive(Clone, Debug)]
 pub struct Model {
@@ -52,6 +63,8 @@ pub struct Model {
     pub limit: usize,
     /// Where it listens; the first address stays.
     pub listeners: Vec<SocketAddr>,
+    /// A device that comes and goes, where there is one.
+    pub second: Option<Second>,
     drained: Vec<Option<String>>,
     away: u32,
     memories: u32,
@@ -80,6 +93,7 @@ impl Model {
             returns,
             limit,
             listeners: vec![listener],
+            second: None,
             drained: Vec::new(),
             away: 0,
             memories: 0,
@@ -105,6 +119,12 @@ impl Model {
     #[must_use]
     pub fn is_used(&self, medium: Medium) -> bool {
         self.namespaces().any(|(_, _, namespace)| namespace.medium == medium)
+    }
+
+    /// The device beside the first one, where it serves.
+    #[must_use]
+    pub fn second(&self) -> Option<&Second> {
+        self.second.as_ref().filter(|second| second.serves)
     }
 
     /// A number that no medium in memory has had.
@@ -193,8 +213,10 @@ impl Model {
             Change::Drain { host } => Some(!self.drained.contains(host)),
             Change::Resume { host } => Some(self.drained.contains(host)),
             Change::SetLogLevel { .. } => Some(true),
-            Change::AddListener { address } => Some(!self.listeners.contains(address)),
+            Change::AddListener { address, .. } => Some(!self.listeners.contains(address)),
             Change::RemoveListener { address } => self.listeners.contains(address).then_some(true),
+            Change::AddDevice { .. } => (self.second().is_none()).then_some(true),
+            Change::RemoveDevice { .. } => self.second().map(|_| true),
         }
     }
 
@@ -241,8 +263,10 @@ impl Model {
             Change::Drain { host } => self.drained.push(host),
             Change::Resume { host } => self.drained.retain(|drained| *drained != host),
             Change::SetLogLevel { .. } => {}
-            Change::AddListener { address } => self.listeners.push(address),
+            Change::AddListener { address, .. } => self.listeners.push(address),
             Change::RemoveListener { address } => self.listeners.retain(|listener| *listener != address),
+            Change::AddDevice { .. } => self.second.iter_mut().for_each(|second| second.serves = true),
+            Change::RemoveDevice { .. } => self.second.iter_mut().for_each(|second| second.serves = false),
         }
         self.away = if self.restoring().is_some() { self.away + 1 } else { 0 };
     }
@@ -301,7 +325,8 @@ impl Model {
         };
         let all = self.subsystems.iter().map(subsystem).chain(self.namespaces().map(namespace));
         let all = all.chain(self.drained.iter().map(|host| json!(host)));
-        all.chain(self.listeners.iter().map(|address| json!(address.to_string()))).collect()
+        let listeners = self.listeners.iter().chain(self.second().map(|second| &second.address));
+        all.chain(listeners.map(|address| json!(address.to_string()))).collect()
     }
 }
 
