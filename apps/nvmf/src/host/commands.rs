@@ -1,6 +1,6 @@
 //! Command identifiers: from a response's bytes to the request that it answers.
 
-use super::options::MAX_DATA_BLOCKS;
+use super::options::{ADMIN_COMMANDS, MAX_DATA_BLOCKS, MAX_QUEUE_DEPTH};
 use crate::wire::{
     COMMAND_CAPSULE_BYTES, DataPointer, KeyedDataBlock, PreparedBlock, RESPONSE_CAPSULE_BYTES, SGL_DESCRIPTOR_BYTES,
     Status, SubmissionQueueEntry, last_segment, listed_blocks, parse_response,
@@ -11,6 +11,11 @@ use frwr_engine::{AnnounceError, Announcement, ConnectionId, Message, Protocol, 
 use frwr_mempool::mutant;
 use zerocopy::IntoBytes;
 
+/// What tells commands of one slot apart is above the bits of an index.
+const _: () = assert!(
+    (MAX_QUEUE_DEPTH + ADMIN_COMMANDS + 1).next_power_of_two() <= 1 << 11,
+    "5 of 16 bits count the commands of a slot"
+);
 /// Where the data pointer stands in a capsule.
 const DATA_POINTER: Range<usize> = SubmissionQueueEntry::DATA_OFFSET..SubmissionQueueEntry::DATA_OFFSET + 16;
 

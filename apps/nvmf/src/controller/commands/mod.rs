@@ -385,7 +385,10 @@ impl Commands {
     pub(super) fn orphan(&mut self, connection: ConnectionId, place: Option<usize>) -> u32 {
         // There are at most 4096 controllers.
         let left_to = place.map(|place| place as u16);
-        let of_it = self.slots.iter_mut().filter(|slot| slot.connection() == connection);
+        // S5: the end of a connection is also that of the former one in its place.
+        let is_former = |of: ConnectionId| of.index == connection.index && mutant!(S5_target_queue);
+        let of_it = |slot: &&mut Slot| slot.connection() == connection || is_former(slot.connection());
+        let of_it = self.slots.iter_mut().filter(of_it);
         // Fewer than there are slots.
         of_it.map(|slot| u32::from(slot.leave_to(left_to))).sum()
     }
