@@ -124,9 +124,16 @@ impl Life {
     pub(crate) const fn of(key: u32, length: u32) -> Self {
         Self { key, owner: NONE, length, address: 0, access: None }
     }
+
+    /// This happened to it.
+    #[inline(always)]
+    const fn record(self, time_ns: u64, point: TracePoint, connection: u16, mr: u32) -> TraceRecord {
+        let Self { key: handle, owner, length, address: offset, access } = self;
+        TraceRecord { time_ns, point, connection, mr, owner, handle, length, offset, access }
+    }
 }
 
-/// What an engine has that is traced: where records go, and which keys live.
+/// What an engine has that is traced: where records go, and which keys are about to end.
 #[derive(Debug)]
 pub(crate) struct Tracer {
     sender: lane::Sender<TraceRecord>,
@@ -136,16 +143,11 @@ pub(crate) struct Tracer {
     killed: ArrayVec<u32, MAX_COMPLETIONS_PER_POLL>,
 }
 
-/// Which keys live, so that the end of each is told with what it opened. That stands in its MR, but for keys with an
-/// invalidation under way, whose MR may have another one by now (the early return, D2). Allocates: only who traces has
-/// it.
+/// By descriptor, in the order of their registrations, keys whose end is under way, by invalidation or with their object: one
+/// at most as a rule. It is told with what they opened, which their MR does not know any more where it has another key by
+/// then (the early return, D2). Whether its latest key lives is what its state says. Allocates: only who traces has it.
 #[derive(Debug)]
-pub(crate) struct Keys {
-    /// By descriptor, whether the latest key of its MR lives.
-    live: Box<[bool]>,
-    /// By descriptor, in the order of their registrations, the keys that are being invalidated: one at most as a rule.
-    dying: Box<[Vec<Life>]>,
-}
+pub(crate) struct Keys(Box<[Vec<Life>]>);
 
 /// Records of one time, which whoever takes records sees when this is dropped.
 pub(crate) struct Recording<'a> {
@@ -157,8 +159,7 @@ pub(crate) struct Recording<'a> {
 
 impl Tracer {
     pub(crate) fn new(sender: lane::Sender<TraceRecord>, descriptors: usize) -> Self {
-        let keys = Keys { live: vec![false; descriptors].into(), dying: vec![Vec::new(); descriptors].into() };
-        Self { sender, keys, killed: ArrayVec::new() }
+        Self { sender, keys: Keys(vec![Vec::new(); descriptors].into()), killed: ArrayVec::new() }
     }
 
     /// The sending end.
@@ -179,15 +180,15 @@ impl Tracer {
         (Recording::of(sender, time_ns, counters), keys)
     }
 
-    /// The same, and the MRs whose keys the peer killed, once.
+    /// Takes records of this time, and the MRs whose keys the peer killed, once.
     #[inline(always)]
     pub(crate) fn of_killed<'a>(
         &'a mut self,
         time_ns: u64,
         counters: &'a mut Counters,
-    ) -> (Recording<'a>, &'a mut Keys, impl Iterator<Item = u32>) {
-        let Self { sender, keys, killed } = self;
-        (Recording::of(sender, time_ns, counters), keys, killed.drain(..))
+    ) -> (Recording<'a>, impl Iterator<Item = u32>) {
+        let Self { sender, killed, .. } = self;
+        (Recording::of(sender, time_ns, counters), killed.drain(..))
     }
 
     /// The peer killed the latest key of this MR; [`Tracer::of_killed`] is to follow.
@@ -205,14 +206,18 @@ impl<'a> Recording<'a> {
         Self { records: sender.filling(), is_closed, counters, time_ns }
     }
 
-    /// This happened to a key. What it opened is asked for where there is room, so that it need not be kept at hand.
+    /// This happened to a key.
     #[inline(always)]
-    pub(crate) fn put(&mut self, point: TracePoint, connection: u16, mr: u32, life: impl FnOnce() -> Life) {
+    pub(crate) fn put(&mut self, point: TracePoint, connection: u16, mr: u32, life: Life) {
         let time_ns = self.time_ns;
-        self.push(|| {
-            let Life { key: handle, owner, length, address: offset, access } = life();
-            TraceRecord { time_ns, point, connection, mr, owner, handle, length, offset, access }
-        });
+        self.push(|| life.record(time_ns, point, connection, mr));
+    }
+
+    /// This happened to the latest key of an MR, which is asked where there is room, so that nothing of it need be kept at hand.
+    #[inline(always)]
+    pub(crate) fn put_latest(&mut self, point: TracePoint, descriptor: u32, mr: &Mr) {
+        let time_ns = self.time_ns;
+        self.push(|| Life::latest(mr).record(time_ns, point, mr.connection(), descriptor));
     }
 
     /// A record of this time.
@@ -225,48 +230,23 @@ impl<'a> Recording<'a> {
 }
 
 impl Keys {
-    /// The latest key of an MR lives, or does so no longer.
-    #[inline(always)]
-    pub(crate) fn set_live(&mut self, descriptor: u32, lives: bool) {
-        if let Some(live) = self.live.get_mut(descriptor as usize) {
-            *live = lives;
-        }
-    }
-
-    /// The invalidation of a key is under way: of the latest one of its MR, if that lives, or of one that is not the
-    /// latest any more.
+    /// The end of the latest key of an MR is under way, or of a former one. Of the latest that may be known.
     pub(crate) fn dies(&mut self, descriptor: u32, life: Life) {
-        self.set_live(descriptor, false);
-        if let Some(dying) = self.dying.get_mut(descriptor as usize) {
+        if let Some(dying) = self.0.get_mut(descriptor as usize)
+            && dying.last().is_none_or(|last| last.key != life.key)
+        {
             dying.push(life);
         }
     }
 
-    /// Whether the latest key of an MR lives.
-    pub(crate) fn is_live(&self, descriptor: u32) -> bool {
-        self.live.get(descriptor as usize).is_some_and(|live| *live)
+    /// Those of an MR.
+    pub(crate) fn of(&self, descriptor: u32) -> &[Life] {
+        self.0.get(descriptor as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// The living key of an MR that was registered first, if it is not the latest.
-    pub(crate) fn first(&self, descriptor: u32) -> Option<Life> {
-        self.dying.get(descriptor as usize)?.first().copied()
-    }
-
-    /// The life of the living key of an MR that was registered first ends.
-    pub(crate) fn end_first(&mut self, descriptor: u32, latest: Life) -> Option<Life> {
-        if let Some(dying) = self.dying.get_mut(descriptor as usize)
-            && !dying.is_empty()
-        {
-            return Some(dying.remove(0));
-        }
-        let lives = self.is_live(descriptor);
-        self.set_live(descriptor, false);
-        lives.then_some(latest)
-    }
-
-    /// The living keys of an MR in the order of their registrations.
-    pub(crate) fn lives(&self, descriptor: u32, latest: Life) -> Vec<Life> {
-        let dying = self.dying.get(descriptor as usize).into_iter().flatten().copied();
-        dying.chain(self.is_live(descriptor).then_some(latest)).collect()
+    /// The life of the first of them ends.
+    pub(crate) fn end_first(&mut self, descriptor: u32) -> Option<Life> {
+        let dying = self.0.get_mut(descriptor as usize).filter(|dying| !dying.is_empty())?;
+        Some(dying.remove(0))
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     pool::Pool,
     provider::{Operation, Port, PostError, TokenKind, WorkRequest},
     request::Mrs,
-    trace::{Keys, Life, NONE, Recording, TracePoint, TraceRecord, Tracer},
+    trace::{Keys, Life, NONE, TracePoint, TraceRecord, Tracer},
 };
 use frwr_mempool::{lane, slab::Handle};
 
@@ -36,7 +36,6 @@ impl<P: Port> Engine<P> {
         for descriptor in 0..self.pool.len() as u32 {
             self.note_living(&mut trace.keys, descriptor);
         }
-        self.forget_staged(&mut trace.keys);
         self.trace = Some(Box::new(trace));
     }
 
@@ -46,29 +45,16 @@ impl<P: Port> Engine<P> {
         self.trace.take().map(|trace| trace.into_sender())
     }
 
-    /// Keys of a descriptor that live: where an MR was taken again since their invalidation was posted (D2), no more is
-    /// known than their number.
+    /// Keys of a descriptor whose end is under way: where its MR was taken again since then (D2), no more is known than
+    /// their number.
     fn note_living(&self, keys: &mut Keys, descriptor: u32) {
         let Some(mr) = self.pool.get(descriptor) else { return };
         match mr.state() {
-            State::Registering { pending: Some(_), .. } => {
-                keys.dies(descriptor, Life::of(mr.former_key(), 0));
-                keys.set_live(descriptor, true);
-            }
-            _ if !mr.is_live() => {}
+            State::Registering { pending: Some(_), .. } => keys.dies(descriptor, Life::of(mr.former_key(), 0)),
             // Its latest one was burnt.
-            _ if mr.device_key() != mr.key() => keys.dies(descriptor, Life::of(mr.device_key(), 0)),
-            State::IdlePending { .. } => keys.dies(descriptor, Life::latest(mr)),
-            _ => keys.set_live(descriptor, true),
-        }
-    }
-
-    /// What waits for the next flush does not live yet.
-    fn forget_staged(&self, keys: &mut Keys) {
-        for request in self.connections.iter().flat_map(|connection| connection.sending.chain()) {
-            if matches!(request.operation, Operation::Register(_)) {
-                keys.set_live(request.token.index(), false);
-            }
+            _ if mr.is_live() && mr.device_key() != mr.key() => keys.dies(descriptor, Life::of(mr.device_key(), 0)),
+            State::IdlePending { .. } | State::Recovering => keys.dies(descriptor, Life::latest(mr)),
+            _ => {}
         }
     }
 
@@ -116,7 +102,7 @@ impl<P: Port> Engine<P> {
     fn record_life(&mut self, point: TracePoint, descriptor: u32, life: Life) {
         let (time_ns, connection) = (self.now_ns(), self.pool.connection_of(descriptor));
         if let Some(trace) = &mut self.trace {
-            trace.at(time_ns, &mut self.counters).0.put(point, connection, descriptor, || life);
+            trace.at(time_ns, &mut self.counters).0.put(point, connection, descriptor, life);
         }
     }
 
@@ -127,9 +113,8 @@ impl<P: Port> Engine<P> {
 
     /// A pad's key lives, and whoever asks may tell the peer of it.
     pub(super) fn record_pad(&mut self, descriptor: u32) {
-        if let Some(trace) = &mut self.trace {
-            trace.keys.set_live(descriptor, true);
-            self.record_life(TracePoint::MrRegister { told: true }, descriptor, self.latest_life(descriptor));
+        if self.trace.is_some() {
+            self.record_of_latest(TracePoint::MrRegister { told: true }, descriptor);
         }
     }
 
@@ -142,23 +127,26 @@ impl<P: Port> Engine<P> {
     /// The same of its living key that was registered first.
     #[cold]
     pub(super) fn record_of_first(&mut self, point: TracePoint, descriptor: u32) {
-        let first = self.trace.as_ref().and_then(|trace| trace.keys.first(descriptor));
+        let first = self.trace.as_ref().and_then(|trace| trace.keys.of(descriptor).first().copied());
         self.record_life(point, descriptor, first.unwrap_or_else(|| self.latest_life(descriptor)));
     }
 
     /// All keys of an MR whose object is to be destroyed.
     #[cold]
     pub(super) fn record_doomed(&mut self, descriptor: u32) {
-        let latest = self.latest_life(descriptor);
-        let lives = self.trace.as_ref().map(|trace| trace.keys.lives(descriptor, latest)).unwrap_or_default();
-        lives.into_iter().for_each(|life| self.record_life(TracePoint::KeyDoomed, descriptor, life));
+        let (Some(trace), Some(mr)) = (&mut self.trace, self.pool.get(descriptor)) else { return };
+        // One that was burnt never lived.
+        if mr.is_live() && mr.device_key() == mr.key() {
+            trace.keys.dies(descriptor, Life::latest(mr));
+        }
+        let dying = trace.keys.of(descriptor).to_vec();
+        dying.into_iter().for_each(|life| self.record_life(TracePoint::KeyDoomed, descriptor, life));
     }
 
     /// All keys of an MR whose object is destroyed, or kept for good.
     #[cold]
     pub(super) fn record_all_dead(&mut self, point: TracePoint, descriptor: u32) {
-        let latest = self.latest_life(descriptor);
-        while let Some(life) = self.trace.as_mut().and_then(|trace| trace.keys.end_first(descriptor, latest)) {
+        while let Some(life) = self.trace.as_mut().and_then(|trace| trace.keys.end_first(descriptor)) {
             self.record_life(point, descriptor, life);
         }
     }
@@ -169,29 +157,33 @@ impl<P: Port> Engine<P> {
         let Some(trace) = &mut self.trace else { return };
         let (time_ns, connection) = (self.polls.now().nanoseconds(), index as u16);
         let (mut records, keys) = trace.at(time_ns, &mut self.counters);
-        let mut rest = &self.connections[index].sending.chain()[..accepted];
-        while let [request, behind @ ..] = rest {
-            rest = behind;
+        let mut rest = self.connections[index].sending.chain()[..accepted].iter();
+        while let Some(request) = rest.next() {
             let descriptor = request.token.index_of(TokenKind::Register);
             if let Some(mr) = self.pool.get(descriptor) {
                 let (_, owner) = mr.latest();
-                keys.set_live(descriptor, true);
-                let told = match behind {
-                    [next, behind @ ..] if is_message_of(next, owner) => {
-                        // It kills no key, and is no more than this.
-                        rest = behind;
-                        true
-                    }
-                    _ => is_told(behind, owner),
+                let told = if rest.as_slice().first().is_some_and(|next| is_message_of(next, owner)) {
+                    // It kills no key, and is no more than this.
+                    rest.next().is_some()
+                } else {
+                    is_told(rest.as_slice(), owner)
                 };
-                records.put(TracePoint::MrRegister { told }, connection, descriptor, || Life::latest(mr));
+                records.put_latest(TracePoint::MrRegister { told }, descriptor, mr);
             } else if !request.token.is(TokenKind::Message) {
-                record_other(&mut records, keys, connection, request, &self.pool, &self.elements);
+                let other = accepted_other(keys, request, &self.pool, &self.elements);
+                if let Some((point, mr, life)) = other {
+                    records.put(point, connection, mr, life);
+                }
             }
         }
+        records.put(TracePoint::PostSend, connection, NONE, Life::of(0, all as u32));
         drop(records);
-        self.record_unposted_from(index, accepted);
-        self.record(TracePoint::PostSend, connection, None, all as u32);
+        if trace.is_closed() {
+            self.trace = None;
+        }
+        if accepted < all {
+            self.record_unposted_from(index, accepted);
+        }
     }
 
     /// From here on a connection's chain is not posted: what it would have registered was mapped all the same.
@@ -232,9 +224,10 @@ impl<P: Port> Engine<P> {
         while dead != 0 {
             let token = self.connections[index].sending.queue().token_at(word + u64::from(dead.trailing_zeros()));
             dead &= dead - 1;
-            let (descriptor, latest) = (token.index(), self.latest_life(token.index()));
-            let life = self.trace.as_mut().and_then(|trace| trace.keys.end_first(descriptor, latest));
-            self.record_life(TracePoint::LocalInvalidateDone, descriptor, life.unwrap_or(latest));
+            let descriptor = token.index();
+            let life = self.trace.as_mut().and_then(|trace| trace.keys.end_first(descriptor));
+            let life = life.unwrap_or_else(|| self.latest_life(descriptor));
+            self.record_life(TracePoint::LocalInvalidateDone, descriptor, life);
         }
     }
 
@@ -250,11 +243,10 @@ impl<P: Port> Engine<P> {
     #[inline(never)]
     pub(super) fn record_killed(&mut self) {
         let Some(trace) = &mut self.trace else { return };
-        let (mut records, keys, killed) = trace.of_killed(self.polls.now().nanoseconds(), &mut self.counters);
+        let (mut records, killed) = trace.of_killed(self.polls.now().nanoseconds(), &mut self.counters);
         for descriptor in killed {
             if let Some(mr) = self.pool.get(descriptor) {
-                keys.set_live(descriptor, false);
-                records.put(TracePoint::MrRemoteInvalidate, mr.connection(), descriptor, || Life::latest(mr));
+                records.put_latest(TracePoint::MrRemoteInvalidate, descriptor, mr);
             }
         }
     }
@@ -278,32 +270,29 @@ impl<P: Port> Engine<P> {
     }
 }
 
-/// What the device took and is neither a registration nor the message of a request, which kills no key.
+/// What the device took and is neither a registration nor the message of a request, which kills no key: what is recorded
+/// of it, of which MR.
 #[inline(never)]
-fn record_other(
-    records: &mut Recording<'_>,
+fn accepted_other(
     keys: &mut Keys,
-    connection: u16,
     request: &WorkRequest,
     pool: &Pool,
     elements: &Elements,
-) {
+) -> Option<(TracePoint, u32, Life)> {
     let descriptor = request.token.index();
     let bytes = |local| elements.range(local).iter().map(|element| element.length).sum();
-    let (point, life) = match (request.operation, pool.get(descriptor)) {
+    Some(match (request.operation, pool.get(descriptor)) {
         (Operation::Invalidate { .. }, Some(mr)) => {
-            let life = Life::latest(mr);
-            if keys.is_live(descriptor) {
-                keys.dies(descriptor, life);
-            }
-            return records.put(TracePoint::MrLocalInvalidate, connection, descriptor, || life);
+            keys.dies(descriptor, Life::latest(mr));
+            (TracePoint::MrLocalInvalidate, descriptor, Life::latest(mr))
         }
-        (Operation::Send { invalidate: Some(key), .. }, _) => (TracePoint::PeerKeyInvalidated, Life::of(key, 0)),
-        (Operation::Read { remote, local }, _) => (TracePoint::PeerKeyRead, Life::of(remote.key, bytes(local))),
-        (Operation::Write { remote, local }, _) => (TracePoint::PeerKeyWritten, Life::of(remote.key, bytes(local))),
-        _ => return,
-    };
-    records.put(point, connection, NONE, || life);
+        (Operation::Send { invalidate: Some(key), .. }, _) => (TracePoint::PeerKeyInvalidated, NONE, Life::of(key, 0)),
+        (Operation::Read { remote, local }, _) => (TracePoint::PeerKeyRead, NONE, Life::of(remote.key, bytes(local))),
+        (Operation::Write { remote, local }, _) => {
+            (TracePoint::PeerKeyWritten, NONE, Life::of(remote.key, bytes(local)))
+        }
+        _ => return None,
+    })
 }
 
 /// Whether this is the message of the request in this slot.
