@@ -1,4 +1,4 @@
-//! The only unsafe code of this crate: questions to the processor and the kernel.
+//! The only unsafe code of this crate: questions to the processor and the kernel, and that it maps pages.
 //! What rustix asks soundly it asks; decision 140 says why the rest is asked here.
 #![allow(unsafe_code, reason = "the one room of this crate where docs/architecture.md allows it")]
 
