@@ -1,5 +1,5 @@
 //! Devices of libibverbs that refuse to destroy queue pairs, and their windows and lists, through the provider. What such a
-//! device still does is real here: a queue pair that it keeps takes what the peer sends. `engine_kept.rs` has the rest, by scripts.
+//! device still does is real here: a queue pair that it keeps takes what the peer sends. `engine/kept.rs` has the rest, by scripts.
 
 use crate::harness::subject::{Subject, on};
 use crate::rig::Rig;
