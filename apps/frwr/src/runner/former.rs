@@ -16,6 +16,8 @@ pub(super) struct Former {
     left: Vec<Option<TargetSnapshot>>,
     /// Of one that leaves, as it was told last: its cores say the rest when they have nothing of it any more.
     leaving: Vec<Option<TargetSnapshot>>,
+    /// Namespaces that went while it leaves, of which its cores may still say something.
+    gone: Vec<Identity>,
     pub(super) control: ControlStatistics,
 }
 
@@ -30,8 +32,12 @@ impl Former {
         self.control = self.control + control.left();
         self.left.resize(did.len(), None);
         let said = core::mem::take(&mut self.leaving).into_iter().chain(core::iter::repeat(None));
+        let gone = core::mem::take(&mut self.gone);
         for ((sum, did), said) in self.left.iter_mut().zip(did).zip(said) {
-            let did = did.map(TargetSnapshot::left).or(said);
+            let mut did = did.map(TargetSnapshot::left).or(said);
+            if let Some(did) = &mut did {
+                did.retain(|subsystem, identifier| !gone.contains(&(subsystem, identifier)));
+            }
             *sum = match (sum.take(), did) {
                 (Some(sum), Some(did)) => Some(sum.with(did)),
                 (sum, did) => sum.or(did),
@@ -43,6 +49,9 @@ impl Former {
     pub(super) fn forget(&mut self, namespace: Identity) {
         for core in self.left.iter_mut().chain(&mut self.leaving).flatten() {
             core.retain(|subsystem, identifier| (subsystem, identifier) != namespace);
+        }
+        if !self.leaving.is_empty() && !self.gone.contains(&namespace) {
+            self.gone.push(namespace);
         }
     }
 

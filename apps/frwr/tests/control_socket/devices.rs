@@ -569,6 +569,10 @@ fn what_holds_up_the_end_of_a_device_is_told_and_the_same_call_waits_for_it() {
     });
     let mut client = target.client();
     assert_eq!(client.call("add_namespace", export(&server, false)), done());
+    let third = json!({ "subsystem": SUBSYSTEM, "namespace": 3, "memory": "1M" });
+    assert_eq!(client.call("add_namespace", third.clone()), done());
+    let guest = target.host(B, &["--nsid", "3", "--bytes", "1048576", "--runtime", "0"]);
+    assert!(guest.thread.join().unwrap().unwrap().verified);
     let bytes = server.disk().len().to_string();
     let goes = target.host(B, &["--nsid", "2", "--bytes", &bytes, "--runtime", "3600", "--reconnects", "1"]);
     held.recv().unwrap();
@@ -580,7 +584,9 @@ fn what_holds_up_the_end_of_a_device_is_told_and_the_same_call_waits_for_it() {
     // Others go on, and so do changes.
     assert_eq!(names(&mut client), ["a serves", "b leaves"]);
     assert!(target.host(A, &["--runtime", "0"]).thread.join().unwrap().unwrap().verified);
-    let third = json!({ "subsystem": SUBSYSTEM, "namespace": 3, "memory": "1M" });
+    let operations = |client: &mut Client| client.ask("namespaces")["namespaces"][2]["operations"].as_u64();
+    assert!(operations(&mut client) > Some(0), "by the device that leaves");
+    assert_eq!(client.call("remove_namespace", json!({ "subsystem": SUBSYSTEM, "namespace": 3 })), done());
     assert_eq!(client.call("add_namespace", third), done());
     refused(client.call("add_device", at("c", C)), -32004, &["b has not left yet", "remove_device"]);
     let again = client.call("remove_device", remove.clone()).unwrap();
@@ -594,6 +600,7 @@ fn what_holds_up_the_end_of_a_device_is_told_and_the_same_call_waits_for_it() {
         }
     }
     assert!(!goes.thread.join().unwrap().is_ok_and(|report| report.passed()));
+    assert_eq!(operations(&mut client), Some(0), "what a namespace had is forgotten with it, also where a device says it later");
     target.end();
 }
 
