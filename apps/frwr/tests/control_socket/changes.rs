@@ -317,7 +317,11 @@ fn what_cannot_be_is_told_with_limit_value_and_remedy_and_changes_nothing() {
         ("set_ana_state", json!({ "subsystem": SUBSYSTEM, "state": "best" }), "best"),
         ("set_ana_state", json!({ "subsystem": 7, "state": "change" }), "params: subsystem is 7: must be a string"),
         ("set_namespace_active", json!({ "subsystem": SUBSYSTEM, "namespace": 2, "active": true }), "namespace is 2"),
-        ("set_namespace_active", json!({ "subsystem": SUBSYSTEM, "namespace": -1, "active": true }), "-1"),
+        (
+            "set_namespace_active",
+            json!({ "subsystem": SUBSYSTEM, "namespace": -1, "active": true }),
+            "params: namespace is -1: must be a whole number from 0 to 4294967295",
+        ),
         ("remove_namespace", json!({ "subsystem": SUBSYSTEM, "namespace": 1, "within_seconds": 21 }), "20 at most"),
         ("set_allowed_hosts", json!({ "subsystem": SUBSYSTEM }), "hosts"),
         ("set_allowed_hosts", json!({ "subsystem": SUBSYSTEM, "hosts": ["x"] }), "\"x\""),
