@@ -600,7 +600,11 @@ fn what_holds_up_the_end_of_a_device_is_told_and_the_same_call_waits_for_it() {
         }
     }
     assert!(!goes.thread.join().unwrap().is_ok_and(|report| report.passed()));
-    assert_eq!(operations(&mut client), Some(0), "what a namespace had is forgotten with it, also where a device says it later");
+    assert_eq!(
+        operations(&mut client),
+        Some(0),
+        "what a namespace had is forgotten with it, also where a device says it later"
+    );
     target.end();
 }
 
