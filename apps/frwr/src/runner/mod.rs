@@ -69,6 +69,7 @@ mod target_side;
 mod thread_facts;
 mod trace;
 mod watchdog;
+mod whole_number;
 
 pub use command_line::{Arguments, Config, Inject};
 pub(crate) use config_file::text_of;

@@ -6,6 +6,7 @@ use super::{
         host_keys::KeyFiles,
         namespaces::{ListedNamespace, SubsystemConfig},
         serve_command::check_subsystem,
+        whole_number,
     },
     as_key, keys,
     tables::{ANA_GROUP, HostTable, NSID, NamespaceTable, SubsystemTable},
@@ -27,11 +28,9 @@ const MAX_HOST_KEYS: usize = 4096;
 
 /// What the parser says in words of Rust, in those of the file, and where to read on.
 pub(super) fn for_people(message: &str) -> String {
-    let numbers = [("u8", u64::from(u8::MAX)), ("u16", u16::MAX.into()), ("u32", u32::MAX.into()), ("u64", u64::MAX)];
-    let number = numbers.into_iter().find_map(|(name, most)| {
-        let said = message.strip_suffix(name)?.strip_suffix("expected ")?;
-        Some(format!("{said}expected a whole number from 0 to {most} at most"))
-    });
+    let number = message
+        .rsplit_once("expected ")
+        .and_then(|(said, kind)| Some(format!("{said}expected {}", whole_number::in_words(kind)?)));
     let said = number.unwrap_or_else(|| message.to_owned());
     let said = said.replace(" as i128,", ",").replace(" as u128,", ",");
     format!("{said}; docs/config.md lists keys and values")

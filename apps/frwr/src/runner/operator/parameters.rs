@@ -1,5 +1,6 @@
 //! Parameters of methods: what they are called, and how they are read.
 
+use super::super::whole_number;
 use crate::control::{Failure, INVALID_PARAMS};
 use frwr_nvmf::wire::Nqn;
 use serde::de::{
@@ -49,23 +50,12 @@ impl<'de> MapAccess<'de> for EachByName<'de> {
         let (name, value) = self.now.take().ok_or_else(|| Error::custom("a value without a name"))?;
         seed.deserialize(value).map_err(|error| {
             let (shown, text): (String, _) = (value.to_string().chars().take(SHOWN).collect(), error.to_string());
-            let kind = text.rsplit_once("expected ").map(|(_, kind)| format!("must be {}", in_words(kind)));
+            let kind = text.rsplit_once("expected ").map(|(_, kind)| {
+                format!("must be {}", whole_number::in_words(kind).unwrap_or_else(|| kind.to_owned()))
+            });
             Error::custom(format!("{name} is {shown}: {}", kind.unwrap_or(text)))
         })
     }
-}
-
-/// What a type of Rust takes, in the words of somebody who types numbers.
-fn in_words(kind: &str) -> String {
-    let (least, plain) = kind.strip_prefix("a nonzero ").map_or((0, kind), |plain| (1, plain));
-    let most = match plain {
-        "u8" => u8::MAX.into(),
-        "u16" => u16::MAX.into(),
-        "u32" => u32::MAX.into(),
-        "u64" | "usize" => u64::MAX,
-        _ => return kind.to_owned(),
-    };
-    format!("a whole number from {least} to {most}")
 }
 
 /// For a method that takes none.
