@@ -36,8 +36,11 @@ use std::{net::SocketAddr, sync::Arc};
 const SLACK: usize = 64 << 10;
 
 /// How long requests may take that are in flight when the run is told to end: longer than disks and networks do that work, and short
-/// for who has typed Control-C. Those that wait for a path, which may come back, would take 30 s.
+/// for who has typed Control-C. Those that wait for a path, which may come back, would take 30 s, and so would those that their target does
+/// not answer.
 const END_TIME: Duration = Duration::from_secs(5);
+/// How long the session may take to end behind that: an answer or two of a target that is there.
+const CLOSE_TIME: Duration = Duration::from_secs(1);
 /// Said when they have taken longer.
 const UNFINISHED: &str = "requests had not ended 5 s after the run was told to end, and were given up: the namespace cannot be reached, or \
                           its target does not answer; `frwr ctl hosts`, `subsystems` and `waits` of the target say more";
@@ -127,6 +130,8 @@ enum Stage {
     Running,
     /// The job has ended; the session is being shut down.
     Closing,
+    /// That took too long: its connections are dropped.
+    Dropping,
     /// All connections are gone.
     Finished,
 }
@@ -443,11 +448,28 @@ impl<P: Port> HostSide<P> {
         }
         if self.stage == Stage::Running {
             work += self.run(now);
-        } else if self.stage == Stage::Closing && self.host.is_stopped() {
-            self.stage = Stage::Finished;
-            self.progress.finish();
+        } else {
+            self.end_session(now);
         }
         work
+    }
+
+    /// Waits for the session to end, and where somebody waits for that, no longer than a target that answers takes.
+    fn end_session(&mut self, now: Duration) {
+        if self.stage == Stage::Finished {
+            return;
+        }
+        if self.host.is_stopped() {
+            self.stage = Stage::Finished;
+            self.progress.finish();
+        } else if self.stage == Stage::Closing && self.told_at.is_some_and(|at| now >= at + END_TIME + CLOSE_TIME) {
+            self.stage = Stage::Dropping;
+            for path in 0..self.host.count() {
+                if let Some(host) = self.host.host_mut(path) {
+                    host.drop_connections();
+                }
+            }
+        }
     }
 
     fn run(&mut self, now: Duration) -> u32 {

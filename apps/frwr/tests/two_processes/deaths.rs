@@ -105,8 +105,28 @@ fn a_load_without_a_path_ends_when_it_is_told_to() {
     while !moved(&ctl.ask("status").unwrap()) {}
     let set = json!({ "subsystem": "nqn.2026-11.invalid.frwr:file", "state": "inaccessible" });
     ctl.ask_with("set_ana_state", &set).unwrap();
+    // What was on its way then has ended, and all else waits.
+    host.says("mixed load            0 IOPS");
     let (code, report) = host.stop();
     let told = report["caught"].as_str().unwrap();
     assert!(code == Some(1) && told.contains("requests had not ended 5 s after the run was told to end"), "{report}");
+    passed(target.stop());
+}
+
+/// Neither its requests nor its session end in order.
+#[test]
+fn a_load_whose_target_stands_still_ends_when_it_is_told_to() {
+    let machine = Machine::new();
+    let target = machine.serve(&["--namespace", &machine.file("file")]);
+    let host = machine.load(&["--runtime", "36000"]);
+    host.says("mixed load");
+    target.signal("STOP");
+    host.says("mixed load            0 IOPS");
+    let (code, report) = host.stop();
+    let told = report["caught"].as_str().unwrap();
+    assert!(code == Some(1) && told.contains("requests had not ended 5 s after the run was told to end"), "{report}");
+    // They would have been aborted once they had taken 30 s.
+    assert_eq!(report["session"]["aborts"], 0, "{report}");
+    target.signal("CONT");
     passed(target.stop());
 }

@@ -60,7 +60,19 @@ fn paths_come_and_go_as_the_discovery_service_lists_them_while_a_load_goes_on() 
     let (file, socket) = (machine.file("file"), machine.path("control").display().to_string());
     let target = machine.serve(&["--namespace", &file, "--control", &socket, "--hosts", "8"]);
     let load = ["load", "--device", "soft", "--connect-all", FIRST, "--file", &file, "--runtime", "3600"];
-    let more = ["--cores", "unpinned:2", "--path-policy", "round-robin", "--pages", "plain", "--json"];
+    let more = [
+        "--cores",
+        "unpinned:2",
+        "--path-policy",
+        "round-robin",
+        "--pages",
+        "plain",
+        "--idle",
+        "sleep",
+        "--keep-alive",
+        "5",
+        "--json",
+    ];
     let host = machine.start_exactly(&[&load[..], &more].concat());
     let of_each_core = |what: &str| {
         let lines = [0, 1].map(|core| format!("core {core}, path {SECOND}: {what}"));
@@ -168,7 +180,19 @@ fn each_of_several_cores_has_its_own_way_by_each_path() {
     let file = machine.file("file");
     let target = machine.serve(&["--listen", SECOND, "--namespace", &file]);
     let load = ["load", "--device", "soft", "--connect", FIRST, "--connect", SECOND, "--file", &file, "--runtime", "1"];
-    let more = ["--cores", "unpinned:2", "--path-policy", "round-robin", "--pages", "plain", "--json"];
+    let more = [
+        "--cores",
+        "unpinned:2",
+        "--path-policy",
+        "round-robin",
+        "--pages",
+        "plain",
+        "--idle",
+        "sleep",
+        "--keep-alive",
+        "5",
+        "--json",
+    ];
     let report = verified(machine.start_exactly(&[&load[..], &more].concat()).ended());
     let paths = report["load"]["paths"].as_array().unwrap();
     let of_each: Vec<_> = paths.iter().map(|path| (&path["core"], path["address"].as_str().unwrap())).collect();

@@ -44,13 +44,16 @@ impl Machine {
         names.map(|name| name.to_string_lossy().into_owned()).collect()
     }
 
-    /// A program on the software NIC.
+    /// A program on the software NIC. Cores sleep where nothing is said of that: several programs share a processor, and what polls on
+    /// keeps it from what would answer.
     pub(crate) fn start(&self, words: &[&str]) -> Program {
         let device: &[&str] = if words.contains(&"--device") { &[] } else { &["--device", "soft"] };
         let fixed = ["--cores", "unpinned", "--pages", "plain", "--json"];
         // Not everything has memory of its own.
         let fixed = if words[0] == "discover" { &fixed[4..] } else { &fixed[..] };
-        self.start_exactly(&[words, device, fixed].concat())
+        let sleeps = matches!(words[0], "serve" | "load") && !words.contains(&"--idle");
+        let idle: &[&str] = if sleeps { &["--idle", "sleep"] } else { &[] };
+        self.start_exactly(&[words, device, fixed, idle].concat())
     }
 
     pub(crate) fn start_exactly(&self, words: &[&str]) -> Program {
