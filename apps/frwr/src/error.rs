@@ -1,6 +1,5 @@
 //! Why the program could not do what it was asked for: the one error of all its parts.
 
-use crate::output::{Output, in_line};
 use frwr_engine::{EngineError, provider::soft::runtime_directory};
 use frwr_mempool::region::{CarveError, RegionError};
 use frwr_nvmf::{
@@ -9,7 +8,6 @@ use frwr_nvmf::{
     storage::{FileError, NbdError, RbdError},
 };
 use frwr_reactor::{CoreIndex, LaunchError, PlacementError, RunningError};
-use serde_json::json;
 
 /// Exit code of a run that failed, or found something wrong.
 pub const FAILED: u8 = 1;
@@ -96,14 +94,6 @@ impl Error {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         self.exit_code
-    }
-
-    /// A line on standard error, and with `json` an object on standard output.
-    #[must_use]
-    pub fn output(&self, json: bool) -> Output {
-        let Self { name, exit_code, text, .. } = self;
-        let stdout = if json { format!("{}\n", json!({ "error": name, "message": text })) } else { String::new() };
-        Output { stdout, stderr: format!("error: {}\n", in_line(text)), exit_code: *exit_code }
     }
 
     /// Some core has not ended: nothing that it may use is to be taken down.

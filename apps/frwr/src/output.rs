@@ -4,6 +4,7 @@ use crate::{
     error::{Error, FAILED},
     signals::catch_harmless,
 };
+use serde_json::json;
 use std::{
     io::{self, ErrorKind, Write},
     process::ExitCode,
@@ -60,6 +61,16 @@ impl Output {
                 ExitCode::from(self.exit_code.max(FAILED))
             }
         }
+    }
+}
+
+impl Error {
+    /// A line on standard error, and with `json` an object on standard output.
+    #[must_use]
+    pub fn output(&self, json: bool) -> Output {
+        let (name, text) = (self.name(), self.to_string());
+        let stdout = if json { format!("{}\n", json!({ "error": name, "message": text })) } else { String::new() };
+        Output { stdout, stderr: format!("error: {}\n", in_line(&text)), exit_code: self.exit_code() }
     }
 }
 

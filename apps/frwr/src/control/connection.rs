@@ -11,8 +11,6 @@ use std::{
     os::unix::net::UnixStream,
 };
 
-/// Requests of a batch: each may ask all cores.
-pub(crate) const MAX_BATCH: usize = 64;
 /// Bytes of an answer, or of all answers of a batch: more namespaces than a subsystem may have. Metrics of so many are longer (one that
 /// was read, written and flushed has some ten thousand bytes of them) and are had by HTTP, where nothing else waits behind an answer.
 pub(crate) const MAX_ANSWER_BYTES: usize = 4 << 20;

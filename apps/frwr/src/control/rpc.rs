@@ -1,7 +1,9 @@
 //! JSON-RPC 2.0 as values: what a client calls, and what it is answered.
 
-use super::connection::MAX_BATCH;
 use serde_json::{Map, Value, json};
+
+/// Requests of a batch: each may ask all cores.
+const MAX_BATCH: usize = 64;
 
 /// No JSON.
 pub(crate) const PARSE_ERROR: i64 = -32700;

@@ -4,7 +4,6 @@
 use super::{
     board::{Board, Step},
     client_open::Link,
-    cores::sleeps_until,
     counters::Counters,
     doorbells::Doorbells,
     failure,
@@ -12,6 +11,7 @@ use super::{
     parameters::{KeyKind, Parameters},
     plan,
     silence::Pings,
+    sleep::sleeps_until,
     slots::Slots,
     summary::histogram,
 };

@@ -36,6 +36,20 @@ pub(super) struct Layout {
     connection_bytes: usize,
 }
 
+impl Parameters {
+    /// Bytes of the buffers of all connections. Of numbers that were checked it fits by far.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> u64 {
+        let of_a_connection = if self.operation.is_message_alone() {
+            // Messages are the engine's: on either side two for each request, receives, and a few in hand.
+            (3 * u64::from(self.depth) + 8).saturating_mul(self.size.into())
+        } else {
+            Layout::new(self).connection_bytes() as u64
+        };
+        u64::from(self.connections).saturating_mul(of_a_connection)
+    }
+}
+
 impl Layout {
     /// Of numbers that need not have been checked.
     pub(super) fn new(parameters: &Parameters) -> Self {

@@ -29,6 +29,7 @@ mod said;
 mod serve;
 mod server;
 mod silence;
+mod sleep;
 mod slots;
 mod start;
 mod summary;

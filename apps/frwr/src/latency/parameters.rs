@@ -205,18 +205,6 @@ impl Parameters {
         segments + ranges - greatest_common_divisor(segments, ranges)
     }
 
-    /// Bytes of the buffers of all connections. Of numbers that were checked it fits by far.
-    #[must_use]
-    pub fn buffer_bytes(&self) -> u64 {
-        let of_a_connection = if self.operation.is_message_alone() {
-            // Messages are the engine's: on either side two for each request, receives, and a few in hand.
-            (3 * u64::from(self.depth) + 8).saturating_mul(self.size.into())
-        } else {
-            super::layout::Layout::new(self).connection_bytes() as u64
-        };
-        u64::from(self.connections).saturating_mul(of_a_connection)
-    }
-
     /// Whether what was made for `self` has room for `asked`.
     #[must_use]
     pub fn covers(&self, asked: &Self) -> bool {

@@ -2,7 +2,6 @@
 
 use super::{
     breach::Breach,
-    cores::sleeps_until,
     desk::{Desk, Ending},
     layout::{Layout, PAGE},
     message::{
@@ -13,6 +12,7 @@ use super::{
     plan,
     rally::Rally,
     silence::Vigil,
+    sleep::sleeps_until,
     slots::stamp,
 };
 use crate::{Error, runner::map};

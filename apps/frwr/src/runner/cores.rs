@@ -1,33 +1,14 @@
 //! What one core carries: the target, the host, or both.
 
 use super::{
-    host_side::HostSide, host_team::News, progress::IoCounters, report::MemoryReport, target_side::TargetSide,
+    host_side::HostSide, messages::Message, progress::IoCounters, report::MemoryReport, target_side::TargetSide,
 };
 use crate::job::Tally;
 use frwr_engine::provider::Port;
-use frwr_nvmf::controller::TargetMessage;
-use frwr_reactor::{Context, Now, Outbox, Source};
+use frwr_reactor::{Context, Now, Outbox, Running, Source};
 
-/// What cores tell each other; data goes through the wire only.
-#[derive(Debug)]
-pub(super) enum Message {
-    /// Between the cores of one target, whose numbers are those of their reactors.
-    Target {
-        /// Of which of its devices.
-        device: u16,
-        /// What.
-        message: TargetMessage,
-    },
-    /// Between cores that share a host's controller and job.
-    Host {
-        /// In which of the jobs that such cores have.
-        job: u16,
-        /// Which of them says it.
-        from: u16,
-        /// What.
-        news: News,
-    },
-}
+/// The reactors' threads.
+pub(super) type Threads<T, H> = Running<Message, Core<T, H>>;
 
 /// The context of a reactor.
 pub(super) struct Core<T: Port, H: Port> {

@@ -4,19 +4,21 @@
 use super::{
     cores::Core,
     depth::Depth,
+    descriptors::{no_descriptor, own_descriptors},
     incident_log,
     medium::Ways,
     namespaces::{PlannedNamespace, SubsystemPlan},
     orders::{self, Ends},
     places::Device,
     plan,
+    pollers::OtherDevice,
     prepared::Patience,
     present::TargetSnapshot,
     progress::Progress,
     serve_command::ServeConfig,
     serve_report::ServedDevice,
-    start::{no_descriptor, open, own_descriptors, poller_name, unit},
-    target_side::{OtherDevice, TargetSide},
+    start::{open, poller_name, unit},
+    target_side::TargetSide,
 };
 use crate::{Error, options::DeviceArguments};
 use core::{

@@ -1,16 +1,16 @@
-//! A host's core: the job, or its part of it, over an NVMe-oF host, and the poller that runs it.
+//! A host's core: the job, or its part of it, over an NVMe-oF host.
 
 use super::{
     command_line::Inject,
-    cores::Core,
-    host_team::{News, Team},
+    host_team::Team,
     intervals::IntervalSource,
     job_plan::JobPlan,
     load_paths::{LoadedPath, state_name},
+    memory::map,
+    messages::{Message, News},
     path_log::{PathDesk, PathOrder},
     progress::{Asks, Doing, IoCounters, Progress},
     report::MemoryReport,
-    target_side::map,
 };
 use crate::{
     Error,
@@ -29,7 +29,7 @@ use frwr_nvmf::host::{
     Host, HostFailure, HostOptions, HostStatistics, IoError, MAX_REQUEST_BYTES, MAX_SEGMENTS, PathChange, PathState,
     Paths, PathsOptions, RequestError,
 };
-use frwr_reactor::{Now, Poller, Sleep};
+use frwr_reactor::Outbox;
 use std::{net::SocketAddr, sync::Arc};
 
 /// Bytes beside what is computed: the alignment of what is carved.
@@ -276,7 +276,7 @@ impl<P: Port> HostSide<P> {
 
     /// Until when its core may sleep if nothing arrives, as of the last poll, which found nothing; no longer than a
     /// target, since silence is judged by time in which somebody polled. `None`: not now.
-    fn sleeps_until(&self) -> Option<Duration> {
+    pub(super) fn sleeps_until(&self) -> Option<Duration> {
         let until = self.polled.saturating_add(LONGEST_SLEEP);
         let until = self.host.poll_at().map_or(until, |at| at.min(until));
         let of_job = self.job().and_then(|job| job.due_at(self.polled));
@@ -287,7 +287,7 @@ impl<P: Port> HostSide<P> {
     }
 
     /// What arrives wakes its core, and what the main thread asks for.
-    fn arm(&mut self) -> bool {
+    pub(super) fn arm(&mut self) -> bool {
         self.progress.arm_core();
         (0..self.host.count()).all(|path| self.host.host_mut(path).is_none_or(|host| host.engine_mut().arm()))
     }
@@ -427,7 +427,7 @@ impl<P: Port> HostSide<P> {
         }
     }
 
-    fn poll(&mut self, now: Duration) -> u32 {
+    pub(super) fn poll(&mut self, now: Duration) -> u32 {
         self.polled = now;
         let mut work = self.host.poll(now);
         self.tell_changes();
@@ -559,7 +559,7 @@ impl<P: Port> HostSide<P> {
         !self.is_over() && (self.job().is_some() || self.team.has_share())
     }
 
-    fn is_wrong(&self) -> bool {
+    pub(super) fn is_wrong(&self) -> bool {
         self.caught.is_some() || self.job().is_some_and(|job| job.caught().is_some())
     }
 
@@ -592,7 +592,7 @@ impl<P: Port> HostSide<P> {
         }
     }
 
-    fn stop_job(&mut self) {
+    pub(super) fn stop_job(&mut self) {
         match &mut self.work {
             Work::Planned { .. } => self.work = Work::Abandoned,
             Work::Begun(job) => job.stop(),
@@ -715,6 +715,31 @@ impl<P: Port> HostSide<P> {
         false
     }
 
+    /// Nothing of it is left.
+    pub(super) fn is_finished(&self) -> bool {
+        self.stage == Stage::Finished
+    }
+
+    /// Its reactor is to end.
+    pub(super) fn begin_shutdown(&mut self) {
+        if self.stage == Stage::Running {
+            self.interrupted = true;
+            self.stop_job();
+        }
+    }
+
+    /// Sends what its core says to the others of its job.
+    pub(super) fn carry(&mut self, outbox: &mut Outbox<Message>) {
+        if let Some(host) = self.host.host_mut(0) {
+            self.team.carry(host, outbox);
+        }
+    }
+
+    /// Posts what the iteration submitted.
+    pub(super) fn flush(&mut self) {
+        self.host.flush();
+    }
+
     fn close(&mut self) {
         if let Some(failure) = self.host.failure() {
             let last = self.last_failure().unwrap_or(failure);
@@ -737,52 +762,5 @@ impl<P: Port> HostSide<P> {
         }
         self.stage = Stage::Closing;
         self.host.shut_down();
-    }
-}
-
-/// Runs the host's half of a core.
-pub(super) struct HostPoller;
-
-impl<T: Port, H: Port> Poller<Core<T, H>> for HostPoller {
-    fn poll(&mut self, core: &mut Core<T, H>, now: &Now) -> u32 {
-        let mut work = 0;
-        for side in &mut core.hosts {
-            work += side.poll(now.time());
-            if let Some(host) = side.host.host_mut(0) {
-                side.team.carry(host, &mut core.outbox);
-            }
-        }
-        // What is wrong in one namespace ends the run: nobody waits for the others.
-        if core.hosts.len() > 1 && core.hosts.iter().any(HostSide::is_wrong) {
-            core.hosts.iter_mut().for_each(HostSide::stop_job);
-        }
-        work
-    }
-
-    fn flush(&mut self, core: &mut Core<T, H>, _: &Now) {
-        for side in &mut core.hosts {
-            side.host.flush();
-        }
-    }
-
-    fn sleep_until(&self, core: &Core<T, H>) -> Sleep {
-        // Each of them may: the first that wants to be polled is.
-        let until = core.hosts.iter().map(HostSide::sleeps_until).min();
-        until.map_or(Sleep::Forever, |until| until.map_or(Sleep::Busy, Sleep::Until))
-    }
-
-    fn arm(&mut self, core: &mut Core<T, H>) -> bool {
-        core.hosts.iter_mut().all(HostSide::arm)
-    }
-
-    fn begin_shutdown(&mut self, core: &mut Core<T, H>, _: &Now) {
-        for side in core.hosts.iter_mut().filter(|side| side.stage == Stage::Running) {
-            side.interrupted = true;
-            side.stop_job();
-        }
-    }
-
-    fn drained(&self, core: &Core<T, H>) -> bool {
-        core.hosts.iter().all(|side| side.stage == Stage::Finished)
     }
 }

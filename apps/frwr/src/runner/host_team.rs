@@ -3,27 +3,12 @@
 //! The first has the admin queue and the job. It writes the file, flushes and reads everything back alone; of the load that
 //! follows every core with a queue gets a share. It stays until all others are done: they need its session.
 
-use super::cores::Message;
+use super::messages::{Message, News};
 use crate::job::{Job, Share};
 use frwr_engine::provider::Port;
-use frwr_nvmf::host::{FollowerOrder, FollowerReport, Host};
+use frwr_nvmf::host::Host;
 use frwr_reactor::{CoreIndex, Outbox, SendError};
 use std::collections::VecDeque;
-
-/// From one host core to another.
-#[derive(Debug)]
-pub(super) enum News {
-    /// To a follower, about the session.
-    Order(FollowerOrder),
-    /// To the first, about the session.
-    Report(FollowerReport),
-    /// To a follower: its part of the load begins.
-    Begin(Share),
-    /// To a follower: the job is over.
-    Finish,
-    /// To the first: a follower's part is over, and whether something was wrong.
-    Done { failed: bool },
-}
 
 /// Who has been told that the job is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

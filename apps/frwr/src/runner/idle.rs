@@ -2,7 +2,7 @@
 
 use super::{
     alarm::{Alarm, Woken},
-    main_loop::Served,
+    served::Served,
 };
 use crate::{Error, signals::Asked};
 use core::{task::Waker, time::Duration};

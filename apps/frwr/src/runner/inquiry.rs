@@ -1,11 +1,6 @@
 //! A host that asks a discovery service on the main thread: once, or for as long as something runs beside it.
 
-use super::{
-    main_loop::{Refusals, removed},
-    remedy::no_session,
-    start::open,
-    target_side::map,
-};
+use super::{memory::map, refusals::Refusals, remedy::no_session, served::removed, start::open};
 use crate::{Error, options::Pages, signals::Asked};
 use core::time::Duration;
 use frwr_engine::{

@@ -2,7 +2,7 @@
 
 use super::{
     connect_all::Following,
-    cores::{Core, Message},
+    cores::Threads,
     idle::{Awaited, Idle},
     incident_log::IncidentLog,
     live_line::{LiveLine, Reading, name},
@@ -12,22 +12,17 @@ use super::{
     path_log::PathLog,
     places::Places,
     progress::{Doing, IoCounters, Progress},
+    refusals::Refusals,
+    served::Served,
     stalls::{Seen, StallWatch},
     trace::Trace,
-    watchdog::{Verdict, Watchdog, left_standing},
+    watchdog::{GRACE, Verdict, Watchdog, left_standing},
 };
 use crate::{Error, job::Phase, service::Service, signals::Asked, watch::Lookout};
-use core::{mem, task::Waker, time::Duration};
-use frwr_engine::{
-    control::{Control, ControlStatistics},
-    provider::{Device, Port},
-};
-use frwr_mempool::limits::{Limits, Resource};
+use core::{mem, time::Duration};
+use frwr_engine::provider::Port;
 use frwr_reactor::{Clock, Finished, Running, RunningError};
-use std::os::fd::BorrowedFd;
 
-/// How long the cores may drain at the end: the host's own steps take at most as long.
-pub(crate) const GRACE: Duration = Duration::from_secs(10);
 /// How often a trace is looked at: its ring is bounded.
 pub(crate) const TRACE_PERIOD: Duration = Duration::from_millis(1);
 /// How often is looked whether reactors that shall end have ended, which nobody tells.
@@ -40,95 +35,12 @@ pub(crate) const LONGEST_WAIT_OF_JOB: Duration = Duration::from_millis(200);
 /// What is due within this time of each other is one wake-up, where the first of it is as far off: periods that drift apart
 /// go on together from then on.
 const SLACK: Duration = Duration::from_millis(50);
-/// Between two lines of one kind.
-const LINE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Said once.
 pub(crate) const GIVEN_UP: &str = "nothing will come of a run that needs a core which stands still: it is ended";
 /// Said once.
 const BROKEN_STORAGE: &str = "a namespace is out of order: the kernel refuses its io_uring for good, and commands to it \
                               fail; restart, with the backing `thread` if it happens again";
-
-/// The reactors' threads.
-pub(super) type Threads<T, H> = Running<Message, Core<T, H>>;
-
-/// A Control, whatever its device is.
-pub(crate) trait Served {
-    /// As [`Control::poll`].
-    fn poll(&mut self) -> u32;
-    /// As [`Control::wakes`].
-    fn wakes(&self, waker: &Waker);
-    /// As [`Control::arm`].
-    fn arm(&self) -> bool;
-    /// As [`Control::descriptors`].
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
-    /// As [`Control::statistics`].
-    fn statistics(&self) -> ControlStatistics;
-    /// Queue pairs that the device refused to destroy and still has.
-    fn queue_pairs_kept(&self) -> u64;
-    /// What the run cannot go on with, if that has come to light.
-    fn trouble(&self) -> Option<Error>;
-}
-
-impl<D: Device> Served for Control<D> {
-    fn poll(&mut self) -> u32 {
-        Control::poll(self)
-    }
-
-    fn wakes(&self, waker: &Waker) {
-        Control::wakes(self, waker);
-    }
-
-    fn arm(&self) -> bool {
-        Control::arm(self)
-    }
-
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        Control::descriptors(self)
-    }
-
-    fn statistics(&self) -> ControlStatistics {
-        Control::statistics(self)
-    }
-
-    fn queue_pairs_kept(&self) -> u64 {
-        Control::statistics(self).queue_pairs_kept
-    }
-
-    fn trouble(&self) -> Option<Error> {
-        let (statistics, device) = (Control::statistics(self), || self.device().capabilities().name);
-        if statistics.device_failures > 0 {
-            return Some(gone(device()));
-        }
-        (statistics.memories_refused > 0).then(|| {
-            let limit = Limits::of_process().soft_limit(Resource::LockedMemory).filter(|limit| *limit < u64::MAX);
-            Error::no_room("locked_memory", format!("device {} cannot register memory: {}", device(), locked(limit)))
-        })
-    }
-}
-
-/// Why somebody gave up that the device did not tell: the kernel tells of a removal late, and one process after the other.
-pub(crate) fn removed<D: Device>(control: &Control<D>) -> Option<Error> {
-    let device = control.device();
-    (!device.is_present()).then(|| gone(device.capabilities().name))
-}
-
-fn gone(device: &str) -> Error {
-    let text = format!("device {device} is gone: it was removed or has failed; `rdma link` and `dmesg` say more");
-    Error::failed("device_gone", text)
-}
-
-/// What is in the way of memory that a device shall have; the limit is `None` where there is none, or it cannot be read.
-fn locked(limit: Option<u64>) -> String {
-    match limit {
-        Some(limit) => format!(
-            "the limit of locked memory is {} KiB; raise it (`ulimit -l unlimited`, LimitMEMLOCK=infinity in a service), or \
-             give CAP_IPC_LOCK",
-            limit >> 10
-        ),
-        None => "it has no registration or memory left; `rdma resource show mr` says who has them".to_owned(),
-    }
-}
 
 /// What has lines of its own where its intervals are looked at.
 const LOADING: Doing = Doing::Job(Phase::Load);
@@ -416,36 +328,6 @@ fn wait_until(due: impl Iterator<Item = Option<Duration>> + Clone, now: Duration
     let slack = if first >= SLACK { SLACK } else { Duration::ZERO };
     let last = all.filter(|due| *due <= first.saturating_add(slack)).max();
     last.unwrap_or(longest).min(longest)
-}
-
-/// What is said of queue pairs that the devices refuse to destroy: a line for each, or one for all that came in a second.
-#[derive(Debug, Default)]
-pub(crate) struct Refusals {
-    kept: u64,
-    /// There are more of them than were told of.
-    is_news: bool,
-    next_line: Duration,
-}
-
-impl Refusals {
-    /// When there is something to say, if there is.
-    pub(crate) fn due(&self) -> Option<Duration> {
-        self.is_news.then_some(self.next_line)
-    }
-
-    /// Looks, after a poll: devices keep so many in all. `elapsed` is time since an epoch of the caller's.
-    pub(crate) fn tell(&mut self, kept: u64, elapsed: Duration, say: &mut dyn FnMut(&str)) {
-        // What is destroyed before its line is due keeps nobody waiting.
-        self.is_news = kept > 0 && (self.is_news || kept > self.kept);
-        self.kept = kept;
-        if self.is_news && elapsed >= self.next_line {
-            (self.is_news, self.next_line) = (false, elapsed.saturating_add(LINE_PERIOD));
-            say(&format!(
-                "the device refuses to destroy {kept} queue pair(s) and is asked again; a connection whose queue pair may still \
-                 work ends when the device complies, and its requests with it"
-            ));
-        }
-    }
 }
 
 #[cfg(test)]

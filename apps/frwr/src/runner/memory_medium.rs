@@ -1,6 +1,6 @@
 //! Memory that a namespace lives in: of its own, for all cores of all devices, those that come later included.
 
-use super::target_side::memory;
+use super::memory::memory;
 use crate::Error;
 use frwr_mempool::{DeviceMemory, PagePolicy};
 use frwr_nvmf::storage::{AnyStorage, Comparing, Geometry, MemoryStorage, RangeLocks};

@@ -1,6 +1,6 @@
 //! The devices that a target serves by now, each in its place: as many places as there are shares of identifiers, some of them empty.
 
-use super::{main_loop::Served, survey::DeviceFound};
+use super::{served::Served, survey::DeviceFound};
 use crate::Error;
 use core::task::Waker;
 use frwr_mempool::lane;

@@ -1,14 +1,16 @@
 //! From plans to running reactors: ports, and sides that are made on the cores that will own them.
 
 use super::{
-    cores::{Core, Message},
+    cores::{Core, Threads},
+    descriptors::{own_descriptors, wake_by},
     fleet::Door,
-    host_side::{HostPlan, HostPoller, HostSide},
+    host_side::{HostPlan, HostSide},
     host_team::Team,
-    main_loop::Threads,
+    messages::Message,
+    pollers::{HostPoller, OtherDevice},
     progress::Progress,
     start_watch::launch_watched,
-    target_side::{OtherDevice, TargetPlan, TargetSide},
+    target_side::{TargetPlan, TargetSide},
     trace::TARGET,
 };
 use crate::{
@@ -24,14 +26,8 @@ use frwr_engine::{
 };
 use frwr_mempool::lane;
 use frwr_nvmf::controller::{MAX_TARGETS, TargetPoller};
-use frwr_reactor::{
-    Context, CoreIndex, CpuId, Outbox, Placement, PollerError, Reactor, Reactors, Schedule, Seat, Topology,
-};
-use std::{
-    io,
-    os::fd::{BorrowedFd, OwnedFd},
-    sync::{Mutex, mpsc},
-};
+use frwr_reactor::{CoreIndex, CpuId, Outbox, Placement, PollerError, Reactor, Reactors, Schedule, Seat, Topology};
+use std::sync::{Mutex, mpsc};
 
 /// Places of devices: as many as there are shares.
 pub(super) const PLACES: usize = MAX_TARGETS as usize;
@@ -255,24 +251,6 @@ fn wake_by_ports<T: Port, H: Port>(reactor: &mut Reactor<Core<T, H>>) -> Result<
     let descriptors = hosts.iter().flat_map(HostSide::ports).filter_map(Port::descriptor).chain(of_target);
     let own = own_descriptors(descriptors)?;
     wake_by(reactor, own)
-}
-
-/// Descriptors of what is in a reactor, to be waited for by it: its own, since it is asked to take them. Ports and targets live as long as
-/// the reactor that polls them.
-pub(crate) fn own_descriptors<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>) -> Result<Vec<OwnedFd>, Error> {
-    descriptors.map(|one| one.try_clone_to_owned()).collect::<Result<_, _>>().map_err(no_descriptor)
-}
-
-/// What becomes readable wakes the reactor.
-pub(crate) fn wake_by<C: Context>(reactor: &mut Reactor<C>, descriptors: Vec<OwnedFd>) -> Result<(), Error> {
-    descriptors.into_iter().try_for_each(|one| reactor.wake_by(one).map_err(no_descriptor))
-}
-
-/// A core that is to sleep has nothing to wait for.
-#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
-pub(super) fn no_descriptor(source: io::Error) -> Error {
-    let text = format!("no descriptor to sleep on ({source}); raise `ulimit -n`, or use --idle spin");
-    Error::no_room("descriptor", text)
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
-//! The target's core: a namespace in memory behind an NVMe-oF target, and the poller that runs it.
+//! The target's core: namespaces behind an NVMe-oF target.
 
 use super::{
     change::Applied,
-    cores::{Core, Message},
+    descriptors::no_descriptor,
+    memory::map,
+    messages::Message,
     namespaces::{NamespacePlan, PlannedNamespace, SubsystemPlan},
     orders::{Answer, Desk, Order},
     present::TargetSnapshot,
     progress::{Asks, Doing, IoCounters, Progress},
     report::MemoryReport,
-    start::no_descriptor,
 };
 use crate::Error;
 use core::{mem, task::Waker, time::Duration};
@@ -16,20 +17,17 @@ use frwr_engine::{
     CoreLink, Engine, Statistics, TraceRecord,
     provider::{Capabilities, Port},
 };
-use frwr_mempool::{
-    DeviceMemory, Region, lane,
-    region::{PagePolicy, RegionOptions},
-};
+use frwr_mempool::{lane, region::PagePolicy};
 use frwr_nvmf::{
     authentication::Authenticator,
     controller::{
         ElsewhereListener, HOME_CORE, Incident, ListenerState, NewNamespace, Reservations, Subsystem, Target,
-        TargetContext, TargetListening, TargetMessage, TargetOptions, TargetPoller, TargetStatistics,
+        TargetContext, TargetListening, TargetMessage, TargetOptions, TargetStatistics,
     },
     storage::AnyStorage,
     wire::Nqn,
 };
-use frwr_reactor::{CoreIndex, Now, Outbox, Poller, SendError, Sleep};
+use frwr_reactor::{CoreIndex, Now, Outbox, SendError};
 use std::{os::fd::BorrowedFd, sync::Arc};
 
 /// Bytes beside what is computed: the alignment of what is carved.
@@ -296,7 +294,7 @@ impl<P: Port> TargetSide<P> {
     }
 
     /// Sends what this core says to the others, as far as their lanes have room.
-    fn carry(&mut self, outbox: &mut Outbox<Message>) {
+    pub(super) fn carry(&mut self, outbox: &mut Outbox<Message>) {
         while let Some((core, message)) = self.kept.take().or_else(|| self.target.next_message()) {
             match outbox.send(CoreIndex(core), Message::Target { device: self.device, message }) {
                 Err(SendError::Full(_)) => {
@@ -348,31 +346,6 @@ fn new_namespace(namespace: PlannedNamespace, depth: usize) -> Result<NewNamespa
     Ok(NewNamespace { identifier, nguid, ana_group, active, storage })
 }
 
-/// Memory for so many bytes of its own.
-pub(super) fn memory(bytes: usize, pages: PagePolicy, node: Option<u32>) -> Result<DeviceMemory, Error> {
-    let mut region = map(bytes.next_multiple_of(PAGE) + SLACK, pages, node)?;
-    Ok(region.carve(bytes, PAGE)?.into_device_memory())
-}
-
-/// A region on the core's node, of the wanted kind.
-pub(crate) fn map(bytes: usize, pages: PagePolicy, node: Option<u32>) -> Result<Region, Error> {
-    Ok(Region::map(&RegionOptions::new(bytes).pages(pages).node(node))?)
-}
-
-/// Polls its core's target on the device of a place behind the first; a name by itself in statistics, and nothing where there is one
-/// device.
-pub(super) struct OtherDevice(pub(super) usize);
-
-impl OtherDevice {
-    fn side<'a, T: Port, H: Port>(&self, core: &'a Core<T, H>) -> Option<&'a TargetSide<T>> {
-        core.others.get(self.0)?.as_ref()
-    }
-
-    fn side_mut<'a, T: Port, H: Port>(&self, core: &'a mut Core<T, H>) -> Option<&'a mut TargetSide<T>> {
-        core.others.get_mut(self.0)?.as_mut()
-    }
-}
-
 impl<P: Port> TargetContext for TargetSide<P> {
     type Port = P;
     type Storage = AnyStorage;
@@ -395,67 +368,5 @@ impl<P: Port> TargetContext for TargetSide<P> {
 
     fn arm(&mut self) {
         self.arm();
-    }
-}
-
-impl<T: Port, H: Port> Poller<Core<T, H>> for OtherDevice {
-    fn poll(&mut self, core: &mut Core<T, H>, now: &Now) -> u32 {
-        let Core { others, outbox, .. } = core;
-        let Some(Some(side)) = others.get_mut(self.0) else { return 0 };
-        let work = TargetPoller.poll(side, now);
-        side.carry(outbox);
-        work
-    }
-
-    fn flush(&mut self, core: &mut Core<T, H>, now: &Now) {
-        if let Some(side) = self.side_mut(core) {
-            TargetPoller.flush(side, now);
-        }
-    }
-
-    fn sleep_until(&self, core: &Core<T, H>) -> Sleep {
-        self.side(core).map_or(Sleep::Forever, |side| TargetPoller.sleep_until(side))
-    }
-
-    fn arm(&mut self, core: &mut Core<T, H>) -> bool {
-        self.side_mut(core).is_none_or(|side| TargetPoller.arm(side))
-    }
-
-    fn begin_shutdown(&mut self, core: &mut Core<T, H>, now: &Now) {
-        if let Some(side) = self.side_mut(core) {
-            TargetPoller.begin_shutdown(side, now);
-        }
-    }
-
-    fn drained(&self, core: &Core<T, H>) -> bool {
-        self.side(core).is_none_or(|side| TargetPoller.drained(side))
-    }
-}
-
-impl<T: Port, H: Port> TargetContext for Core<T, H> {
-    type Port = T;
-    type Storage = AnyStorage;
-
-    fn target(&self) -> Option<&Target<T, AnyStorage>> {
-        self.target.as_ref().map(|side| &side.target)
-    }
-
-    fn target_mut(&mut self) -> Option<&mut Target<T, AnyStorage>> {
-        self.target.as_mut().map(|side| &mut side.target)
-    }
-
-    fn polled(&mut self, work: u32, _: &Now) {
-        if let Some(side) = &mut self.target {
-            side.polled(work);
-            side.carry(&mut self.outbox);
-        }
-    }
-
-    fn may_sleep(&self) -> bool {
-        self.target.as_ref().is_none_or(|side| side.kept.is_none())
-    }
-
-    fn arm(&mut self) {
-        self.target.iter_mut().for_each(TargetSide::arm);
     }
 }

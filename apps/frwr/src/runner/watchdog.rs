@@ -22,8 +22,10 @@ const TOLD_AFTER: Duration = Duration::from_secs(1);
 const LONG_SET_UP: Duration = Duration::from_secs(5);
 /// How often it is told of then.
 const REMINDER: Duration = Duration::from_secs(10);
+/// How long the cores may drain at the end: the host's own steps take at most as long.
+pub(crate) const GRACE: Duration = Duration::from_secs(10);
 /// A core that stands still for so long is given up: as long as cores may drain.
-const GIVEN_UP_AFTER: Duration = super::main_loop::GRACE;
+const GIVEN_UP_AFTER: Duration = GRACE;
 
 /// A core that stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
