@@ -551,7 +551,7 @@ fn role(arguments: &Arguments, device: &DeviceChoice) -> Result<Role, Error> {
 
 fn placement(device: &DeviceArguments, role: &Role) -> Result<Option<Placement>, Error> {
     let placement = device.placement(MAX_REACTORS)?;
-    let cores = placement.as_ref().map_or(1, crate::runner::reactors);
+    let cores = placement.as_ref().map_or(1, crate::options::reactors);
     if *role == Role::Both && cores > 1 && !cores.is_multiple_of(2) {
         let why = format!(
             "names {cores} cores: one half carries the server, the other the client; name one, or an even number"

@@ -18,7 +18,8 @@ use super::{
 use crate::{
     Error,
     check::{Machine, Shortcoming},
-    runner::{Trace, cannot_listen, ended, finish_traces, for_both, for_host, leave, reactors, removed},
+    options::reactors,
+    runner::{Trace, cannot_listen, ended, finish_traces, for_both, for_host, leave, removed},
     signals::Asked,
     watch::{Patrol, Watch},
 };

@@ -16,8 +16,9 @@ use crate::{
     Error,
     check::Machine,
     failures,
+    options::reactors,
     report::{Report, value},
-    runner::{Trace, cannot_listen, ended, finish_traces, for_target, leave, reactors},
+    runner::{Trace, cannot_listen, ended, finish_traces, for_target, leave},
     signals::Asked,
     watch::{Patrol, Watch},
 };

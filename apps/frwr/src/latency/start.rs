@@ -100,7 +100,7 @@ impl<P: Port + Send + 'static> Sides<P> {
         asked: &dyn Asked,
         say: &mut dyn FnMut(&str),
     ) -> Result<Threads<P>, Error> {
-        let cores = crate::runner::reactors(&placement);
+        let cores = crate::options::reactors(&placement);
         let first_client = cores.saturating_sub(self.clients.len());
         let (mut servers, mut clients) = (self.servers.into_iter(), self.clients.into_iter());
         let (board, desk) = (board.clone(), desk.clone());

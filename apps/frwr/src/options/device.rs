@@ -318,6 +318,14 @@ pub(crate) fn cores_of(placement: &Placement) -> String {
     }
 }
 
+/// How many reactors a placement has.
+pub(crate) fn reactors(placement: &Placement) -> usize {
+    match placement {
+        Placement::Cores(cores) => cores.len(),
+        Placement::Spread { reactors } | Placement::Unpinned { reactors } => *reactors,
+    }
+}
+
 /// A parser; which numbers there are is known to [`DeviceArguments::check`].
 fn mtu(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| "must be 256, 512, 1024, 2048 or 4096".to_owned())

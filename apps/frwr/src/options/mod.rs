@@ -11,7 +11,7 @@ mod listen;
 pub use self::core::{CoreArguments, IdleArgument};
 pub use control::{ControlArguments, ControlSocket};
 pub use device::{DeviceArguments, RegistrationKind};
-pub(crate) use device::{core_list, cores_of};
+pub(crate) use device::{core_list, cores_of, reactors};
 pub(crate) use groups::MAX_REQUEST_BYTES;
 pub use groups::{BlockArguments, InvalidationArguments, MemoryArguments, OutputArguments, Pages};
 pub use job::JobArguments;

@@ -50,11 +50,31 @@ pub(super) fn bytes_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64
     Size::deserialize(deserializer).map(|Size(bytes)| bytes)
 }
 
+impl ServeConfig {
+    /// Checks arguments, and reads and checks the file that they name.
+    ///
+    /// # Errors
+    /// [`Error`] names limit, value and remedy.
+    pub fn new(arguments: ServeArguments) -> Result<Self, Error> {
+        Self::check_command_line(&arguments)?;
+        let config = match &arguments.config {
+            Some(path) => read(path, arguments.clone())?,
+            None => Self::checked(arguments.clone(), vec![arguments.subsystem.config()?])?,
+        };
+        Ok(config.beside(&arguments))
+    }
+
+    /// What a file says that is read beside the same command line.
+    pub(super) fn of_text(&self, path: &Path, text: &str) -> Result<Self, Error> {
+        parse(path, text, self.command_line())
+    }
+}
+
 /// Reads and checks a file; the command line says what it does not.
 ///
 /// # Errors
 /// It cannot be read, or says something that cannot be, which is told with its line.
-pub(super) fn read(path: &Path, arguments: ServeArguments) -> Result<ServeConfig, Error> {
+fn read(path: &Path, arguments: ServeArguments) -> Result<ServeConfig, Error> {
     parse(path, &text_of("--config", path)?, arguments)
 }
 
@@ -84,7 +104,7 @@ pub(crate) fn text_of(named: &str, path: &Path) -> Result<String, Error> {
 ///
 /// # Errors
 /// It says something that cannot be, which is told with its line.
-pub(super) fn parse(path: &Path, text: &str, arguments: ServeArguments) -> Result<ServeConfig, Error> {
+fn parse(path: &Path, text: &str, arguments: ServeArguments) -> Result<ServeConfig, Error> {
     let source = Source { path, text };
     source.check_keys()?;
     let target: TargetArguments = source.group()?;

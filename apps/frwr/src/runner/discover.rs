@@ -1,6 +1,9 @@
 //! `frwr discover`: what a discovery service lists.
 
-use super::{inquiry::Inquiry, plan};
+use super::{
+    inquiry::Inquiry,
+    names::{STEP_TIMEOUT, discovery_names},
+};
 use crate::{
     Error,
     address::Purpose,
@@ -88,10 +91,10 @@ pub(super) fn discovery_options(
     host_nqn: Option<&str>,
     device: &DeviceArguments,
 ) -> Result<HostOptions, Error> {
-    let (subsystem, host) = plan::discovery_names(host_nqn)?;
+    let (subsystem, host) = discovery_names(host_nqn)?;
     let mut options = HostOptions::new(service, subsystem, host);
     options.queue_depth = 1;
-    options.step_timeout = plan::STEP_TIMEOUT;
+    options.step_timeout = STEP_TIMEOUT;
     options.parameters = device.parameters();
     Ok(options)
 }

@@ -1,6 +1,6 @@
 //! What devices did that have left a target: what is told of all devices counts on.
 
-use super::{media_watch::Identity, present::TargetSnapshot, progress::IoCounters};
+use super::{namespaces::Identity, progress::IoCounters, snapshot::TargetSnapshot};
 use core::ops::Add;
 use frwr_engine::control::ControlStatistics;
 use frwr_mempool::statistics::Figure as _;

@@ -7,6 +7,7 @@ use super::{
     load_file::{LoadedFile, load},
     main_loop::{MainLoop, ended, leave},
     media_watch::MediaWatch,
+    names::loop_address,
     outcome::Outcome,
     path_log::PathLog,
     places::Places,
@@ -14,11 +15,11 @@ use super::{
     progress::Progress,
     report::{Compared, Injected, RunReport, Subject},
     stalls::StallWatch,
-    start::{Beginning, Sides, first_node, for_both, launch, open, reactors},
+    start::{Beginning, Sides, first_node, for_both, launch, open},
     trace::{self, OF_KEYS, OF_PORT, RING_RECORDS, Trace, check_path},
 };
 use crate::watch::{Lookout, with_neighbours};
-use crate::{Error, signals::Asked};
+use crate::{Error, options::reactors, signals::Asked};
 use core::num::NonZeroU64;
 use frwr_engine::{
     control::Control,
@@ -161,6 +162,6 @@ fn subject(config: &Config, effective_queue_depth: u32) -> Subject {
         queue_depth: config.job.queue_depth,
         effective_queue_depth,
         read_share: config.job.read_share(),
-        address: plan::loop_address(),
+        address: loop_address(),
     }
 }

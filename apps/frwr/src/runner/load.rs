@@ -18,11 +18,12 @@ use super::{
     report::{Compared, RunReport, Subject},
     served::removed,
     stalls::StallWatch,
-    start::{Beginning, Sides, for_host, launch, open, reactors},
+    start::{Beginning, Sides, for_host, launch, open},
     trace::{self, OF_KEYS, OF_PORT, RING_RECORDS, Trace, check_path},
 };
 use crate::{
     Error,
+    options::reactors,
     result_file::ResultFile,
     result_files::NamedFiles,
     signals::Asked,

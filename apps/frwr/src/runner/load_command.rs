@@ -5,13 +5,12 @@ use super::{
     load_observed::ObserveArguments,
     load_paths::PathArguments,
     load_shape::ShapeArguments,
-    plan::{HOST, STEP_TIMEOUT, SUBSYSTEM, name},
-    start::reactors,
+    names::{HOST, STEP_TIMEOUT, SUBSYSTEM, name},
 };
 use crate::{
     Error,
     address::Purpose,
-    options::{DeviceArguments, JobArguments, Limit, MAX_REQUEST_BYTES, address, check_address},
+    options::{DeviceArguments, JobArguments, Limit, MAX_REQUEST_BYTES, address, check_address, reactors},
 };
 use clap::{ArgAction, Args};
 use core::time::Duration;

@@ -4,14 +4,14 @@ use super::{
     lock_line::lock_line,
     medium::{Lives, Measuring, Medium, Ways},
     memory_medium::MemoryMedium,
-    reservations::FileWatch,
+    namespaces::Identity,
+    reservation_file::FileWatch,
 };
 use crate::output::in_line;
 use core::time::Duration;
 use frwr_nvmf::{
     controller::Reservations,
     storage::{Backing, Geometry, MediumFault, RbdLock, RbdLockTaken, RbdMedium},
-    wire::Nqn,
 };
 
 /// Between two looks at how large media are. Operations find that one became shorter by themselves; this finds it where there are none,
@@ -19,9 +19,6 @@ use frwr_nvmf::{
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// The same of what threads of media with servers tell by words: of locks, and of servers that are gone.
 const SERVED_PERIOD: Duration = Duration::from_millis(100);
-
-/// What a namespace is called: its subsystem, and its identifier.
-pub(super) type Identity = (Nqn, u32);
 
 /// What is known of the lock of an image.
 #[derive(Clone, Debug)]

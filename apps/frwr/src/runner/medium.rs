@@ -1,10 +1,18 @@
 //! The medium below a namespace, whichever it is, as the main thread looks at it.
 
-use super::{memory_medium::MemoryMedium, namespaces::NamespacePlan, prepared::file_depth};
+use super::{memory_medium::MemoryMedium, namespace_plan::NamespacePlan};
 use crate::Error;
 use frwr_nvmf::storage::{
     AnyStorage, Backing, FileMedium, Geometry, MediumFault, NbdMedium, RbdLock, RbdLook, RbdMedium,
 };
+
+/// Operations that the storage of one file or block device holds at most: more than the queue of any disk.
+const MAX_FILE_DEPTH: usize = 1024;
+
+/// The same of who may have so many.
+pub(super) fn file_depth(depth: usize) -> usize {
+    depth.clamp(1, MAX_FILE_DEPTH)
+}
 
 /// What a namespace lives in, open.
 #[derive(Debug)]

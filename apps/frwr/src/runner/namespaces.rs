@@ -1,24 +1,19 @@
-//! What `serve` offers: subsystems and namespaces as they were asked for, and as plans of cores.
+//! What `serve` offers: subsystems and namespaces as they were asked for, and as they are told.
 
-use super::{
-    ana_name::AnaStates,
-    load_file::hex,
-    media_watch::{Identity, MediaWatch},
-    memory_medium::MemoryMedium,
-    prepared::{Prepared, Users, prepare},
-};
+use super::{ana_name::AnaStates, load_file::hex};
 use crate::{Error, output::in_line};
 use clap::ValueEnum;
 use frwr_nvmf::{
     controller::{AllowedHosts, DEFAULT_ANA_GROUP},
-    storage::{
-        AnyStorage, Backing, MediumKind, NbdAddress, NbdOptions, RbdOptions, Storage as _, is_nbd_uri, is_rbd_name,
-    },
+    storage::{Backing, MediumKind, NbdAddress, NbdOptions, RbdOptions, is_nbd_uri, is_rbd_name},
     wire::{AnaState, Nqn, SerialNumber},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf, absolute};
+
+/// What a namespace is called: its subsystem, and its identifier.
+pub(super) type Identity = (Nqn, u32);
 
 /// Where the bytes of `--namespace FILE` live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -141,7 +136,7 @@ impl SubsystemConfig {
     }
 
     /// States of its ANA groups at the start. Those that follow locks, which nobody has asked for yet, are inaccessible.
-    fn ana_at_start(&self) -> Vec<(u32, AnaState)> {
+    pub(super) fn ana_at_start(&self) -> Vec<(u32, AnaState)> {
         let locked: Vec<_> =
             self.configs().filter(|config| config.is_exclusive()).map(|config| config.ana_group).collect();
         let mut states = self.ana.at_start();
@@ -153,35 +148,6 @@ impl SubsystemConfig {
     /// The files and block devices of its namespaces.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
         self.configs().filter_map(NamespaceConfig::path)
-    }
-
-    /// Opens its namespaces, as [`prepare`], for each core; those in files and on block devices are watched.
-    pub(super) fn prepare(
-        &self,
-        users: &Users,
-        media: &mut MediaWatch,
-        say: &mut dyn FnMut(&str),
-        reports: &mut Vec<NamespaceReport>,
-    ) -> Result<Vec<SubsystemPlan>, Error> {
-        let serial = self.serial.unwrap_or_else(|| SerialNumber::of_subsystem(&self.nqn));
-        let plan = || SubsystemPlan {
-            name: self.nqn,
-            hosts: self.allowed_hosts.clone(),
-            serial,
-            ana_states: self.ana_at_start(),
-            namespaces: Vec::with_capacity(self.namespaces.len()),
-        };
-        let mut plans: Vec<_> = (0..users.cores).map(|_| plan()).collect();
-        for (identity, namespace) in self.identities().zip(&self.namespaces) {
-            let Prepared { of_cores, report, medium } = prepare(namespace, users, say)?;
-            media.add(identity, namespace.config.name(), medium);
-            let ListedNamespace { identifier, nguid, active, .. } = *namespace;
-            let (ana_group, blocks) = (namespace.config.ana_group, report.blocks);
-            let part = |medium| PlannedNamespace { identifier, nguid, ana_group, active, blocks, medium };
-            plans.iter_mut().zip(of_cores).for_each(|(plan, medium)| plan.namespaces.push(part(medium)));
-            reports.push(report);
-        }
-        Ok(plans)
     }
 }
 
@@ -310,61 +276,6 @@ pub(super) const fn backing_name(backing: Backing) -> &'static str {
         Backing::Auto => "auto",
         Backing::Ring => "ring",
         Backing::Thread => "thread",
-    }
-}
-
-/// A subsystem that is ready to be served by one core.
-#[derive(Debug)]
-pub(super) struct SubsystemPlan {
-    pub(super) name: Nqn,
-    pub(super) hosts: AllowedHosts,
-    pub(super) serial: SerialNumber,
-    /// Of its ANA groups, at the start.
-    pub(super) ana_states: Vec<(u32, AnaState)>,
-    pub(super) namespaces: Vec<PlannedNamespace>,
-}
-
-/// A namespace of it.
-#[derive(Debug)]
-pub(super) struct PlannedNamespace {
-    pub(super) identifier: u32,
-    pub(super) nguid: Option<[u8; 16]>,
-    pub(super) ana_group: u32,
-    pub(super) active: bool,
-    /// What it has of its medium.
-    pub(super) blocks: u64,
-    pub(super) medium: NamespacePlan,
-}
-
-/// A namespace that is ready to be served, on its way to the core that will own it.
-#[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "one per namespace and core, made at start and taken apart at once")]
-pub(super) enum NamespacePlan {
-    /// Memory that all cores use.
-    Memory(MemoryMedium),
-    /// An open file or block device, or what else has a way of its own for each core.
-    Open {
-        storage: AnyStorage,
-        /// What addresses of buffers have to be multiples of.
-        alignment: u32,
-    },
-}
-
-impl NamespacePlan {
-    /// The core's way to it, which holds so many operations at a time where it is memory, and has so many blocks of what it lives in.
-    ///
-    /// # Errors
-    /// There is no memory for that, or it cannot have so many.
-    pub(super) fn storage(self, depth: usize, blocks: u64) -> Result<AnyStorage, Error> {
-        let mut storage = match self {
-            Self::Memory(memory) => memory.storage(depth)?,
-            Self::Open { storage, .. } => storage,
-        };
-        // Some storages have one size for ever.
-        if storage.geometry().blocks() != blocks {
-            storage.resize(blocks).map_err(Error::setup)?;
-        }
-        Ok(storage)
     }
 }
 

@@ -4,8 +4,8 @@
 
 use super::{
     change::{Change, Returned},
-    present::TargetSnapshot,
     progress::Progress,
+    snapshot::TargetSnapshot,
 };
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use frwr_mempool::lane;

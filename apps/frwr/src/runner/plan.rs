@@ -7,81 +7,27 @@ use super::{
     load_command::{LoadArguments, LoadConfig},
     load_file::LoadedFile,
     memory_medium::MemoryMedium,
-    namespaces::{NamespacePlan, PlannedNamespace, SubsystemPlan},
+    names::{HOST, SUBSYSTEM, loop_address, name},
+    namespace_plan::{NamespacePlan, PlannedNamespace, SubsystemPlan},
     serve_command::{ServeConfig, TargetArguments},
     target_side::TargetPlan,
+    target_sizes::entries,
 };
 use crate::Error;
-use core::{num::NonZeroU64, time::Duration};
+use core::num::NonZeroU64;
 use frwr_engine::provider::Capabilities;
 use frwr_nvmf::{
-    controller::{
-        ADMIN_QUEUE_ENTRIES, AllowedHosts, DEFAULT_ANA_GROUP, ElsewhereListener, TargetOptions, UNPROVEN_CONNECTIONS,
-    },
+    controller::{AllowedHosts, DEFAULT_ANA_GROUP, ElsewhereListener, TargetOptions},
     host::{HostOptions, PathsOptions},
     storage::Geometry,
-    wire::{DEFAULT_PORT, DISCOVERY_SUBSYSTEM, Nqn, SerialNumber},
+    wire::SerialNumber,
 };
-use std::net::SocketAddr;
 
 /// One read in this many at most is spoilt by `--inject corrupt-data`.
 const CORRUPT_EVERY: u64 = 100;
-/// Names under a domain that nobody can own (RFC 6761).
-pub(super) const SUBSYSTEM: &str = "nqn.2026-11.invalid.frwr:file";
-pub(super) const HOST: &str = "nqn.2026-11.invalid.frwr:host";
-/// How long a step of bringing a session up may take between two processes, so that a target that is not there is soon
-/// told as such.
-pub(super) const STEP_TIMEOUT: Duration = Duration::from_secs(5);
-
-pub(super) fn name(text: &str) -> Result<Nqn, Error> {
-    Nqn::new(text).map_err(|error| Error::failed("name", format!("no NVMe qualified name: {error}")))
-}
-
-/// The subsystem of a command line, which `load` connects to.
-pub(super) fn default_subsystem() -> Result<Nqn, Error> {
-    name(SUBSYSTEM)
-}
-
-/// The discovery service's name, and the host's.
-pub(super) fn discovery_names(host: Option<&str>) -> Result<(Nqn, Nqn), Error> {
-    Ok((name(DISCOVERY_SUBSYSTEM)?, name(host.unwrap_or(HOST))?))
-}
-
-/// Where both sides of the loop meet on the software NIC.
-pub(super) fn loop_address() -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT))
-}
-
 /// Blocks of a namespace: the file, rounded up.
 fn blocks(block_bytes: u32, file: &LoadedFile) -> u64 {
     (file.bytes.len() as u64).div_ceil(block_bytes.into())
-}
-
-/// Controllers of a target beside those of its hosts: one, for a host that comes back before its former connection is gone. Where several
-/// do, they take turns.
-pub(super) const RETURNING: u16 = 1;
-/// Hosts that ask the discovery service at a time at most.
-const MAX_DISCOVERY: u16 = 32;
-
-/// Controllers of a target.
-pub(super) fn controllers(hosts: u16) -> u16 {
-    hosts.saturating_add(RETURNING)
-}
-
-/// Discovery controllers: one that each host may keep, and one more for who only asks.
-pub(super) fn discovery_controllers(hosts: u16) -> u16 {
-    hosts.saturating_add(1).min(MAX_DISCOVERY)
-}
-
-/// Connections of a target on one core.
-pub(super) fn connections(hosts: u16, io_queues: u16) -> u32 {
-    let queues = u32::from(controllers(hosts)) * (u32::from(io_queues) + 1);
-    queues + u32::from(discovery_controllers(hosts)) + u32::from(UNPROVEN_CONNECTIONS)
-}
-
-/// Entries of an I/O queue: one request per slot, and the entry that a queue never uses. Depths are bounded far below 2^16.
-pub(super) fn entries(queue_depth: u32) -> u16 {
-    (queue_depth as u16 + 1).max(ADMIN_QUEUE_ENTRIES)
 }
 
 /// The target's half of the main job, whose core is on this node.

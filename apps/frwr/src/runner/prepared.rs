@@ -2,9 +2,11 @@
 
 use super::{
     load_file::{hex, load as load_file},
-    medium::{Lives, Medium},
+    media_watch::MediaWatch,
+    medium::{Lives, Medium, file_depth},
     memory_medium::MemoryMedium,
-    namespaces::{ListedNamespace, MediumConfig, NamespaceConfig, NamespacePlan, NamespaceReport},
+    namespace_plan::{NamespacePlan, PlannedNamespace, SubsystemPlan},
+    namespaces::{ListedNamespace, MediumConfig, NamespaceConfig, NamespaceReport, SubsystemConfig},
 };
 use crate::Error;
 use core::{
@@ -12,16 +14,11 @@ use core::{
     time::Duration,
 };
 use frwr_mempool::PagePolicy;
-use frwr_nvmf::storage::{AnyStorage, Backing, FileMedium, FileOptions, Geometry, NbdMedium, RbdMedium};
+use frwr_nvmf::{
+    storage::{AnyStorage, Backing, FileMedium, FileOptions, Geometry, NbdMedium, RbdMedium},
+    wire::SerialNumber,
+};
 use std::sync::Arc;
-
-/// Operations that the storage of one file or block device holds at most: more than the queue of any disk.
-const MAX_FILE_DEPTH: usize = 1024;
-
-/// The same of who may have so many.
-pub(super) fn file_depth(depth: usize) -> usize {
-    depth.clamp(1, MAX_FILE_DEPTH)
-}
 
 /// How long an image of Ceph may take to open while others are served: changes behind it wait meanwhile. Clusters that are well answer
 /// within a second; one that is not may be tried again.
@@ -197,4 +194,35 @@ fn opened(
 
 fn whole(blocks: u64, block_bytes: u32) -> Result<Geometry, Error> {
     Geometry::new(blocks, block_bytes).map_err(|error| Error::failed("namespace", error.to_string()))
+}
+
+impl SubsystemConfig {
+    /// Opens its namespaces, as [`prepare`], for each core; those in files and on block devices are watched.
+    pub(super) fn prepare(
+        &self,
+        users: &Users,
+        media: &mut MediaWatch,
+        say: &mut dyn FnMut(&str),
+        reports: &mut Vec<NamespaceReport>,
+    ) -> Result<Vec<SubsystemPlan>, Error> {
+        let serial = self.serial.unwrap_or_else(|| SerialNumber::of_subsystem(&self.nqn));
+        let plan = || SubsystemPlan {
+            name: self.nqn,
+            hosts: self.allowed_hosts.clone(),
+            serial,
+            ana_states: self.ana_at_start(),
+            namespaces: Vec::with_capacity(self.namespaces.len()),
+        };
+        let mut plans: Vec<_> = (0..users.cores).map(|_| plan()).collect();
+        for (identity, namespace) in self.identities().zip(&self.namespaces) {
+            let Prepared { of_cores, report, medium } = prepare(namespace, users, say)?;
+            media.add(identity, namespace.config.name(), medium);
+            let ListedNamespace { identifier, nguid, active, .. } = *namespace;
+            let (ana_group, blocks) = (namespace.config.ana_group, report.blocks);
+            let part = |medium| PlannedNamespace { identifier, nguid, ana_group, active, blocks, medium };
+            plans.iter_mut().zip(of_cores).for_each(|(plan, medium)| plan.namespaces.push(part(medium)));
+            reports.push(report);
+        }
+        Ok(plans)
+    }
 }

@@ -1,47 +1,17 @@
 //! The report of a target that goes on, and of one that has ended: of what its cores have handed over.
 
 use super::{
-    progress::IoCounters,
-    report::{CoreReport, MemoryReport},
+    report::CoreReport,
     serve_report::{ServeReport, ServedTarget},
+    snapshot::TargetSnapshot,
     survey::Findings,
 };
 use crate::report::Report as _;
 use core::ops::Add;
-use frwr_engine::{Statistics as EngineStatistics, control::ControlStatistics};
-use frwr_nvmf::{
-    controller::{Inventory, ListenerState, TargetStatistics},
-    storage::StorageStatistics,
-    wire::Nqn,
-};
+use frwr_engine::control::ControlStatistics;
+use frwr_nvmf::{controller::ListenerState, storage::StorageStatistics};
 use frwr_reactor::Statistics as ReactorStatistics;
 use serde_json::json;
-
-/// What the target of one core has done so far, and what it has. Whoever makes it allocates: once for each time that somebody asks.
-#[derive(Clone, Debug)]
-pub(super) struct TargetSnapshot {
-    /// Of its device.
-    pub(super) place: usize,
-    pub(super) role: &'static str,
-    pub(super) memory: MemoryReport,
-    pub(super) io: IoCounters,
-    pub(super) target: TargetStatistics,
-    pub(super) inventory: Inventory,
-    pub(super) engine: EngineStatistics,
-}
-
-impl TargetSnapshot {
-    /// What each of these namespaces has done on this core; nothing where it is gone.
-    fn storages(&self, identities: &[(Nqn, u32)]) -> Vec<StorageStatistics> {
-        let all = || self.inventory.namespaces.iter();
-        let name = |at: usize| self.inventory.subsystems.get(at).map(|subsystem| subsystem.name);
-        let of = |(subsystem, identifier): &(Nqn, u32)| {
-            let found = all().find(|one| one.identifier == *identifier && name(one.subsystem) == Some(*subsystem));
-            found.map(|one| one.storage).unwrap_or_default()
-        };
-        identities.iter().map(of).collect()
-    }
-}
 
 impl ServedTarget {
     /// The report of these cores, so far: each with what it has on each device, in their order.

@@ -6,13 +6,11 @@ pub use target::{SharedReceives, TargetArguments};
 
 use super::{
     ana_name::{AnaStates, ana_name},
-    config_file,
     difference::fixed,
     gateway::GatewayArguments,
     host_keys::KeyFiles,
+    names::default_subsystem,
     namespaces::{ListedNamespace, NamespaceBacking, NamespaceConfig, SubsystemConfig},
-    plan::default_subsystem,
-    reservations,
 };
 use crate::{
     Error,
@@ -30,11 +28,7 @@ use frwr_nvmf::{
 use frwr_reactor::Placement;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 /// What `--device` takes here.
 const DEVICE_HELP: &str = "RDMA device, such as rxe0 or mlx5_0, of those that `frwr check` lists; or soft, or soft:PROFILE (reg_mr, \
@@ -49,6 +43,19 @@ fn instead_of_a_file() -> impl Iterator<Item = Id> {
     let device = names::<DeviceArguments>().filter(|name| name.as_str() != "registration");
     let all = target.chain(names::<CoreArguments>()).chain(device).chain(others);
     all.chain(names::<InvalidationArguments>()).chain(names::<GatewayArguments>())
+}
+
+/// What is kept here holds for hosts of this gateway alone.
+///
+/// # Errors
+/// There are others, and somebody wants reservations in a file.
+fn check_reservations(target: &TargetArguments, gateway: &GatewayArguments) -> Result<(), Error> {
+    if target.reservations.is_none() || !gateway.is_one_of_several() {
+        return Ok(());
+    }
+    let text = "--reservations: is not for one of several gateways (--controller-ids, --first-port-id, --other-gateway), since \
+                hosts of the others would not be held to what is kept here; leave it out";
+    Err(Error::usage("reservations", text))
 }
 
 /// The target's half of the job.
@@ -145,7 +152,7 @@ pub(super) fn is_called(device: &str, named: &str) -> bool {
 
 impl SubsystemArguments {
     /// What is offered.
-    fn config(&self) -> Result<SubsystemConfig, Error> {
+    pub(super) fn config(&self) -> Result<SubsystemConfig, Error> {
         let nqn = self.subsystem.as_deref().map_or_else(default_subsystem, |text| name("--subsystem", text))?;
         check_subsystem(&nqn)?;
         let allowed = self.allow_host.iter().map(|host| name("--allow-host", host));
@@ -184,33 +191,31 @@ struct Beside {
 }
 
 impl ServeConfig {
-    /// Checks arguments.
+    /// What only a command line can say wrong.
     ///
     /// # Errors
     /// [`Error`] names limit, value and remedy.
-    pub fn new(arguments: ServeArguments) -> Result<Self, Error> {
+    pub(super) fn check_command_line(arguments: &ServeArguments) -> Result<(), Error> {
         RUNTIME.check_said(arguments.target.runtime)?;
         if arguments.device.registration != RegistrationKind::Auto {
             let text = "--registration: a target opens no memory to its hosts, so there is nothing that it would register by \
                         windows or by lists; leave it out, it is for load";
             return Err(Error::usage("target_registration", text));
         }
-        let beside = Beside { control: arguments.control.clone(), runtime: arguments.target.runtime };
-        let config = match arguments.config.clone() {
-            Some(path) => config_file::read(&path, arguments),
-            None => {
-                let subsystem = arguments.subsystem.config()?;
-                Self::checked(arguments, vec![subsystem])
-            }
-        };
-        config.map(|config| Self { beside, ..config })
+        Ok(())
     }
 
-    /// What a file says that is read beside the same command line.
-    pub(super) fn of_text(&self, path: &Path, text: &str) -> Result<Self, Error> {
+    /// The same, as a command line with these arguments says it, whatever file it names.
+    pub(super) fn beside(self, arguments: &ServeArguments) -> Self {
+        let beside = Beside { control: arguments.control.clone(), runtime: arguments.target.runtime };
+        Self { beside, ..self }
+    }
+
+    /// The command line beside which a file is read.
+    pub(super) fn command_line(&self) -> ServeArguments {
         let Beside { control, runtime } = self.beside.clone();
         let target = TargetArguments { runtime, ..self.arguments.target.clone() };
-        config_file::parse(path, text, ServeArguments { control, target, ..self.arguments.clone() })
+        ServeArguments { control, target, ..self.arguments.clone() }
     }
 
     /// The same, of a target that has these devices by now, and listens there.
@@ -239,7 +244,7 @@ impl ServeConfig {
         arguments.target.check_listen(&devices)?;
         let ServeArguments { device, target, core, gateway, .. } = &arguments;
         target.check()?;
-        reservations::check(target, gateway)?;
+        check_reservations(target, gateway)?;
         gateway.check(devices.len(), &target.listen, target.controllers())?;
         core.check()?;
         let placement = device.placement(MAX_CORES.into())?;

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Error,
-    options::{CoreArguments, IdleArgument},
+    options::{CoreArguments, IdleArgument, reactors},
     signals::Asked,
 };
 use core::task::Waker;
@@ -133,14 +133,6 @@ pub(super) fn poller_name(place: usize) -> &'static str {
     const NAMES: [&str; PLACES] =
         [TARGET, "target 2", "target 3", "target 4", "target 5", "target 6", "target 7", "target 8"];
     NAMES.get(place).copied().unwrap_or(NAMES[0])
-}
-
-/// How many reactors a placement has.
-pub(crate) fn reactors(placement: &Placement) -> usize {
-    match placement {
-        Placement::Cores(cores) => cores.len(),
-        Placement::Spread { reactors } | Placement::Unpinned { reactors } => *reactors,
-    }
 }
 
 /// Two physical cores if there are, else one; not pinned where not even that may be chosen.

@@ -3,9 +3,9 @@
 use super::{
     clash::served_twice,
     difference::Room,
-    media_watch::Identity,
     medium::Lives,
-    namespaces::{ListedNamespace, NamespaceConfig, NamespacePlan, NamespaceReport, SubsystemConfig},
+    namespace_plan::NamespacePlan,
+    namespaces::{Identity, ListedNamespace, NamespaceConfig, NamespaceReport, SubsystemConfig},
     prepared::{Patience, Prepared, Users, prepare},
     serve_command::ServeConfig,
     trace::{OF_KEYS, check_path},

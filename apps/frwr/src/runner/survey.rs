@@ -3,7 +3,7 @@
 use super::{
     former::Former,
     orders::{Order, Orders},
-    present::TargetSnapshot,
+    snapshot::TargetSnapshot,
 };
 use core::{ops::Add, time::Duration};
 use frwr_engine::control::ControlStatistics;

@@ -5,11 +5,11 @@ use super::{
     descriptors::no_descriptor,
     memory::map,
     messages::Message,
-    namespaces::{NamespacePlan, PlannedNamespace, SubsystemPlan},
+    namespace_plan::{NamespacePlan, PlannedNamespace, SubsystemPlan},
     orders::{Answer, Desk, Order},
-    present::TargetSnapshot,
     progress::{Asks, Doing, IoCounters, Progress},
     report::MemoryReport,
+    snapshot::TargetSnapshot,
 };
 use crate::Error;
 use core::{mem, task::Waker, time::Duration};

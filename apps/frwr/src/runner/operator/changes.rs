@@ -3,7 +3,7 @@
 use super::{
     super::{
         change::Change,
-        media_watch::Identity,
+        namespaces::Identity,
         orders::{Order, Orders, Ticket},
     },
     planned::{Asker, Behind, MAX_WITHIN, Planned, STEP_TIME, Step, stands_still},

@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        host_keys::HostKeyring, media_watch::Identity, progress::Progress, serve_command::ServeConfig,
+        host_keys::HostKeyring, namespaces::Identity, progress::Progress, serve_command::ServeConfig,
         serve_report::ServedTarget,
     },
     aside::Awaited,

@@ -1,7 +1,7 @@
 //! What methods answer of hosts: who is connected, by which controllers, and by which queue pairs.
 
 use super::{
-    super::{load_file::hex, present::TargetSnapshot, survey::Findings},
+    super::{load_file::hex, snapshot::TargetSnapshot, survey::Findings},
     Facts,
     answers::{Answer, Parameters, list},
     parameters::{none, nqn, read},

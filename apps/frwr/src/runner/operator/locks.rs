@@ -3,10 +3,7 @@
 
 use super::{
     super::{
-        change::Change,
-        lock_line::lock_name,
-        media_watch::{Identity, MediaWatch},
-        orders::Orders,
+        change::Change, lock_line::lock_name, media_watch::MediaWatch, namespaces::Identity, orders::Orders,
         stock::Stock,
     },
     changes,

@@ -4,8 +4,7 @@ use super::{
     super::{
         change::Change,
         config_file::{NamespaceTable, Size, as_key},
-        media_watch::Identity,
-        namespaces::{ListedNamespace, NamespaceReport},
+        namespaces::{Identity, ListedNamespace, NamespaceReport},
         start::unit,
         stock::Reserved,
     },

@@ -3,8 +3,8 @@
 use super::{
     super::{
         change::Change,
-        media_watch::{Identity, MediaWatch},
-        namespaces::NamespaceReport,
+        media_watch::MediaWatch,
+        namespaces::{Identity, NamespaceReport},
         start::unit,
         stock::Stock,
         survey::{ANSWER_TIME, Findings},

@@ -3,16 +3,16 @@
 use super::{
     super::{
         config_file,
+        names::default_subsystem,
         permitted::{DhChapDigest, DhChapGroup, permitted},
-        plan::{RETURNING, connections, controllers, default_subsystem, discovery_controllers, entries},
-        start::reactors,
+        target_sizes::{RETURNING, connections, controllers, discovery_controllers, entries},
     },
     device_of,
 };
 use crate::{
     Error,
     address::Purpose,
-    options::{Limit, Listen, QUEUE_DEPTH, RUNTIME, check_address, few_bytes_with_unit, listen_of},
+    options::{Limit, Listen, QUEUE_DEPTH, RUNTIME, check_address, few_bytes_with_unit, listen_of, reactors},
 };
 use clap::Args;
 use core::{str::FromStr, time::Duration};
