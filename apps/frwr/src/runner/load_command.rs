@@ -1,7 +1,8 @@
 //! `frwr load` as a person asks for it.
 
 use super::{
-    host_keys::{KeyFiles, of_host},
+    host_keys::of_host,
+    key_files::KeyFiles,
     load_observed::ObserveArguments,
     load_paths::PathArguments,
     load_shape::ShapeArguments,

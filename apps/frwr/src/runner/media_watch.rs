@@ -270,7 +270,10 @@ fn line(name: &str, fault: MediumFault) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use frwr_nvmf::storage::{FileMedium, FileOptions};
+    use frwr_nvmf::{
+        storage::{FileMedium, FileOptions},
+        wire::Nqn,
+    };
 
     fn at(path: &std::path::Path) -> Lives {
         Lives::Watched(Medium::File(FileMedium::open(&FileOptions::new(path)).unwrap()))

@@ -8,7 +8,7 @@ use super::{
     ana_name::{AnaStates, ana_name},
     difference::fixed,
     gateway::GatewayArguments,
-    host_keys::KeyFiles,
+    key_files::KeyFiles,
     names::default_subsystem,
     namespaces::{ListedNamespace, NamespaceBacking, NamespaceConfig, SubsystemConfig},
 };

@@ -3,7 +3,7 @@
 use super::{
     super::{
         ana_name::{AnaName, AnaStates},
-        host_keys::KeyFiles,
+        key_files::KeyFiles,
         namespaces::{ListedNamespace, SubsystemConfig},
         serve_command::check_subsystem,
         whole_number,

@@ -2,7 +2,7 @@
 
 use super::super::{
     ana_name::ana_name,
-    host_keys::KeyFiles,
+    key_files::KeyFiles,
     load_file::hex,
     namespaces::{ListedNamespace, NamespaceConfig},
 };

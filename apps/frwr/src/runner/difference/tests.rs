@@ -1,6 +1,6 @@
 //! Tables of what there is, what a file says, and what follows.
 
-use super::{super::host_keys::KeyFiles, *};
+use super::{super::key_files::KeyFiles, *};
 use frwr_nvmf::{storage::Backing, wire::AnaState};
 use serde_json::json;
 use std::{ffi::OsString, os::unix::ffi::OsStringExt as _, path::PathBuf};

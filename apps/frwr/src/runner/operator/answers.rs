@@ -11,12 +11,11 @@ use super::{
         survey::{DeviceFound, Findings},
     },
     Facts,
+    answer::{Answer, Parameters, list},
     hosts::{all_controllers, host_names},
-    key_trace::file as key_trace_file,
-    listeners::addresses,
-    methods::{self as table, MethodDescription},
+    listeners::{addresses, listening_name},
     namespace_figures::NamespaceFigures,
-    parameters::{Parameter, none, nqn, read},
+    parameters::{none, nqn, read},
     planned::Known,
     sums::{authenticated, engine, engine_of, home, merged, target, waiting},
 };
@@ -28,31 +27,13 @@ use crate::{
 use core::ops::Add;
 use frwr_engine::Waits;
 use frwr_nvmf::{
-    controller::{
-        AllowedHosts, ControllerState, NamespaceState, SubsystemState, TargetListening, TargetStatistics, WaitingNow,
-    },
+    controller::{AllowedHosts, ControllerState, NamespaceState, SubsystemState, TargetStatistics, WaitingNow},
     storage::RbdLock,
     wire::{AnaState, Nqn},
 };
 use frwr_reactor::{Longest, Statistics as ReactorStatistics};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
-
-pub(super) type Parameters = Map<String, Value>;
-pub(super) type Answer = Result<Value, Failure>;
-
-pub(super) fn methods(_: &mut Facts, parameters: Parameters) -> Answer {
-    none(&parameters)?;
-    let one = |method: MethodDescription| {
-        let parameter = |parameter: &Parameter| {
-            let Parameter { name, kind, required, about } = parameter;
-            json!({ "name": name, "kind": kind, "required": required, "about": about })
-        };
-        let parameters: Vec<_> = method.parameters.iter().map(parameter).collect();
-        json!({ "name": method.name, "about": method.about, "changes": method.changes, "parameters": parameters })
-    };
-    Ok(json!({ "methods": table::methods().map(one).collect::<Vec<_>>() }))
-}
+use serde_json::{Value, json};
 
 pub(super) fn version(facts: &mut Facts, parameters: Parameters) -> Answer {
     none(&parameters)?;
@@ -97,11 +78,6 @@ pub(super) fn stop(facts: &mut Facts, parameters: Parameters) -> Answer {
     Ok(super::changes::done(true))
 }
 
-/// What a list was asked for, with the reactors whose part is missing.
-pub(super) fn list(name: &str, all: Vec<Value>, findings: &Findings) -> Value {
-    json!({ name: all, "at_seconds": findings.at.as_secs_f64(), "silent_reactors": findings.silent() })
-}
-
 pub(super) fn status(known: &mut Known<'_>, parameters: Parameters) -> Answer {
     none(&parameters)?;
     let Known { facts, findings, media, .. } = known;
@@ -121,7 +97,7 @@ pub(super) fn status(known: &mut Known<'_>, parameters: Parameters) -> Answer {
         "controllers": controllers,
         "queues": target.queues,
         "keys_alive": engine.keys_live(),
-        "key_trace": key_trace_file(facts),
+        "key_trace": facts.key_trace.file(),
         "awaited_medium": facts.awaited.as_ref().map(|awaited| awaited.json(facts.now)),
         "waiting": waiting_json(waiting(findings)),
         "authentications": authentications(&target),
@@ -239,15 +215,6 @@ fn device_state(found: DeviceFound) -> &'static str {
         (0, true) => "serves",
         (0, false) => "leaves",
         _ => "gone",
-    }
-}
-
-pub(super) fn listening_name(listening: TargetListening) -> String {
-    match listening {
-        TargetListening::NotAsked | TargetListening::Asked => "starting".to_owned(),
-        TargetListening::Listens => "listening".to_owned(),
-        TargetListening::Stopped => "stopped".to_owned(),
-        TargetListening::Failed(reason) => format!("failed: {reason:?}"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What takes longer than the main thread may stand still for: one call at a time, on a thread of its own, with a deadline.
 
-use super::{super::prepared::Patience, planned::MAX_WITHIN};
+use super::{super::prepared::Patience, deadlines::ASIDE_TIME};
 use crate::{
     Error,
     control::{Failure, INTERNAL, NOT_DONE, TIMED_OUT},
@@ -12,8 +12,6 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// How long a call may take: as long as any change is waited for. Servers of NBD and Ceph are given up sooner, by who knows why.
-pub(super) const LIMIT: Duration = MAX_WITHIN;
 /// Threads that may go on though nobody waits for them any more: what hangs in the kernel cannot be taken back, and has no end that is
 /// known.
 const MAX_LEFT: usize = 4;
@@ -81,7 +79,7 @@ impl<T: Send + 'static, W> Aside<T, W> {
     /// Waits for the call under way, if there is one, no longer than it may take.
     pub(super) fn finish(self) {
         if let Some(under_way) = self.under_way {
-            let _ = under_way.result.recv_timeout(LIMIT);
+            let _ = under_way.result.recv_timeout(ASIDE_TIME);
         }
     }
 
@@ -127,7 +125,7 @@ impl<T: Send + 'static, W> Aside<T, W> {
         let failure = match under_way.result.try_recv() {
             Ok(Ok(result)) => return Some((under_way.what, Ok(result))),
             Ok(Err(error)) => Failure::new(NOT_DONE, format!("{error}; nothing was changed")),
-            Err(TryRecvError::Empty) if now.saturating_sub(under_way.began) < LIMIT => {
+            Err(TryRecvError::Empty) if now.saturating_sub(under_way.began) < ASIDE_TIME => {
                 self.under_way = Some(under_way);
                 return None;
             }
@@ -136,7 +134,7 @@ impl<T: Send + 'static, W> Aside<T, W> {
                 let text = format!(
                     "{name} has not answered in {} s; nothing was changed; see whether its disk, file system or server does, and try \
                      again",
-                    LIMIT.as_secs()
+                    ASIDE_TIME.as_secs()
                 );
                 self.left.push(Left { name: under_way.name, thread: under_way.thread });
                 Failure::new(TIMED_OUT, text)
@@ -199,7 +197,7 @@ mod tests {
     fn what_a_call_comes_to_is_told_once_and_then_there_is_room_for_the_next() {
         let mut held = Held::new();
         let _first = held.begin(0).unwrap();
-        assert!(held.aside.is_busy() && held.turn(LIMIT.as_secs() - 1).is_none());
+        assert!(held.aside.is_busy() && held.turn(ASIDE_TIME.as_secs() - 1).is_none());
         held.ends.clear();
         let (number, result) = held.outcome();
         assert!(number == 0 && result.is_ok() && !held.aside.is_busy() && held.turn(0).is_none());
@@ -210,8 +208,8 @@ mod tests {
     fn what_is_late_is_an_error_and_what_it_would_have_brought_is_dropped_on_its_thread() {
         let mut held = Held::new();
         let is_dropped = held.begin(3).unwrap();
-        assert!(held.turn(LIMIT.as_secs() + 2).is_none() && held.patience[0].lasts().is_ok());
-        let (_, result) = held.turn(LIMIT.as_secs() + 3).unwrap();
+        assert!(held.turn(ASIDE_TIME.as_secs() + 2).is_none() && held.patience[0].lasts().is_ok());
+        let (_, result) = held.turn(ASIDE_TIME.as_secs() + 3).unwrap();
         let failure = result.unwrap_err();
         assert_eq!(failure.code, TIMED_OUT);
         assert!(["medium 0", "20 s", "nothing was changed"].iter().all(|part| failure.message.contains(part)));
@@ -225,7 +223,7 @@ mod tests {
         let mut held = Held::new();
         for number in 0..MAX_LEFT {
             held.begin(0).unwrap();
-            assert!(held.turn(LIMIT.as_secs()).unwrap().1.is_err(), "{number}");
+            assert!(held.turn(ASIDE_TIME.as_secs()).unwrap().1.is_err(), "{number}");
         }
         let failure = held.begin(0).unwrap_err();
         assert_eq!(failure.code, NOT_DONE);

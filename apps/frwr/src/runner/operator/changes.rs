@@ -6,7 +6,8 @@ use super::{
         namespaces::Identity,
         orders::{Order, Orders, Ticket},
     },
-    planned::{Asker, Behind, MAX_WITHIN, Planned, STEP_TIME, Step, stands_still},
+    deadlines::{GRACE, MAX_WITHIN, STEP_TIME},
+    planned::{Asker, Behind, Planned, Step, stands_still},
 };
 use crate::control::{Failure, NOT_DONE, PARTLY_DONE};
 use core::time::Duration;
@@ -22,8 +23,6 @@ use std::collections::VecDeque;
 pub(super) const LOOK_PERIOD: Duration = Duration::from_millis(10);
 /// The same where nobody does any more.
 const LATE_LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// Behind that time each core has told what holds the change up.
-pub(super) const GRACE: Duration = Duration::from_secs(1);
 /// In place of a change's number: nobody waits for it, as for what takes back what a core has done of one.
 const TAKES_BACK: u64 = 0;
 /// The same of what only follows something else, and is told again where that changes: nobody has to hear that a target did not take it,

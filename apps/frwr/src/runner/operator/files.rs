@@ -5,7 +5,7 @@ use super::{
         ana_name::AnaStates,
         clash::Media,
         difference::{Listening, Present, PresentNamespace, PresentSubsystem, Step, devices, difference, in_order},
-        host_keys::{ReadKeys, read_all},
+        key_files::{ReadKeys, read_all},
         media_watch::MediaWatch,
         namespaces::{Identity, ListedNamespace, MediumConfig, NamespaceConfig, SubsystemConfig},
         saved,

@@ -1,7 +1,7 @@
 //! Hosts that are kept away for a while, and the keys by which they prove themselves.
 
 use super::{
-    super::{change::Change, host_keys::KeyFiles},
+    super::{change::Change, key_files::KeyFiles},
     Facts, changes,
     parameters::{nqn, read},
     planned::{Known, Plan, Planned, within},

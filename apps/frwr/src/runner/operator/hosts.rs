@@ -3,7 +3,7 @@
 use super::{
     super::{load_file::hex, snapshot::TargetSnapshot, survey::Findings},
     Facts,
-    answers::{Answer, Parameters, list},
+    answer::{Answer, Parameters, list},
     parameters::{none, nqn, read},
     sums::{home, inventories},
 };

@@ -1,25 +1,19 @@
-//! The trace of keys of a target that serves: begun and ended by who asks, and written meanwhile.
+//! The trace of keys of a target that serves, written while it goes on.
 
 use super::{
     super::{
-        change::Change,
-        start::{poller_name, unit},
         survey::Findings,
-        trace::{Core, Trace, follow},
+        trace::{Core, Trace},
     },
-    Facts,
-    parameters::{none, read},
-    planned::{Behind, Known, Plan, Planned, Step, stands_still},
     sums::engine,
 };
 use crate::{
     Error,
-    control::{Failure, INVALID_PARAMS, NOT_DONE},
+    control::{Failure, NOT_DONE},
 };
 use core::{mem, time::Duration};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
-use std::path::{Path, PathBuf};
+use serde_json::{Value, json};
+use std::path::Path;
 
 /// The trace, where there is one.
 #[derive(Debug, Default)]
@@ -49,6 +43,25 @@ impl KeyTrace {
     /// Where it is written.
     pub(super) fn path(&self) -> Option<&Path> {
         self.trace.as_ref().map(Trace::path)
+    }
+
+    /// The name of the file, of `status`.
+    pub(super) fn file(&self) -> Option<String> {
+        self.path().map(text)
+    }
+
+    /// How it is doing, by what the cores say.
+    pub(super) fn json(&self, findings: &Findings) -> Value {
+        let Self { trace, began, last, .. } = self;
+        let trace = trace.as_ref();
+        json!({
+            "file": self.file(),
+            "bytes": trace.map(Trace::bytes),
+            "records_lost": trace.map(|trace| trace.lost_of(engine(findings).trace_records_dropped)),
+            "age_seconds": trace.map(|_| findings.at.saturating_sub(*began).as_secs_f64()),
+            "last": last,
+            "silent_reactors": findings.silent(),
+        })
     }
 
     /// What the run cannot go on with: that a file was asked for on the command line and cannot be written.
@@ -121,88 +134,4 @@ impl KeyTrace {
 /// A path as JSON has it.
 fn text(path: &Path) -> String {
     path.display().to_string()
-}
-
-/// The name of the file, of `status`.
-pub(super) fn file(facts: &Facts) -> Option<String> {
-    facts.key_trace.path().map(text)
-}
-
-pub(super) fn key_trace(facts: &Facts, findings: &Findings, parameters: Map<String, Value>) -> Result<Value, Failure> {
-    none(&parameters)?;
-    let KeyTrace { trace, began, last, .. } = &facts.key_trace;
-    let trace = trace.as_ref();
-    Ok(json!({
-        "file": file(facts),
-        "bytes": trace.map(Trace::bytes),
-        "records_lost": trace.map(|trace| trace.lost_of(engine(findings).trace_records_dropped)),
-        "age_seconds": trace.map(|_| findings.at.saturating_sub(*began).as_secs_f64()),
-        "last": last,
-        "silent_reactors": findings.silent(),
-    }))
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Wanted {
-    #[serde(deserialize_with = "Option::deserialize")]
-    file: Option<PathBuf>,
-}
-
-pub(super) fn set_key_trace(known: &mut Known<'_>, parameters: Map<String, Value>) -> Result<Plan, Failure> {
-    let Wanted { file } = read(parameters)?;
-    if let Some(silent) = known.findings.silent().first() {
-        return Err(stands_still(usize::from(*silent)));
-    }
-    match (file, known.facts.key_trace.path()) {
-        (None, None) => Ok(None),
-        (None, Some(_)) => Ok(Some(Box::new(ending(known.findings)))),
-        (Some(file), None) => beginning(known.findings, &file).map(|planned| Some(Box::new(planned))),
-        (Some(file), Some(now)) if file == now => Ok(None),
-        (Some(_), Some(now)) => {
-            let text = format!(
-                "keys are traced into {now:?} already, and into one file at a time; end that first (`set_key_trace file=null`); \
-                 nothing was changed"
-            );
-            Err(Failure::new(NOT_DONE, text))
-        }
-    }
-}
-
-/// Each core, for each device, with where it tells and what takes it.
-fn lanes(findings: &Findings) -> impl Iterator<Item = (usize, Change, Core)> {
-    let cores = findings.cores.len();
-    findings.devices().flat_map(move |device| {
-        findings.cores.iter().enumerate().map(move |(at, found)| {
-            let (records, core) = follow(poller_name(device), at, found.reactor.cpu);
-            (unit(device, at, cores), Change::TraceKeys { records }, core)
-        })
-    })
-}
-
-fn beginning(findings: &Findings, path: &Path) -> Result<Planned, Failure> {
-    if !path.is_absolute() {
-        let text =
-            format!("params: file is {path:?}: must begin with /, since the target works in a folder of its own");
-        return Err(Failure::new(INVALID_PARAMS, text));
-    }
-    let made = Trace::made(path, engine(findings).trace_records_dropped);
-    let mut trace = made.map_err(|error| {
-        let remedy = "name one that is not there yet, in a folder that the target may write to";
-        Failure::new(NOT_DONE, format!("file: {path:?} cannot be made ({error}); {remedy}; nothing was changed"))
-    })?;
-    let step = |(unit, change, of_core)| {
-        trace.take_from([of_core]);
-        Step { unit, change, undo: Some(Change::EndKeyTrace) }
-    };
-    let steps = lanes(findings).map(step).collect();
-    Ok(Planned { behind: Some(Behind::KeyTraceBegun(Box::new(trace))), ..Planned::steps(steps) })
-}
-
-/// Where a core stands still the others go on to tell, over lanes of their own.
-fn ending(findings: &Findings) -> Planned {
-    let (steps, spare) = lanes(findings)
-        .map(|(unit, undo, of_core)| (Step { unit, change: Change::EndKeyTrace, undo: Some(undo) }, of_core))
-        .unzip();
-    Planned { behind: Some(Behind::KeyTraceEnded(spare)), ..Planned::steps(steps) }
 }

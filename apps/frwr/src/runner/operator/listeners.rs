@@ -3,7 +3,7 @@
 use super::{
     super::{change::Change, serve_command::device_of, serve_report::ServedDevice, survey::Findings},
     Facts,
-    answers::{list, listening_name},
+    answer::list,
     changes::done,
     parameters::{none, read},
     planned::{Behind, Known, Plan, Planned, Step, home, within},
@@ -205,4 +205,14 @@ fn beside(known: &Known<'_>, up: &[Listener], place: usize) -> Vec<ElsewhereList
     let others = up.iter().filter(|one| one.device != place);
     let devices = others.map(|one| ElsewhereListener { port: one.port, address: one.address });
     devices.chain(known.facts.config.arguments.gateway.elsewhere()).collect()
+}
+
+/// Of people and programs.
+pub(super) fn listening_name(listening: TargetListening) -> String {
+    match listening {
+        TargetListening::NotAsked | TargetListening::Asked => "starting".to_owned(),
+        TargetListening::Listens => "listening".to_owned(),
+        TargetListening::Stopped => "stopped".to_owned(),
+        TargetListening::Failed(reason) => format!("failed: {reason:?}"),
+    }
 }

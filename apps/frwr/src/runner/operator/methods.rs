@@ -3,23 +3,24 @@
 use super::{
     super::{
         fleet::Wanted,
-        host_keys::KeyFiles,
+        key_files::KeyFiles,
         stock::{Reserved, Stock},
         survey::Findings,
     },
-    Facts, answers,
+    Facts,
+    answer::{Answer, Parameters},
+    answers,
     device_changes::{self, Departs},
     files::{self, Looking},
-    host_changes, hosts, key_trace, listeners, locks, metrics, namespace_changes,
-    parameters::Parameter,
+    host_changes, hosts, key_trace_calls, listeners, locks, metrics, namespace_changes,
+    parameters::{Parameter, none},
     planned::{Known, Plan},
     subsystem_changes,
 };
 use crate::control::{Failure, METHOD_NOT_FOUND};
 use frwr_nvmf::wire::Nqn;
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
-type Parameters = Map<String, Value>;
 /// A device that is wanted, and what people know it by.
 type Coming = Result<(Wanted, String), Failure>;
 
@@ -109,7 +110,7 @@ const NAMESPACE: Parameter =
     Parameter { name: "namespace", kind: "NSID", required: true, about: "which of its namespaces" };
 
 const METHODS: &[Method] = &[
-    Method { name: "methods", about: "these methods", parameters: &[], does: Does::Tell(answers::methods) },
+    Method { name: "methods", about: "these methods", parameters: &[], does: Does::Tell(all) },
     Method { name: "version", about: "what serves", parameters: &[], does: Does::Tell(answers::version) },
     Method {
         name: "options",
@@ -156,7 +157,7 @@ const METHODS: &[Method] = &[
         name: "key_trace",
         about: "the trace of what becomes of each key, and what became of the last one",
         parameters: &[],
-        does: Does::Ask(key_trace::key_trace),
+        does: Does::Ask(key_trace_calls::key_trace),
     },
     Method { name: "waits", about: "what waits, and for what", parameters: &[], does: Does::Ask(answers::waits) },
     Method {
@@ -373,7 +374,7 @@ const METHODS: &[Method] = &[
             required: true,
             about: "a file that is not there yet, for its owner alone; null: no longer",
         }],
-        does: Does::Change(key_trace::set_key_trace),
+        does: Does::Change(key_trace_calls::set_key_trace),
     },
     Method {
         name: "set_host_key",
@@ -428,6 +429,20 @@ pub(super) fn find(name: &str) -> Result<&'static Method, Failure> {
         let text = format!("there is no method {named:?}; `methods` lists those that there are");
         Failure::new(METHOD_NOT_FOUND, text)
     })
+}
+
+/// What `methods` answers.
+fn all(_: &mut Facts, parameters: Parameters) -> Answer {
+    none(&parameters)?;
+    let one = |method: MethodDescription| {
+        let parameter = |parameter: &Parameter| {
+            let Parameter { name, kind, required, about } = parameter;
+            json!({ "name": name, "kind": kind, "required": required, "about": about })
+        };
+        let parameters: Vec<_> = method.parameters.iter().map(parameter).collect();
+        json!({ "name": method.name, "about": method.about, "changes": method.changes, "parameters": parameters })
+    };
+    Ok(json!({ "methods": methods().map(one).collect::<Vec<_>>() }))
 }
 
 /// All methods that a target has, in the order in which they are told.

@@ -1,10 +1,12 @@
 //! Answers whoever asks a target that serves, and changes it: calls of the control socket, and SIGUSR1, whose report is the same. All
 //! of it is the main thread's; cores hand over what they have when they are asked, and do what they are told.
 
+mod answer;
 mod answers;
 mod application;
 mod aside;
 mod changes;
+mod deadlines;
 mod device_changes;
 mod facts;
 mod families;
@@ -12,6 +14,7 @@ mod files;
 mod host_changes;
 mod hosts;
 mod key_trace;
+mod key_trace_calls;
 mod listeners;
 mod locks;
 mod methods;
@@ -26,17 +29,17 @@ mod reload;
 mod subsystem_changes;
 mod sums;
 
+pub(crate) use deadlines::{LONGEST_QUESTION, longest_answer};
 pub(super) use facts::Facts;
 pub(super) use key_trace::KeyTrace;
 pub use methods::{MethodDescription, methods};
 pub use parameters::Parameter;
-pub(crate) use planned::{LONGEST_QUESTION, longest_answer};
 
 use super::{
     change::Returned,
     fleet::Fleet,
     former::Former,
-    host_keys::KeyFiles,
+    key_files::KeyFiles,
     media_watch::MediaWatch,
     medium::Measuring,
     namespaces::Identity,

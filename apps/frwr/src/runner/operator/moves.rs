@@ -14,8 +14,9 @@ use super::{
     },
     aside::Aside,
     changes::done,
+    deadlines::STEP_TIME,
     listeners::of_device,
-    planned::{Asker, STEP_TIME, stands_still},
+    planned::{Asker, stands_still},
 };
 use crate::control::{Failure, NOT_DONE, TIMED_OUT};
 use core::time::Duration;

@@ -7,10 +7,11 @@ use super::{
         namespaces::{Identity, NamespaceReport},
         start::unit,
         stock::Stock,
-        survey::{ANSWER_TIME, Findings},
+        survey::Findings,
         trace::{Core, Trace},
     },
-    Facts, aside, changes,
+    Facts,
+    deadlines::{DEFAULT_WITHIN, MAX_WITHIN, STEP_TIME},
     parameters::nqn,
 };
 use crate::control::{Caller, Failure, INVALID_PARAMS, TIMED_OUT};
@@ -21,29 +22,6 @@ use frwr_nvmf::{
 };
 use serde_json::Value;
 use std::collections::VecDeque;
-
-/// How long a core has for its part of a change: it takes no time where the core goes on.
-pub(super) const STEP_TIME: Duration = Duration::from_secs(5);
-/// Until a change that is not complete is told by what holds it up, where nobody says otherwise.
-const DEFAULT_WITHIN: u32 = 5;
-/// The longest such time.
-pub(super) const MAX_WITHIN: Duration = Duration::from_secs(20);
-
-/// How long cores have that are asked something; who only asks stands in no line.
-pub(crate) const LONGEST_QUESTION: Duration = ANSWER_TIME;
-/// How long a change takes at most from its turn to its answer: cores say what there is, something is opened for it, a
-/// core does its part, and what holds it up is told.
-const LONGEST_CHANGE: Duration = LONGEST_QUESTION
-    .saturating_add(aside::LIMIT)
-    .saturating_add(STEP_TIME)
-    .saturating_add(MAX_WITHIN)
-    .saturating_add(changes::GRACE);
-
-/// How long a call may take at most that has so many changes of others in front of it. Who waits for its answer waits
-/// as long.
-pub(crate) const fn longest_answer(in_front: u32) -> Duration {
-    LONGEST_CHANGE.saturating_mul(in_front.saturating_add(1))
-}
 
 /// Who has something done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
