@@ -44,6 +44,8 @@ change_it() {
     return $code
 }
 
+remove_second_device() { rdma link delete rxe1 && ip link delete dummy1; }
+
 nothing_is_connected() { [ -z "$(ls /sys/class/nvme)" ]; }
 
 # Nothing of anybody is left, and what it was told is in its report.
@@ -60,3 +62,4 @@ run_test serve_listens start_serve
 run_test change_it change_it
 run_test nothing_is_connected wait_for 20 nothing_is_connected
 run_test serve_ends end_serve
+run_test remove_second_device remove_second_device

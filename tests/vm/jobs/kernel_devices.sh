@@ -282,7 +282,9 @@ it_is_taken_under_load() {
 }
 it_is_gone_when_the_target_has_ended() { wait $removal && ! [ -e /sys/class/infiniband/rxe2 ]; }
 # There was nothing of it any more that anybody waits for.
-the_first_one_can_go() { timeout 60 rdma link delete rxe1 && ! [ -e /sys/class/infiniband/rxe1 ]; }
+the_first_one_can_go() {
+    timeout 60 rdma link delete rxe1 && ! [ -e /sys/class/infiniband/rxe1 ] && ip link delete dummy1 && ip link delete dummy2
+}
 
 # What there is of the first path in the kernel's log: it connected, and that is all.
 the_first_path_never_broke() {
