@@ -162,10 +162,10 @@ figure() { ask metrics | sed 's/\\n/\n/g' | sed -n "s/^$1{[^}]*device=\\\\*\"$2\
 metrics_have() { # device...
     local device
     for device in "$@"; do
-        echo "$device: $(figure frwr_device_work_requests_total $device) work requests," \
-            "$(figure frwr_device_connections_total $device) connections, up $(figure frwr_listener_up $device)"
-        [ "$(figure frwr_device_work_requests_total $device)" -gt 0 ] && [ "$(figure frwr_listener_up $device)" = 1 ] &&
-            [ "$(figure frwr_device_failures_total $device)" = 0 ] || return 1
+        echo "$device: $(figure frwr_device_work_requests_total "$device") work requests," \
+            "$(figure frwr_device_connections_total "$device") connections, up $(figure frwr_listener_up "$device")"
+        [ "$(figure frwr_device_work_requests_total "$device")" -gt 0 ] && [ "$(figure frwr_listener_up "$device")" = 1 ] &&
+            [ "$(figure frwr_device_failures_total "$device")" = 0 ] || return 1
     done
 }
 metrics_have_one() { ! ask metrics | grep -qE 'rxe[12]' && ask metrics | grep -q frwr_device_work_requests_total; }
@@ -224,7 +224,7 @@ begin_load() {
 }
 end_load() {
     touch /tmp/end-load
-    wait $load || { cat "$LOGS/fio.log"; return 1; }
+    wait "$load" || { cat "$LOGS/fio.log"; return 1; }
     note "the kernel's host wrote and verified 8 MiB $(cat /tmp/loads) times"
 }
 the_disk_holds_what_is_served() { [ "$(dd if="$(disk)" bs=64k iflag=direct | md5sum)" = "$(md5sum < $DISK)" ]; }
@@ -280,7 +280,7 @@ it_is_taken_under_load() {
     wait_for 60 is_in_state rxe2 gone && is_in_state rxe0 serves && wait_for 60 has_no_controller $C && is_used $A && ! listed_at $A $C &&
         changed remove_device device=rxe2 && has_devices rxe0 && [ -z "$(objects)" ] && metrics_have_one && is_used $A
 }
-it_is_gone_when_the_target_has_ended() { wait $removal && ! [ -e /sys/class/infiniband/rxe2 ]; }
+it_is_gone_when_the_target_has_ended() { wait "$removal" && ! [ -e /sys/class/infiniband/rxe2 ]; }
 # There was nothing of it any more that anybody waits for.
 the_first_one_can_go() {
     timeout 60 rdma link delete rxe1 && ! [ -e /sys/class/infiniband/rxe1 ] && ip link delete dummy1 && ip link delete dummy2
