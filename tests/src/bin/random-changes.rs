@@ -1,8 +1,9 @@
 //! `random-changes NAME VALUE...`: changes a `frwr serve` at random by `frwr ctl`, under the Linux kernel's host (`frwr_tests::kernel_host`),
-//! while metrics are read as nobody should. The target has one subsystem with one namespace, in `medium-0` of the folder. Exit code 1,
+//! while metrics are read as nobody should. `--device` is the one that it serves on, `--second` another one with an address of it
+//! (`rxe1/10.9.1.1:4420`), which comes and goes. The target has one subsystem with one namespace, in `medium-0` of the folder. Exit code 1,
 //! and what it was, where something is wrong.
 
-use frwr_support::changes::{Ctl, HostileReader, Model, Plan, run};
+use frwr_support::changes::{Ctl, HostileReader, Model, Plan, Second, run};
 use frwr_tests::kernel_host::LinuxHost;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,8 +11,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What has to be said, each with a value.
-const NAMES: [&str; 9] =
-    ["--program", "--control", "--metrics", "--connect", "--subsystem", "--host", "--folder", "--changes", "--seed"];
+const NAMES: [&str; 11] = [
+    "--program",
+    "--control",
+    "--metrics",
+    "--device",
+    "--connect",
+    "--second",
+    "--subsystem",
+    "--host",
+    "--folder",
+    "--changes",
+    "--seed",
+];
 /// Namespaces that may come (`serve --spare-namespaces`).
 const SPARE: usize = 8;
 /// Who else is named in lists of hosts.
@@ -66,6 +78,10 @@ fn changed() -> Result<String, String> {
     let hosts = [host, OTHERS[0], OTHERS[1]];
     let (address, subsystem) = (arguments.address("--connect")?, arguments.text("--subsystem")?);
     let mut model = Model::new(address, subsystem, bytes, bytes / 2, &hosts, true, 1 + SPARE);
+    let (second, its_address) = arguments.text("--second")?.split_once('/').ok_or("--second has no address")?;
+    let names = [arguments.text("--device")?.to_owned(), second.to_owned()];
+    let its_address = its_address.parse().map_err(|error| format!("--second: {error}"))?;
+    model.second = Some(Second { names, address: its_address, serves: false });
     let mut linux = LinuxHost::connect(address, host, &model)?;
     let reader = HostileReader::start(arguments.address("--metrics")?, socket, seed);
     let plan = Plan { seed, changes, folder, tell: |line| println!("{line}") };

@@ -75,9 +75,12 @@ impl LinuxHost {
                 controller.delete()?;
             }
         }
+        let addresses: Vec<_> = [self.address].into_iter().chain(model.second().map(|second| second.address)).collect();
         for name in model.subsystems.keys().filter(|name| model.admits(&self.name, name)) {
-            if !controllers.iter().any(|controller| controller.subsystem == *name) {
-                sysfs::connect(self.address, name, &self.name)?;
+            for &address in &addresses {
+                if !controllers.iter().any(|controller| controller.subsystem == *name && controller.is_by(address)) {
+                    sysfs::connect(address, name, &self.name)?;
+                }
             }
         }
         Ok(())
@@ -125,9 +128,9 @@ impl LinuxHost {
             if has || !model.reaches(&self.name, subsystem, namespace) {
                 continue;
             }
-            let Some(controller) = controllers.iter().find(|controller| controller.subsystem == subsystem) else {
-                continue;
-            };
+            // With multipath it is one disk, by whichever path.
+            let is_it = |controller: &&Controller| controller.subsystem == subsystem && controller.is_by(self.address);
+            let Some(controller) = controllers.iter().find(is_it) else { continue };
             let path = controller.disk(namespace)?;
             let contents = self.contents.entry(found.medium.nguid()).or_default();
             let disk = Disk::begin(&path, (subsystem, namespace), found, contents.clone())?;
@@ -143,9 +146,14 @@ fn current<'a>(model: &'a Model, disk: &Disk) -> Option<&'a Namespace> {
     (found.active && found.medium.nguid() == disk.nguid()).then_some(found)
 }
 
-/// What Linux shows of a subsystem: whether its controller is live, and of each namespace NGUID, ANA state and, where it can be known,
-/// size.
-type Shown = BTreeMap<String, (bool, BTreeMap<u32, (String, String, Option<u64>)>)>;
+/// What Linux shows of a subsystem by the device that stays, or by the second one (true): whether its controller is live, and of each
+/// namespace NGUID, ANA state and, where it can be known, size.
+type Shown = BTreeMap<(String, bool), (bool, BTreeMap<u32, (String, String, Option<u64>)>)>;
+
+/// The devices that there are, or may come: whether each is the second one, and whether it serves.
+fn devices(model: &Model) -> impl Iterator<Item = (bool, bool)> {
+    [(false, true)].into_iter().chain(model.second.as_ref().map(|second| (true, second.serves)))
+}
 
 /// The target gave it an NGUID of its own choice.
 fn is_of_the_start(model: &Model, subsystem: &str, namespace: u32) -> bool {
@@ -155,6 +163,7 @@ fn is_of_the_start(model: &Model, subsystem: &str, namespace: u32) -> bool {
 fn shown(model: &Model, host: &str) -> Result<Shown, String> {
     let of = |controller: Controller| {
         let name = controller.subsystem.clone();
+        let by_second = model.second.as_ref().is_some_and(|second| controller.is_by(second.address));
         let namespaces = if controller.is_live() { controller.namespaces()? } else { BTreeMap::new() };
         let has_size = |identifier| model.subsystems.get(&name).is_some_and(|found| found.ana_of(identifier).is_path());
         let one = |(identifier, path): (u32, sysfs::Path)| {
@@ -163,19 +172,21 @@ fn shown(model: &Model, host: &str) -> Result<Shown, String> {
         };
         let live = controller.is_live();
         let namespaces = namespaces.into_iter().map(one).collect();
-        Ok((name, (live, namespaces)))
+        Ok(((name, by_second), (live, namespaces)))
     };
     // One that was never admitted has no controller: it is as good as one that waits.
     let mut all: Shown = sysfs::controllers()?.into_iter().map(of).collect::<Result<_, String>>()?;
-    for name in model.subsystems.keys().filter(|name| !model.admits(host, name)) {
-        all.entry(name.clone()).or_insert((false, BTreeMap::new()));
+    for name in model.subsystems.keys() {
+        for (second, _) in devices(model).filter(|(_, serves)| !serves || !model.admits(host, name)) {
+            all.entry((name.clone(), second)).or_insert((false, BTreeMap::new()));
+        }
     }
     Ok(all)
 }
 
 fn wanted(model: &Model, host: &str) -> Result<Shown, String> {
-    let of = |(name, found): (&String, &Subsystem)| {
-        let admits = model.admits(host, name);
+    let of = |(name, found): (&String, &Subsystem), (second, serves): (bool, bool)| {
+        let admits = serves && model.admits(host, name);
         let active = found.namespaces.iter().filter(|(_, one)| admits && one.active);
         let one = |(&identifier, one): (&u32, &Namespace)| {
             let ana = found.ana_of(identifier);
@@ -183,9 +194,9 @@ fn wanted(model: &Model, host: &str) -> Result<Shown, String> {
             let nguid = if is_of_the_start(model, name, identifier) { String::new() } else { one.medium.nguid() };
             (identifier, (nguid, sysfs::ana_name(ana).to_owned(), size))
         };
-        (name.clone(), (admits, active.map(one).collect()))
+        ((name.clone(), second), (admits, active.map(one).collect()))
     };
-    Ok(model.subsystems.iter().map(of).collect())
+    Ok(model.subsystems.iter().flat_map(|subsystem| devices(model).map(move |device| of(subsystem, device))).collect())
 }
 
 impl Users for LinuxHost {

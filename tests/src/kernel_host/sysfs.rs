@@ -17,6 +17,8 @@ const SECTOR: u64 = 512;
 pub(super) struct Controller {
     folder: PathBuf,
     pub(super) subsystem: String,
+    /// As the kernel has it, with what else it was told of the way there.
+    address: String,
 }
 
 /// A way to a namespace.
@@ -67,7 +69,10 @@ fn write(path: &path::Path, text: &str) -> Result<(), String> {
 
 /// All that there are.
 pub(super) fn controllers() -> Result<Vec<Controller>, String> {
-    let of = |folder: PathBuf| Some(Controller { subsystem: attribute(&folder, "subsysnqn")?, folder });
+    let of = |folder: PathBuf| {
+        let (subsystem, address) = (attribute(&folder, "subsysnqn")?, attribute(&folder, "address")?);
+        Some(Controller { folder, subsystem, address })
+    };
     Ok(entries(path::Path::new(CLASS))?.into_iter().filter_map(of).collect())
 }
 
@@ -80,6 +85,12 @@ pub(super) fn connect(address: SocketAddr, subsystem: &str, host: &str) -> Resul
 }
 
 impl Controller {
+    /// It is one by that address.
+    pub(super) fn is_by(&self, address: SocketAddr) -> bool {
+        let (ip, port) = (format!("traddr={}", address.ip()), format!("trsvcid={}", address.port()));
+        [ip, port].iter().all(|wanted| self.address.split(',').any(|part| part == wanted))
+    }
+
     /// It has a session.
     pub(super) fn is_live(&self) -> bool {
         attribute(&self.folder, "state").is_some_and(|state| state == "live")

@@ -182,7 +182,10 @@ impl Reserved {
 
     /// That its medium is nobody else's.
     fn check(&self) -> Result<(), Error> {
-        if let Some((_, reason)) = served_twice(self.beside.iter()) {
+        // Those of another kind are another medium. Nor are they looked at, whose file systems may answer nobody.
+        let kind = core::mem::discriminant(&self.namespace.config.medium);
+        let alike = self.beside.iter().filter(|config| core::mem::discriminant(&config.medium) == kind);
+        if let Some((_, reason)) = served_twice(alike) {
             return Err(Error::failed("namespace", reason));
         }
         let path = self.namespace.config.path();

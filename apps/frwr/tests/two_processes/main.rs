@@ -6,6 +6,7 @@ mod deaths;
 mod devices;
 mod files;
 mod gateways;
+mod hanging;
 mod key_traces;
 mod keys;
 mod latency;

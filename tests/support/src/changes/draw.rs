@@ -33,7 +33,7 @@ const TABLE: &[(u64, Draw)] = &[
     (4, resume),
     (3, set_log_level),
     (5, listener),
-    // Only where the world has a second one to give: two software NICs, and not in the guest of tests/vm, which has one rxe.
+    // Only where the world has a second one to give.
     (6, device),
     (5, what_cannot_be),
 ];

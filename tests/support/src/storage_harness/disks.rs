@@ -62,8 +62,19 @@ impl SmallDisk {
 
     /// One on a device.
     pub fn mount_device(device: &str, kind: &str, options: &str) -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
+        Self::mount_by(Command::new("mount"), device, kind, options)
+    }
+
+    /// One whose server is at the other end of `kernel`, an open /dev/fuse.
+    pub fn mount_fuse(kernel: File) -> Option<Self> {
         let mut mount = Command::new("mount");
+        // No program of FUSE's own stands in between, and what is inherited has number 0.
+        mount.arg("--internal-only").stdin(kernel);
+        Self::mount_by(mount, "frwr", "fuse", "fd=0,rootmode=40000,user_id=0,group_id=0")
+    }
+
+    fn mount_by(mut mount: Command, device: &str, kind: &str, options: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
         mount.args(["-t", kind, "-o", options, device]).arg(folder.path());
         ran(&mut mount).then(|| Self(folder))
     }

@@ -3,6 +3,7 @@
 pub mod ceph;
 pub mod disks;
 pub mod foreign;
+pub mod hanging;
 pub mod media;
 pub mod nbd;
 

@@ -9,7 +9,7 @@ use super::{
 use core::ffi::c_void;
 use frwr_mempool::DeviceMemory;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, fallocate, fstatfs};
 use std::{
     fs::File,
     io,
@@ -33,12 +33,17 @@ struct Zeros([u8; ZERO_BYTES as usize]);
 
 static ZEROS: Zeros = Zeros([0; ZERO_BYTES as usize]);
 
+/// File systems whose server is a program, virtiofs included (statfs(2), FUSE_SUPER_MAGIC).
+const FUSE: u32 = 0x6573_5546;
+
 /// A ring of io_uring over one file, and the memory of the buffers. At most as many steps as `entries` may be in it.
 pub(super) struct Ring {
     ring: IoUring,
     file: Arc<LockedFile>,
     buffers: Option<DeviceMemory>,
     registered: bool,
+    /// What every entry asks for.
+    flags: squeue::Flags,
     /// Steps that the kernel has taken and that were not reaped.
     running: usize,
     #[cfg(test)]
@@ -78,11 +83,13 @@ impl Ring {
             ));
         }
         try_out(&mut ring)?;
+        let flags = if may_wait(&file) { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
         Ok(Self {
             ring,
             file,
             buffers: None,
             registered: false,
+            flags,
             running: 0,
             #[cfg(test)]
             refusal: None,
@@ -135,7 +142,7 @@ impl Ring {
         let Some(entry) = self.entry(step) else { return false };
         // SAFETY: the file is open for as long as `self.file`, and `entry` has checked that the buffer lies in
         // `self.buffers`, or took static memory that is only read; both live until the ring has come to rest (`drop`).
-        unsafe { self.ring.submission().push(&entry.user_data(tag)) }.is_ok()
+        unsafe { self.ring.submission().push(&entry.flags(self.flags).user_data(tag)) }.is_ok()
     }
 
     fn entry(&self, step: Step) -> Option<squeue::Entry> {
@@ -220,6 +227,12 @@ impl Drop for Ring {
             }
         }
     }
+}
+
+/// io_uring_enter(2) itself waits for its file system, which says that it never would: then each step has to be asked for by a thread of
+/// the kernel's (IOSQE_ASYNC). Seen of FUSE on Linux 6.18, whose reads past the page cache wait for the answer of their server.
+fn may_wait(file: &File) -> bool {
+    fstatfs(file).is_ok_and(|found| i128::from(found.f_type) == i128::from(FUSE))
 }
 
 /// One step that does nothing: a profile may let a ring be set up and refuse to enter it (seccomp(2)).
