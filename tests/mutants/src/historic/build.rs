@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 
 /// How it is built, which `tests/run` tells cargo too.
 const SETTINGS: &str = "tests/mutants/build.toml";
+/// What of, as `TESTED` of `tests/run`.
+const TESTED: [&str; 3] = ["--workspace", "--features", "serde"];
 
 /// A test binary, and where it runs.
 #[derive(Debug)]
@@ -43,7 +45,7 @@ impl Binaries {
     /// Builds the test binaries that the table names, as `tests/run` builds them for its unit tests.
     pub(super) fn build(wish: &Wish, table: &Table) -> Result<Self, String> {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.current_dir(&wish.root).args(["test", "-q", "--workspace", "--no-run", "--message-format=json"]);
+        cargo.current_dir(&wish.root).args(["test", "-q", "--no-run", "--message-format=json"]).args(TESTED);
         let (libraries, tests): (Vec<_>, Vec<_>) = wanted(table).into_iter().partition(|binary| is_library(binary));
         // One word for all of them.
         cargo.args((!libraries.is_empty()).then_some("--lib"));

@@ -1,15 +1,13 @@
 //! Access errors: the peer's work request fails, both queue pairs die, nothing moves.
 
-mod harness;
-
+use crate::harness::deviations::Row;
+use crate::harness::pair::Ends;
+use crate::harness::subject::{Subject, on, on_all};
+use crate::harness::{Builder, Grant, Slot, TestPair, memory, pattern, status, statuses};
 use frwr_engine::provider::{
     Access, AsyncEvent, Command, DeviceEvent, FailureStatus, KeyScope, Port, ReceiveRequest, RemoteRange,
     ScatterElement, Token,
 };
-use harness::deviations::Row;
-use harness::pair::Ends;
-use harness::subject::{Subject, on, on_all};
-use harness::{Builder, Grant, Slot, TestPair, memory, pattern, status, statuses};
 
 const REMOTE_ACCESS: Option<FailureStatus> = Some(FailureStatus::RemoteAccess);
 /// Where the registration lies in the owner's memory, and how long it is.
@@ -117,7 +115,7 @@ fn u24_rxe_keeps_only_the_bounds_of_the_base_registration() {
             let chain = write_to(&pair, grant.at(u64::from(LENGTH)), 64);
             assert_eq!(statuses(&pair.peer_runs(ends.peer, &chain, 1)), [None]);
             assert_eq!(pair.owner.read_memory((PLACE + u64::from(LENGTH)) as usize, 64), pattern(77, 64));
-            let chain = write_to(&pair, grant.at(harness::MEMORY as u64), 64);
+            let chain = write_to(&pair, grant.at(crate::harness::MEMORY as u64), 64);
             is_refused(&mut pair, ends, &chain);
         },
     );
@@ -146,7 +144,7 @@ fn z01_a_key_of_another_domain_opens_nothing() {
         let (mut pair, _, _, grant) = opened(subject, Access::RemoteWrite);
         let domain = pair.owner.new_domain();
         let peer_domain = pair.peer.domain;
-        let others = pair.connect_with(domain, peer_domain, harness::SIZES, Default::default());
+        let others = pair.connect_with(domain, peer_domain, crate::harness::SIZES, Default::default());
         let chain = write_to(&pair, grant.at(0), 64);
         // The receive that is flushed lies in the other domain; only its flush matters.
         is_refused(&mut pair, others, &chain);

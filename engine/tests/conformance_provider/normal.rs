@@ -1,13 +1,11 @@
 //! The normal path, on every profile.
 
-mod harness;
-
+use crate::harness::subject::{Subject, on, on_all, on_soft};
+use crate::harness::{Builder, MEMORY, SIZES, pattern, statuses};
 use frwr_engine::provider::{
     Access, Chain, CompletionBatch, CompletionQueue, ConnectionParameters, Contiguity, Device, FailureStatus, Port,
     PostError, PostRefusal, Success,
 };
-use harness::subject::{Subject, on, on_all, on_soft};
-use harness::{Builder, MEMORY, SIZES, pattern, statuses};
 
 const KIB64: u32 = 64 << 10;
 
@@ -223,7 +221,7 @@ fn s94_queue_pairs_and_ports_are_apart() {
 fn f40_equal_seeds_and_calls_give_equal_results() {
     on_soft("nobody seeds a kernel", |profile| {
         let run = || {
-            let mut pair = harness::soft::pair(profile);
+            let mut pair = crate::harness::soft::pair(profile);
             let ends = pair.connect();
             pair.peer.post_receives(ends.peer, 0, 8);
             let slots: Vec<u32> = (0..8).map(|_| pair.owner.slot(ends.owner).key).collect();

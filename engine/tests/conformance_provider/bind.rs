@@ -1,16 +1,14 @@
 //! Bind and invalidate errors: the owner's queue pair dies, the peer's learns nothing.
 
-mod harness;
-
+use crate::harness::deviations::Row;
+use crate::harness::pair::Ends;
+use crate::harness::subject::{Subject, on, on_all};
+use crate::harness::{Builder, SIZES, Slot, TestPair, fields, memory, status, statuses};
 use frwr_engine::provider::soft::{SoftOptions, SoftProfile};
 use frwr_engine::provider::{
     Access, AsyncEvent, Capabilities, Command, CommandError, ConnectionParameters, Contiguity, DeviceEvent,
     ElementRange, FailureStatus, KeyScope, Operation, PostModel, PostRefusal, RegistrationFields, ScatterElement,
 };
-use harness::deviations::Row;
-use harness::pair::Ends;
-use harness::subject::{Subject, on, on_all};
-use harness::{Builder, SIZES, Slot, TestPair, fields, memory, status, statuses};
 
 /// How a registration was refused: by its completion, or by the provider that looked at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

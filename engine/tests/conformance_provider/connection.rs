@@ -1,13 +1,11 @@
 //! Connection management: the event flow of rdma_cm.
 
-mod harness;
-
+use crate::harness::pair::{Ends, Pair};
+use crate::harness::subject::{Network, on_all, on_soft};
+use crate::harness::{Builder, SIZES, TestPair, statuses};
 use frwr_engine::provider::{
     Access, Answer, Command, CommandError, ConnectionEvent, ConnectionParameters, RejectReason,
 };
-use harness::pair::{Ends, Pair};
-use harness::subject::{Network, on_all, on_soft};
-use harness::{Builder, SIZES, TestPair, statuses};
 
 /// Reason and private data, without what a real connection manager fills it up with.
 fn rejection(events: &[ConnectionEvent]) -> Option<(RejectReason, Vec<u8>)> {
@@ -141,7 +139,7 @@ fn i35_a_disconnect_is_told_once_and_leaves_the_queue_pairs_alone() {
 #[test]
 fn f31_an_accept_that_comes_too_late_ends_the_other_side() {
     on_soft("rdma_cm sends an accept that nobody answers for a minute", |profile| {
-        let mut pair = harness::soft::pair(profile);
+        let mut pair = crate::harness::soft::pair(profile);
         let queue_pair = pair.owner.queue_pair(SIZES);
         let address = pair.address;
         pair.owner.connect(queue_pair, address, ConnectionParameters::default());

@@ -1,15 +1,13 @@
 //! Shared receive queues: who takes which receive, what is left of them when a queue pair ends, and their limits.
 
-mod harness;
-
+use crate::harness::deviations::Row;
+use crate::harness::pair::Ends;
+use crate::harness::subject::{Network, Subject, on_all, on_soft};
+use crate::harness::{Builder, MEMORY, SIZES, TestPair, pattern, statuses};
 use frwr_engine::provider::{
     Answer, AsyncEvent, Command, CommandError, ConnectionParameters, Device, DeviceEvent, FailureStatus, Port,
     PostRefusal, QueuePairId, SharedReceiveQueueId,
 };
-use harness::deviations::Row;
-use harness::pair::Ends;
-use harness::subject::{Network, Subject, on_all, on_soft};
-use harness::{Builder, MEMORY, SIZES, TestPair, pattern, statuses};
 
 /// Receives of a queue that is never too small.
 const ENTRIES: u32 = 64;
@@ -221,7 +219,7 @@ fn limits_of_a_shared_queue() {
         let queue = host.shared_receive_queue(8);
         // A real device rounds up, and need not say so.
         let many = 4 * ENTRIES;
-        let receives: Vec<_> = harness::receives(&host, 0, many).collect();
+        let receives: Vec<_> = crate::harness::receives(&host, 0, many).collect();
         let error = host.port.post_shared_receives(queue, &receives).expect_err("far too many");
         assert_eq!(error.reason, PostRefusal::QueueFull);
         assert!(error.accepted == 8 || subject.is_real() && (8..many as usize).contains(&error.accepted), "{error:?}");

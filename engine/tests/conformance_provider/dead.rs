@@ -1,14 +1,12 @@
 //! What a dead queue pair reports, receiver-not-ready, and peers that are gone.
 
-mod harness;
-
+use crate::harness::deviations::Row;
+use crate::harness::pair::Ends;
+use crate::harness::subject::{Subject, on_all, on_row, on_soft};
+use crate::harness::{Builder, Host, SIZES, TestPair, status, statuses};
 use frwr_engine::provider::{
     Access, Command, CommandError, ConnectionParameters, Device, FailureStatus, PostRefusal, RemoteRange, Token,
 };
-use harness::deviations::Row;
-use harness::pair::Ends;
-use harness::subject::{Subject, on_all, on_row, on_soft};
-use harness::{Builder, Host, SIZES, TestPair, status, statuses};
 
 const FLUSHED: Option<FailureStatus> = Some(FailureStatus::Flushed);
 const BAD: RemoteRange = RemoteRange { address: 64, key: 0xdead_beef };
@@ -254,11 +252,11 @@ fn z01_local_elements_are_checked() {
             let mut element = pair.owner.element(0, 64);
             match case {
                 0 => element.lkey ^= 1,
-                1 => element.address += harness::MEMORY as u64 - 63,
+                1 => element.address += crate::harness::MEMORY as u64 - 63,
                 2 => element.lkey = 0,
                 _ => {
                     let domain = pair.owner.new_domain();
-                    let other = harness::memory(4096);
+                    let other = crate::harness::memory(4096);
                     element.address = other.address();
                     element.lkey = pair.owner.register(domain, other, true).1;
                 }
@@ -318,11 +316,11 @@ fn f31_a_dead_peer_never_blocks() {
 #[test]
 fn f28_a_peer_that_stands_still_is_not_dead() {
     on_soft("the kernel acknowledges for a program that stands still", |profile| {
-        let mut pair = harness::soft::pair(profile);
+        let mut pair = crate::harness::soft::pair(profile);
         let ends = pair.connect();
         pair.peer.post_receives(ends.peer, 0, 1);
         pair.owner.post(ends.owner, &Builder::new().send(&[]).signalled()).expect("room");
-        for _ in 0..harness::pace::PATIENCE {
+        for _ in 0..crate::harness::pace::PATIENCE {
             pair.owner.step();
         }
         assert!(pair.owner.sent.is_empty());

@@ -1,16 +1,14 @@
 //! Limits of queues: partial posts, room, completion queues that overrun.
 
-mod harness;
-
+use crate::harness::pair::Pair;
+use crate::harness::soft::{ADDRESS, pair, pair_with};
+use crate::harness::subject::{Network, Subject, on, on_all, on_soft};
+use crate::harness::{Builder, Host, SIZES, statuses};
 use frwr_engine::provider::soft::{SoftFabric, SoftOptions};
 use frwr_engine::provider::{
     Access, Answer, AsyncEvent, Command, CommandError, CompletionBatch, CompletionQueue, Device, DeviceEvent, Port,
     PostModel, PostRefusal, QueueSizes, ReceiveRequest, SendQueueCost, Ticket, Token,
 };
-use harness::pair::Pair;
-use harness::soft::{ADDRESS, pair, pair_with};
-use harness::subject::{Network, Subject, on, on_all, on_soft};
-use harness::{Builder, Host, SIZES, statuses};
 
 const SMALL: QueueSizes = QueueSizes { send: 15, receive: 8, max_send_sge: 2 };
 
@@ -303,7 +301,7 @@ fn s95_what_a_dropped_port_had_can_be_destroyed() {
         let Ok(Answer::QueuePair { queue_pair, .. }) = host.command(create) else { panic!("no queue pair") };
         let allocate = Command::AllocateRegistration { port: dropped.id(), domain, queue_pair, depth };
         let Ok(Answer::Registration { object, .. }) = host.command(allocate) else { panic!("no object") };
-        let (base, _) = host.register(domain, harness::memory(4096), true);
+        let (base, _) = host.register(domain, crate::harness::memory(4096), true);
         // It was never polled.
         drop(dropped);
         for command in [

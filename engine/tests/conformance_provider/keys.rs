@@ -1,14 +1,12 @@
 //! Keys: rotation, wrap, and the peer's SEND_WITH_INV.
 
-mod harness;
-
+use crate::harness::deviations::Row;
+use crate::harness::subject::{Subject, on, on_all, on_row};
 use frwr_engine::provider::{Access, Command, ConnectionParameters, FailureStatus, KeyScope, Port, Success};
-use harness::deviations::Row;
-use harness::subject::{Subject, on, on_all, on_row};
 
 /// Why a test is not run where keys are not made for it.
 const HERE_ONLY: &str = "only the owner invalidates its keys";
-use harness::{Builder, SIZES, statuses};
+use crate::harness::{Builder, SIZES, statuses};
 
 /// The first keys of objects: distinct indices, never index 0, a random low byte, and never a local key.
 #[test]
@@ -219,7 +217,7 @@ fn z05_a_key_of_another_domain_is_not_invalidated() {
         let domain = pair.owner.new_domain();
         let peer_domain = pair.peer.domain;
         let others = pair.connect_with(domain, peer_domain, SIZES, Default::default());
-        let place = harness::memory(4096);
+        let place = crate::harness::memory(4096);
         let address = place.address();
         let (_, lkey) = pair.owner.register(domain, place, true);
         let token = frwr_engine::provider::Token(1);
