@@ -101,18 +101,15 @@ pub(crate) struct SendQueue {
     tail: u64,
     /// What stands in front of this position the device is done with. Not so what was given up (`abandon`).
     done: u64,
-    /// Position of the first entry of the chain that was posted last.
-    chain: u64,
     /// Position behind the last entry of the chain that the next flush posts, which begins at `head`.
     end: u64,
     /// Entries that nothing is reserved for.
     free: u32,
     depth: u32,
     cost: SendQueueCost,
-    /// Entries that any work request takes; 0 where it depends on its kind.
-    equal_cost: u32,
-    /// Posted ones that take none.
-    set_aside: u32,
+    /// What is posted and takes other entries than a message: markers and write pads take none, and where costs depend on the kind of a
+    /// work request there is always one more.
+    unequal: u32,
     /// No registration that is [`ALONE`] stands behind this position.
     last_alone: u64,
 }
@@ -121,22 +118,18 @@ impl SendQueue {
     /// A queue that can track `entries` entries; [`SendQueue::open`] sets how many a queue pair really has.
     pub(crate) fn new_in(region: &mut Region, entries: u32, cost: SendQueueCost) -> Result<Self, CarveError> {
         let ring = Ring::new_in(region, entries as usize, 0)?;
-        let equal = cost.register == cost.message && cost.invalidate == cost.message;
         Ok(Self {
             owners: Ring::new_in(region, ring.capacity(), NO_OWNER)?,
-            // With few entries one word has more bits than there are positions, and each has its own all the same.
             awaited: Ring::new_in(region, words(ring.capacity()), 0)?,
             ring,
             head: NOT_POSTED + 1,
             tail: NOT_POSTED + 1,
             done: NOT_POSTED + 1,
-            chain: NOT_POSTED + 1,
             end: NOT_POSTED + 1,
             free: 0,
             depth: 0,
             cost,
-            equal_cost: if equal { cost.message } else { 0 },
-            set_aside: 0,
+            unequal: unequal(cost),
             last_alone: NOT_POSTED,
         })
     }
@@ -153,9 +146,8 @@ impl SendQueue {
     pub(crate) fn open(&mut self, entries: u32) {
         self.tail = self.head;
         self.done = self.head;
-        self.chain = self.head;
         self.end = self.head;
-        self.set_aside = 0;
+        self.unequal = unequal(self.cost);
         self.awaited.fill(0);
         self.depth = entries.min(self.ring.capacity() as u32);
         self.free = self.depth.saturating_sub(reserved_entries(self.cost));
@@ -383,16 +375,15 @@ impl SendQueue {
         (position, Posted { awaited, ..self.entry(position) })
     }
 
-    /// A work request of the chain that was posted last.
-    pub(crate) fn staged_at(&self, at: usize) -> Posted {
-        self.entry(self.chain + at as u64)
+    /// A work request of the chain that was posted last, which the device refused: so many behind those that it took.
+    pub(crate) fn refused_at(&self, at: usize) -> Posted {
+        self.entry(self.head + at as u64)
     }
 
     /// The chain was posted, and the device took the first `accepted` of it.
     #[inline]
     pub(crate) fn accept(&mut self, accepted: usize) {
-        self.chain = self.head;
-        self.head = self.chain + accepted as u64;
+        self.head += accepted as u64;
         let refused = core::mem::replace(&mut self.end, self.head).saturating_sub(self.head);
         if refused > 0 {
             self.forget_refused(refused);
@@ -403,7 +394,6 @@ impl SendQueue {
     #[inline(always)]
     pub(crate) fn accept_all(&mut self, all: usize) {
         debug_assert!(self.end - self.head == all as u64, "what is staged is the chain");
-        self.chain = self.head;
         self.head = self.end;
     }
 
@@ -417,15 +407,16 @@ impl SendQueue {
     /// Notes an accepted work request that was posted alone.
     pub(crate) fn push(&mut self, posted: Posted) {
         debug_assert!(self.end == self.head, "nothing is posted between a chain and its flush");
-        self.set_aside += u32::from(posted.is_set_aside());
+        self.unequal += u32::from(posted.is_set_aside());
         self.stage(posted);
         self.accept(1);
     }
 
-    /// Whether this token was posted at this position, and no completion has passed it.
+    /// Whether this token was posted at this position, which is not in front of `first`: of what no completion has passed.
     #[inline(always)]
-    pub(crate) fn is_posted_at(&self, position: u64, token: Token) -> bool {
-        position >= self.tail && position < self.head && (mutant!(S7_position) || self.ring.at(position) == token.0)
+    pub(crate) fn is_posted_from(&self, first: u64, position: u64, token: Token) -> bool {
+        debug_assert!(first >= self.tail, "what a completion has passed is not posted");
+        position >= first && position < self.head && (mutant!(S7_position) || self.ring.at(position) == token.0)
     }
 
     /// The position of the oldest one.
@@ -483,9 +474,9 @@ impl SendQueue {
     #[inline(always)]
     pub(crate) fn retire_through(&mut self, through: u64) -> u64 {
         let (first, end) = (self.tail, through + 1);
-        let cost = if self.equal_cost > 0 && self.set_aside == 0 {
+        let cost = if self.unequal == 0 {
             // At most the entries of the queue.
-            (end - first) as u32 * self.equal_cost
+            (end - first) as u32 * self.cost.message
         } else {
             self.cost_up_to(end)
         };
@@ -506,23 +497,21 @@ impl SendQueue {
     }
 
     fn cost_of_retired(&mut self, posted: &Posted) -> u32 {
-        self.set_aside -= u32::from(posted.is_set_aside());
+        self.unequal -= u32::from(posted.is_set_aside());
         self.cost_of(posted)
     }
 
-    /// Which positions of those that share a word with `from`, from there on and not behind `through`, somebody waits for, as bits
-    /// from the first position of that word on. Nobody does any more.
+    /// Which positions of the word that begins with `first`, and not behind `through`, somebody waits for, as bits. Nobody does any more.
+    /// In front of the oldest one of a queue that works nobody waits.
     #[inline(always)]
-    pub(crate) fn take_awaited(&mut self, from: u64, through: u64) -> u64 {
-        let (word, first) = (from / WORD, from % WORD);
-        // Behind the first, in its word.
-        let others = (through - from).min(WORD - 1 - first);
-        let bits = u64::MAX >> (WORD - 1 - others) << first;
-        let awaited = self.awaited.at(word);
-        if awaited & bits != 0 {
-            self.awaited.set(word, awaited & !bits);
+    pub(crate) fn take_awaited(&mut self, first: u64, through: u64) -> u64 {
+        let others = (through - first).min(WORD - 1);
+        let all = self.awaited.at(first / WORD);
+        let awaited = all & u64::MAX >> (WORD - 1 - others);
+        if awaited != 0 {
+            self.awaited.set(first / WORD, all ^ awaited);
         }
-        awaited & bits
+        awaited
     }
 
     /// What stands or stood at this position that somebody waits for, which nothing vouches for.
@@ -576,9 +565,14 @@ impl SendQueue {
     }
 }
 
-/// Words with a bit for each of so many positions.
+/// Words with a bit for each of so many positions in a row, of which no two that lie in different words share one.
 fn words(places: usize) -> usize {
-    places.div_ceil(WORD as usize)
+    places.div_ceil(WORD as usize) + 1
+}
+
+/// One where work requests take other entries than a message by their kind.
+fn unequal(cost: SendQueueCost) -> u32 {
+    u32::from(cost.register != cost.message || cost.invalidate != cost.message)
 }
 
 /// The first index of this value, in blocks that the compiler unrolls.
@@ -707,8 +701,8 @@ mod tests {
                 queue.stage(Posted::new(token(TokenKind::Invalidate, 7), 8));
                 queue.stage_request(&pair(9, 10), false);
                 queue.accept(5);
-                assert!(queue.is_posted_at(first + 1, token(TokenKind::Message, 6)));
-                assert!(!queue.is_posted_at(first + 1, token(TokenKind::Message, 10)));
+                assert!(queue.is_posted_from(first, first + 1, token(TokenKind::Message, 6)));
+                assert!(!queue.is_posted_from(first, first + 1, token(TokenKind::Message, 10)));
                 let message_waits = round % 3 == 0;
                 if message_waits {
                     queue.await_at(first + 4);
@@ -716,12 +710,10 @@ mod tests {
                 assert!(queue.is_pending(first) && queue.is_pending(first + 4));
                 let told = |queue: &mut SendQueue, first: u64, through: u64| {
                     let mut told = Vec::new();
-                    let mut from = queue.retire_through(through);
-                    assert_eq!(from, first);
-                    while from <= through {
-                        let bits = queue.take_awaited(from, through);
-                        told.extend((0..64).filter(|bit| bits & 1 << bit != 0).map(|bit| from / 64 * 64 + bit));
-                        from = (from / 64 + 1) * 64;
+                    assert_eq!(queue.retire_through(through), first);
+                    for word in (first / 64..=through / 64).map(|word| word * 64) {
+                        let bits = queue.take_awaited(word, through);
+                        told.extend((0..64).filter(|bit| bits & 1 << bit != 0).map(|bit| word + bit));
                     }
                     told
                 };
@@ -733,7 +725,7 @@ mod tests {
                 let invalidation = queue.entry(first + 2);
                 assert_eq!((invalidation.token, invalidation.owner), (token(TokenKind::Invalidate, 7), 8));
                 assert_eq!((queue.posted(), queue.free, queue.is_pending(first + 4)), (0, before, false));
-                assert!(!queue.is_posted_at(first + 4, token(TokenKind::Message, 10)));
+                assert!(!queue.is_posted_from(queue.oldest(), first + 4, token(TokenKind::Message, 10)));
             }
         }
     }

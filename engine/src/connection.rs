@@ -7,7 +7,7 @@ use crate::{
     event::DisconnectCause,
     fixed_list::FixedList,
     gather::MemoryId,
-    mr::ConnectionKey,
+    mr::{self, ConnectionKey},
     objects::Objects,
     provider::{PrivateData, QueuePairId, SendQueueCost},
     reach::Reach,
@@ -91,6 +91,8 @@ pub(crate) struct Connection {
     usual: ConnectionKey,
     /// Of its usual request whose reply may come; the same for ever.
     pub(crate) posted: Standing,
+    /// Of its MR whose registration is staged or posted.
+    pub(crate) registering: mr::Standing,
     phase: Phase,
     pub(crate) queue_pair: QueuePairId,
     /// What it sends.
@@ -150,10 +152,12 @@ impl Connection {
         order: Order,
         absent: List,
     ) -> Result<Self, CarveError> {
+        let key = ConnectionKey { index, epoch: 0 };
         Ok(Self {
-            key: ConnectionKey { index, epoch: 0 },
+            key,
             usual: NOBODY,
             posted: Standing::posted(index),
+            registering: key.into(),
             phase: Phase::Vacant,
             queue_pair: QueuePairId(0),
             sending: Sending::new_in(region, limits.send_entries, limits.cost, rules, signaller)?,

@@ -14,6 +14,8 @@ use frwr_mempool::mutant;
 #[derive(Default)]
 pub(crate) struct Counters {
     counted: Statistics,
+    /// Keys that the peer killed, uninvited and invited: which of both is no branch.
+    remotely_invalidated: [u64; 2],
     /// Apart from the counters, which are hot.
     last: Box<LastErrors>,
 }
@@ -124,11 +126,7 @@ impl Counters {
     /// The peer killed a key of a request, which had `invited` it or not.
     #[inline(always)]
     pub(crate) fn remotely_invalidated(&mut self, invited: bool) {
-        // A branch that is hardly ever taken costs less than a sum.
-        if !invited {
-            self.counted.uninvited_invalidations += 1;
-        }
-        self.counted.remote_invalidations += 1;
+        self.remotely_invalidated[usize::from(invited)] += 1;
     }
 
     /// The peer named a key that is not the request's.
@@ -256,11 +254,14 @@ impl Counters {
 impl Counters {
     /// All that was counted; what polls count, and gauges, are 0.
     pub(crate) fn read(&self) -> Statistics {
+        let [uninvited, invited] = self.remotely_invalidated;
         Statistics {
             mr_allocation_error: self.last.mr_allocation,
             deregistration_error: self.last.deregistration,
             pad_failure: self.last.pad,
             post_error: self.last.post,
+            remote_invalidations: uninvited + invited,
+            uninvited_invalidations: uninvited,
             ..self.counted
         }
     }

@@ -3,9 +3,9 @@
 use crate::{
     counters::Counters,
     event::DisconnectCause,
-    mr::{Mr, NO_SLOT},
+    mr::{Grant, Mr, NO_SLOT},
     pad::PadFailure,
-    provider::{Access, CommandError, Failure, MAX_COMPLETIONS_PER_POLL, PostError, RegistrationFields},
+    provider::{Access, CommandError, Failure, MAX_COMPLETIONS_PER_POLL, PostError},
 };
 use arrayvec::ArrayVec;
 use frwr_mempool::lane;
@@ -113,8 +113,7 @@ impl Life {
     /// That of the latest key of an MR.
     #[inline(always)]
     pub(crate) const fn latest(mr: &Mr) -> Self {
-        let (fields, owner) = mr.latest();
-        let RegistrationFields { key, iova: address, length, access, .. } = *fields;
+        let (Grant { key, address, length }, access, owner) = mr.latest();
         Self { key, owner, length, address, access: Some(access) }
     }
 

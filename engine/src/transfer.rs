@@ -32,17 +32,18 @@ enum Phase {
     Ended,
 }
 
-/// One slot.
+/// One slot. Its position stands where a request's slot has that, since who looks for one looks at either.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(crate) struct Transfer {
     cookie: u64,
-    connection: u16,
-    phase: Phase,
-    kind: Kind,
-    /// RDMA READs or WRITEs.
-    operations: u8,
     /// Where the last work request stands in the send queue, once it is admitted: what a completion has passed, all of them have ended.
     position: u64,
+    kind: Kind,
+    connection: u16,
+    phase: Phase,
+    /// RDMA READs or WRITEs.
+    operations: u8,
 }
 
 impl Transfer {

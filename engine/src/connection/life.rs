@@ -152,6 +152,7 @@ impl Connection {
         self.is_kept = false;
         // Mutant: the next connection has the name of this one.
         self.key.epoch = self.key.epoch.wrapping_add(u16::from(!mutant!(S5_epoch)) as _);
+        self.registering = self.key.into();
         if !mutant!(F8_pad_kept) {
             self.pad = None;
         }

@@ -71,8 +71,8 @@ impl<P: Port> Engine<P> {
     /// sends from here on is none. Their requests end with the connection; what was reserved for them goes with it.
     pub(super) fn lose_refused(&mut self, index: usize, accepted: usize) {
         let sending = &self.connections[index].sending;
-        for at in accepted..sending.chain().len() {
-            let Posted { token, owner, .. } = sending.staged_at(at);
+        for at in 0..sending.chain().len() - accepted {
+            let Posted { token, owner, .. } = sending.refused_at(at);
             if token.kind() != TokenKind::Message {
                 continue;
             }
@@ -91,8 +91,8 @@ impl<P: Port> Engine<P> {
     /// After a refused post on a connection that goes on: where the invalidation was refused, destroying the MR is the
     /// fence (D7, S72, S84).
     pub(super) fn fence_refused(&mut self, index: usize, accepted: usize, error: PostError) {
-        for at in accepted..self.connections[index].sending.chain().len() {
-            let Posted { token, owner, .. } = self.connections[index].sending.staged_at(at);
+        for at in 0..self.connections[index].sending.chain().len() - accepted {
+            let Posted { token, owner, .. } = self.connections[index].sending.refused_at(at);
             match token.kind() {
                 TokenKind::Invalidate
                     if !mutant!(K18_registration_runs) && self.registration_may_run(index, token.index()) =>

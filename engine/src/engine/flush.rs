@@ -200,8 +200,8 @@ impl<P: Port> Engine<P> {
     fn post_refused(&mut self, index: usize, accepted: usize, error: PostError) {
         self.note_refused(index, error);
         let sending = &mut self.connections[index].sending;
-        for at in accepted..sending.chain().len() {
-            let posted = sending.staged_at(at);
+        for at in 0..sending.chain().len() - accepted {
+            let posted = sending.refused_at(at);
             let token = posted.token;
             match token.kind() {
                 TokenKind::Register => {

@@ -57,14 +57,14 @@ impl Replies<'_> {
         &mut self,
         connection: &mut Connection,
         RequestHandle(handle): RequestHandle,
-        invalidated: Option<u32>,
+        invalidated: &Option<u32>,
         received: &Received,
     ) -> bool {
         let Some(request) = self.requests.get_mut(handle) else { return false };
         if !awaits_reply(connection, request) {
             return false;
         }
-        if let Some(key) = invalidated {
+        if let &Some(key) = invalidated {
             // A reply that kills a foreign key is no reply: the request stays as it is and ends with its connection.
             let Some(dead) = take_invalidated(self.pool, request, handle.index(), connection, key) else {
                 return false;
@@ -135,7 +135,7 @@ impl<P: Port> Engine<P> {
             Some(shared) if SHARED => shared.connection_of(completion.queue_pair).unwrap_or(NOBODY),
             _ => entry.connection(),
         };
-        let (Some(connection), Ok(success)) = (self.connections.get_mut(usize::from(owner)), completion.result) else {
+        let (Some(connection), Ok(success)) = (self.connections.get_mut(usize::from(owner)), &completion.result) else {
             return self.receive_otherwise(completion, owner, protocol);
         };
         // S5: a completion of a queue pair that is gone is one of its successor's.
@@ -155,7 +155,7 @@ impl<P: Port> Engine<P> {
             Message::Reply(request) => {
                 let mut replies = replies!(self);
                 let (taken, killed) =
-                    (replies.take(connection, request, success.invalidated, &received), replies.killed);
+                    (replies.take(connection, request, &success.invalidated, &received), replies.killed);
                 if !taken {
                     self.unexpected_reply(completion, owner, request);
                 } else if TRACED {
@@ -239,7 +239,7 @@ impl<P: Port> Engine<P> {
         let message = classify(self.receives.messages(), received.buffer, protocol, connection.key, received.length);
         if let Message::Reply(request) = message {
             let mut replies = replies!(self);
-            let (taken, killed) = (replies.take(connection, request, success.invalidated, &received), replies.killed);
+            let (taken, killed) = (replies.take(connection, request, &success.invalidated, &received), replies.killed);
             if taken {
                 self.note_killed(killed);
                 return self.record_killed();
@@ -366,7 +366,7 @@ fn take_invalidated(
     let &[only] = request.mrs() else {
         return take_one_of_several(pool, request, slot, connection.key, key);
     };
-    pool.get_mut(only)?.remotely_invalidated(slot, connection.key, key).ok()?;
+    pool.get_mut(only)?.remotely_invalidated(slot, connection.registering, key).ok()?;
     request.lose_keys();
     Some(only)
 }

@@ -12,7 +12,7 @@ use crate::{
     event::{Event, RequestStatus},
     events::Events,
     pool::Pool,
-    provider::{Completion, CompletionBatch, Failure, Port, Token, TokenKind},
+    provider::{Completion, CompletionBatch, Failure, Port, QueuePairId, Token, TokenKind},
     request::Phase,
     requests::Requests,
     trace::TracePoint,
@@ -22,15 +22,20 @@ use crate::{
 use frwr_mempool::mutant;
 
 impl<P: Port> Engine<P> {
-    #[inline(never)]
+    /// In the poll itself, as what it retires is in it: a completion that comes alone has no call.
+    #[inline(always)]
     pub(super) fn take_sends(&mut self, batch: &CompletionBatch) -> u32 {
         let mut rest = batch.as_slice();
         while let [completion, behind @ ..] = rest {
             rest = behind;
             let Some((index, mut through)) = self.completed_message(completion) else {
-                self.send_completion(*completion);
+                self.other_completion(completion);
                 continue;
             };
+            if let Err(failure) = completion.result {
+                self.retire_to_failure(index, through, failure);
+                continue;
+            }
             if !behind.is_empty() {
                 let (others, last) = self.run_behind(index, through, behind);
                 (through, rest) = (last, behind.get(others..).unwrap_or_default());
@@ -49,12 +54,13 @@ impl<P: Port> Engine<P> {
     fn run_behind(&self, index: usize, position: u64, next: &[Completion]) -> (usize, u64) {
         let (mut count, mut through) = (0, position);
         let Some(connection) = self.connections.get(index) else { return (count, through) };
+        let (queue_pair, queue) = (connection.queue_pair, connection.sending.queue());
         for completion in next {
             let token = completion.token;
             // Whose it is, is not asked: none but this connection has it there.
             let told = self.told_message(token).or_else(|| self.told_transfer(token));
             let Some((_, position)) = told.filter(|_| completion.result.is_ok()) else { break };
-            if position <= through || !completes(connection, completion, position) {
+            if !completes(queue_pair, queue, completion, through + 1, position) {
                 break;
             }
             through = position;
@@ -63,16 +69,15 @@ impl<P: Port> Engine<P> {
         (count, through)
     }
 
-    /// Connection and position of a request's message, or of a transfer's last work request, that a good completion names; `None` for any
+    /// Connection and position of a request's message, or of a transfer's last work request, that a completion names; `None` for any
     /// other completion.
     #[inline(always)]
     fn completed_message(&self, completion: &Completion) -> Option<(usize, u64)> {
         let token = completion.token;
-        if completion.result.is_err() {
-            return None;
-        }
         let (index, position) = self.told_transfer(token).or_else(|| self.told_message(token))?;
-        completes(self.connections.get(index)?, completion, position).then_some((index, position))
+        let connection = self.connections.get(index)?;
+        let queue = connection.sending.queue();
+        completes(connection.queue_pair, queue, completion, queue.oldest(), position).then_some((index, position))
     }
 
     /// The same of a message, by the slot that its token names, whatever stands at that position. What is posted keeps its slot.
@@ -92,16 +97,15 @@ impl<P: Port> Engine<P> {
         Some((transfer.connection(), transfer.position()))
     }
 
-    /// Retires everything up to the completed work request: a queue completes in order, so what stands before it without
-    /// a completion of its own has succeeded (S52, S67). A failure vouches for nothing that somebody waits for: a
-    /// completion that was lost in between would look the same (fault 13).
-    fn send_completion(&mut self, completion: Completion) {
+    /// A completion of any other work request, or of none of ours.
+    #[inline(never)]
+    fn other_completion(&mut self, completion: &Completion) {
         let token = completion.token;
-        let index = self.connection_of(token).filter(|&index| self.is_current(index, &completion));
+        let index = self.connection_of(token).filter(|&index| self.is_current(index, completion));
         let position = index.and_then(|index| self.position_of(index, token));
         let (Some(index), Some(position)) = (index, position) else {
             if token.kind() == TokenKind::Foreign {
-                self.events.push_back(Event::Foreign(completion));
+                self.events.push_back(Event::Foreign(*completion));
             } else {
                 self.counters.stale_completion();
             }
@@ -113,24 +117,25 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Retires all up to this posted position, which succeeded, and tells those that wait for any of it.
-    #[inline(never)]
+    /// Retires all up to this posted position, which succeeded, and tells those that wait for any of it: a queue completes in order, so
+    /// what stands before a completed work request without a completion of its own has succeeded (S52, S67).
+    #[inline(always)]
     fn retire_successes(&mut self, index: usize, through: u64) {
         let Some(mut connection) = self.connections.get_mut(index) else { return };
-        let mut from = connection.sending.retire_through(through);
+        let first = connection.sending.retire_through(through);
+        let mut word = first - first % WORD;
         loop {
-            let awaited = connection.sending.take_awaited(from, through);
-            let word = from - from % WORD;
+            let awaited = connection.sending.take_awaited(word, through);
             // Who waits in another word than the first is not told.
-            if awaited != 0 && !(mutant!(retired_words) && from.is_multiple_of(WORD)) {
+            if awaited != 0 && !(mutant!(retired_words) && word > first) {
                 let queue = connection.sending.queue();
                 let left = end_transfers(queue, &mut self.transfers, &mut self.events, word, awaited);
                 if left != 0 {
                     self.tell_retired(index, word, left);
                 }
             }
-            from = word + WORD;
-            if from > through {
+            word += WORD;
+            if word > through {
                 return;
             }
             let Some(same) = self.connections.get_mut(index) else { return };
@@ -203,6 +208,7 @@ impl<P: Port> Engine<P> {
         awaited
     }
 
+    /// A failure vouches for nothing that somebody waits for: a completion that was lost in between would look the same (fault 13).
     #[cold]
     fn retire_to_failure(&mut self, index: usize, position: u64, failure: Failure) {
         while self.connections[index].sending.queue().oldest() < position {
@@ -219,33 +225,22 @@ impl<P: Port> Engine<P> {
         self.work_request_failed(index, failure);
     }
 
-    /// Where a posted work request stands. Usually its slot or the ring's start tells.
-    #[inline]
+    /// Where a posted work request stands. Usually the ring's start tells.
     fn position_of(&self, index: usize, token: Token) -> Option<u64> {
         let queue = self.connections[index].sending.queue();
-        if queue.is_oldest(token) {
-            return Some(queue.oldest());
-        }
-        if token.kind() == TokenKind::Message {
-            // A message that is posted keeps its slot.
-            let (_, request) = self.requests.at(token.index())?;
-            let position = request.message_position();
-            return queue.is_posted_at(position, token).then_some(position);
-        }
-        queue.position_of(token)
+        if queue.is_oldest(token) { Some(queue.oldest()) } else { queue.position_of(token) }
     }
 
-    /// The connection that a token of the send queue belongs to, from the token alone (S113).
-    #[inline]
+    /// The connection that a token of the send queue belongs to, from the token alone (S113). A message is found by its slot, which it
+    /// keeps while it is posted, or is not posted.
     fn connection_of(&self, token: Token) -> Option<usize> {
         match token.kind() {
             TokenKind::Register | TokenKind::Invalidate => {
                 self.pool.get(token.index()).map(|_| usize::from(self.pool.connection_of(token.index())))
             }
-            TokenKind::Message => self.requests.at(token.index()).map(|(_, request)| request.connection()),
             TokenKind::Transfer | TokenKind::Reply => self.transfers.at(token.index()).map(Transfer::connection),
             TokenKind::Drain => Some(usize::from(marked_connection(token))),
-            TokenKind::Foreign | TokenKind::Receive => None,
+            TokenKind::Message | TokenKind::Foreign | TokenKind::Receive => None,
         }
     }
 
@@ -353,12 +348,13 @@ impl<P: Port> Engine<P> {
     }
 }
 
-/// Whether a completion is of what this connection has posted at this position.
+/// Whether a completion is of what this queue pair has posted at this position, which is not in front of `first`: of what no completion
+/// has passed.
 #[inline(always)]
-fn completes(connection: &Connection, completion: &Completion, position: u64) -> bool {
+fn completes(queue_pair: QueuePairId, queue: &SendQueue, completion: &Completion, first: u64, position: u64) -> bool {
     // One that is vacant has nothing posted.
-    (mutant!(S5_message) || connection.queue_pair == completion.queue_pair)
-        && connection.sending.queue().is_posted_at(position, completion.token)
+    (mutant!(S5_message) || queue_pair == completion.queue_pair)
+        && queue.is_posted_from(first, position, completion.token)
 }
 
 /// Transfers that were waited for, up to the first position that is something else: what waits is their last work

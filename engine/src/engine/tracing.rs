@@ -161,7 +161,7 @@ impl<P: Port> Engine<P> {
         while let Some(request) = rest.next() {
             let descriptor = request.token.index_of(TokenKind::Register);
             if let Some(mr) = self.pool.get(descriptor) {
-                let (_, owner) = mr.latest();
+                let (_, _, owner) = mr.latest();
                 let told = if rest.as_slice().first().is_some_and(|next| is_message_of(next, owner)) {
                     // It kills no key, and is no more than this.
                     rest.next().is_some()

@@ -3,6 +3,7 @@
 /// A refused transition. The MR is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
+#[repr(u32)]
 pub enum MrError {
     /// The state has no such arrow (I1 to I4, I13, I21, I30).
     #[error("the MR's state does not allow this step; check the order of open, invalidate and give back")]

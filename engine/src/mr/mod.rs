@@ -20,7 +20,7 @@ pub use key::{IovaPolicy, IovaRule, KEY_TAG_BITS, tag_mask};
 pub use open::Opening;
 pub use state::{Cause, ConnectionKey, Grant, Registration, ReturnPolicy, State};
 
-use crate::provider::{Access, BaseId, ElementRange, RegistrationFields, RegistrationId, Token, TokenKind};
+use crate::provider::{Access, RegistrationId, Token, TokenKind};
 use core::num::NonZeroU32;
 use open::BEFORE_FIRST;
 
@@ -43,42 +43,75 @@ enum Role {
     Pad,
 }
 
-/// Where an MR is in its life, without what it holds there: a transition that keeps the rest writes one byte.
+/// Where an MR is in its life, without what it holds there. That of a spent one is 0 ([`Standing::spent`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 enum Step {
-    Absent,
-    Idle,
     /// Idle, and the current key was valid once.
     Spent,
-    IdlePending,
-    Mapped,
     Registering,
     Valid,
+    Absent,
+    Idle,
+    IdlePending,
+    Mapped,
     Invalidating,
     Stale,
     Recovering,
 }
 
-/// One MR descriptor.
+/// On whose connection an MR is, and where in its life, as one number: every request asks for both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing(u64);
+
+impl Standing {
+    #[inline(always)]
+    const fn of(connection: ConnectionKey, step: Step) -> Self {
+        Self(connection.bits() as u64 | (step as u64) << 32)
+    }
+
+    /// Of one that is free, and whose current key was valid once: its connection's own number.
+    #[inline(always)]
+    const fn spent(connection: ConnectionKey) -> Self {
+        Self::of(connection, Step::Spent)
+    }
+}
+
+/// Of an MR whose registration is staged or posted, which is all that is known of it when the usual reply comes.
+impl From<ConnectionKey> for Standing {
+    fn from(connection: ConnectionKey) -> Self {
+        Self::of(connection, Step::Registering)
+    }
+}
+
+/// One MR descriptor. What stands side by side is read or written together.
 #[derive(Clone, Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub struct Mr {
-    /// What is mapped, from Mapped to Invalidating, in the form that a chain takes. Object, key and its own element's
-    /// place are kept throughout.
-    fields: RegistrationFields,
+    /// The base address that the peer uses; as bytes, right and owner of what is mapped, from Mapped to Invalidating.
+    iova: u64,
+    object: RegistrationId,
+    /// Its own place in the chain's table of elements.
+    element: u32,
+    /// The key before this registration.
+    old_key: u32,
+    key: u32,
+    /// Bytes covered.
+    length: u32,
+    access: Access,
+    /// Low byte of the last key whose registration was posted: what the device has. A burnt key never reached it (S86).
+    device_tag: u8,
+    /// Why it is Stale.
+    cause: Cause,
+    role: Role,
     /// Of the latest registration; its index is the descriptor's number.
     token: Token,
-    /// The request slot; from Mapped to Invalidating.
+    /// The request slot.
     owner: u32,
     /// Generation of an earlier invalidation in flight; from IdlePending to Registering, `None` elsewhere.
     pending: Option<NonZeroU32>,
     connection: ConnectionKey,
     step: Step,
-    /// Why it is Stale.
-    cause: Cause,
-    role: Role,
-    /// Low byte of the last key whose registration was posted: what the device has. A burnt key never reached it (S86).
-    device_tag: u8,
 }
 
 const _: () = assert!(size_of::<Mr>() <= MR_BYTES, "a descriptor must fit one cache line");
@@ -88,26 +121,22 @@ impl Mr {
     /// [`Token::MAX_INDEX`], and its place in the chain's table of elements.
     #[must_use]
     pub const fn numbered(number: u32, element: u32) -> Self {
-        let nothing = RegistrationFields {
+        Self {
+            iova: 0,
             object: NO_OBJECT,
-            base: BaseId(0),
+            element,
             old_key: 0,
             key: 0,
-            access: Access::RemoteRead,
-            iova: 0,
             length: 0,
-            elements: ElementRange { first: element, count: 0 },
-        };
-        Self {
-            fields: nothing,
+            access: Access::RemoteRead,
+            device_tag: 0,
+            cause: Cause::UnusedAtDisconnect,
+            role: Role::Request,
             token: Token::new(TokenKind::Register, number, BEFORE_FIRST),
             owner: 0,
             pending: None,
             connection: ConnectionKey { index: 0, epoch: 0 },
             step: Step::Absent,
-            cause: Cause::UnusedAtDisconnect,
-            role: Role::Request,
-            device_tag: 0,
         }
     }
 
@@ -120,8 +149,8 @@ impl Mr {
         if self.step != Step::Absent {
             return Err(MrError::InvalidState);
         }
-        self.fields.object = object;
-        self.fields.key = key;
+        self.object = object;
+        self.key = key;
         self.device_tag = key as u8;
         self.connection = connection;
         self.step = Step::Idle;
@@ -132,14 +161,13 @@ impl Mr {
     /// in the send queue or was carried out (I22).
     #[must_use]
     pub const fn grant(&self) -> Option<Grant> {
-        let RegistrationFields { key, iova, length, .. } = self.fields;
-        if self.is_registered() { Some(Grant { key, address: iova, length }) } else { None }
+        if self.is_registered() { Some(self.latest().0) } else { None }
     }
 
     /// The remote right of what is registered.
     #[must_use]
     pub const fn access(&self) -> Option<Access> {
-        if self.is_registered() { Some(self.fields.access) } else { None }
+        if self.is_registered() { Some(self.access) } else { None }
     }
 
     /// The state with its data.
@@ -185,30 +213,30 @@ impl Mr {
     /// The device object.
     #[must_use]
     pub const fn object(&self) -> RegistrationId {
-        self.fields.object
+        self.object
     }
 
     /// The current key; of a Mapped MR the one that was burnt.
     #[must_use]
     pub const fn key(&self) -> u32 {
-        self.fields.key
+        self.key
     }
 
     /// The key that the device has, or had last: not one that was burnt.
     pub(crate) const fn device_key(&self) -> u32 {
-        self.fields.key & !0xFF | self.device_tag as u32
+        self.key & !0xFF | self.device_tag as u32
     }
 
     /// The one in front of the current registration.
     pub(crate) const fn former_key(&self) -> u32 {
-        self.fields.old_key
+        self.old_key
     }
 
     /// What its latest registration opens or opened, whatever became of it, and the request slot that it was for:
     /// [`NO_SLOT`] for the pad.
     #[inline(always)]
-    pub(crate) const fn latest(&self) -> (&RegistrationFields, u32) {
-        (&self.fields, self.owner)
+    pub(crate) const fn latest(&self) -> (Grant, Access, u32) {
+        (Grant { key: self.key, address: self.iova, length: self.length }, self.access, self.owner)
     }
 
     /// Index of the connection that it belongs to.
@@ -234,8 +262,13 @@ impl Mr {
     }
 
     const fn registration(&self) -> Registration {
-        let RegistrationFields { base, old_key, access, iova, length, elements, .. } = self.fields;
-        Registration { iova, length, elements: elements.count, base, access, old_tag: old_key as u8 }
+        let Self { iova, length, access, old_key, .. } = *self;
+        Registration { iova, length, access, old_tag: old_key as u8 }
+    }
+
+    #[inline(always)]
+    const fn standing(&self) -> Standing {
+        Standing::of(self.connection, self.step)
     }
 
     const fn generation(&self) -> u32 {

@@ -1,7 +1,7 @@
 //! The first half of an MR's life: its registration enters a chain and takes effect, or is refused
 //! by the post.
 
-use super::{ConnectionKey, KEY_TAG_BITS, Mr, MrError, NO_SLOT, Role, Step, key::next_key, tag_mask};
+use super::{ConnectionKey, KEY_TAG_BITS, Mr, MrError, NO_SLOT, Role, Standing, Step, key::next_key, tag_mask};
 use crate::provider::{Access, BaseId, ElementRange, Operation, RegistrationFields, Token, WorkRequest};
 use frwr_mempool::mutant;
 
@@ -34,6 +34,14 @@ impl Opening {
     }
 }
 
+/// By what an MR's next registration is known.
+struct Next {
+    /// The key in front of it, as the device has it.
+    old_key: u32,
+    key: u32,
+    token: Token,
+}
+
 impl Mr {
     /// Makes a free MR's registration in its place of a chain, unsignalled, with the next key and
     /// the next generation (S23, S37, S45): Idle or IdlePending to Registering. Returns the key,
@@ -54,35 +62,30 @@ impl Mr {
     ) -> Result<u32, MrError> {
         debug_assert!(opening.is_sound(), "who gathers checks it: {opening:?}");
         // Of a Spent one the device has the key in front of this one.
-        let (mut old_key, mut key) = (self.fields.key, self.fields.key.wrapping_add(1));
-        let mut token = Token(self.token.0 + GENERATION_STEP);
-        if (self.step != Step::Spent || key & opening.key_mask == 0) && !mutant!(K21_key) {
-            self.check_free(connection)?;
-            key = next_key(self.fields.key, opening.key_mask);
-            // K21: a key that was burnt is used again.
-            if key as u8 == self.device_tag && !mutant!(burnt_key) {
-                key = next_key(key, opening.key_mask);
-            }
-            old_key = (key & !0xFF) | u32::from(self.device_tag);
-            token = following(self.token);
-            *begins_round |= key & opening.key_mask == 0;
+        let mut next =
+            Next { old_key: self.key, key: self.key.wrapping_add(1), token: Token(self.token.0 + GENERATION_STEP) };
+        let is_usual = self.standing() == Standing::spent(connection) && next.key & opening.key_mask != 0;
+        if !is_usual && !mutant!(K21_key) {
+            next = self.next_otherwise(connection, opening.key_mask)?;
+            *begins_round |= next.key & opening.key_mask == 0;
         }
-        self.check_connection(connection)?;
+        let Next { old_key, key, token } = next;
         // F7: all uses of an MR have one generation.
         let token = if mutant!(F7_generation) { self.token } else { token };
         let fields = RegistrationFields {
-            object: self.fields.object,
+            object: self.object,
             base: opening.base,
             old_key,
             key,
             access: opening.access,
             iova: opening.iova,
             length: opening.bytes,
-            elements: ElementRange { first: self.fields.elements.first, count: opening.elements },
+            elements: ElementRange { first: self.element, count: opening.elements },
         };
         // Side by side, so that each value is at hand once.
         self.token = token;
-        self.fields = fields;
+        (self.iova, self.old_key, self.key) = (opening.iova, old_key, key);
+        (self.length, self.access) = (opening.bytes, opening.access);
         *place = WorkRequest { token, signalled: false, fence: false, operation: Operation::Register(fields) };
         self.owner = opening.owner;
         self.step = Step::Registering;
@@ -90,7 +93,20 @@ impl Mr {
         Ok(key)
     }
 
-    /// The same of the connection's pad, which serves no request slot, whatever `opening` says (S90).
+    /// What follows on what a free MR had, wherever its keys have come and whether or not the device has the last one.
+    #[cold]
+    #[inline(never)]
+    fn next_otherwise(&self, connection: ConnectionKey, key_mask: u32) -> Result<Next, MrError> {
+        self.check_free(connection)?;
+        let mut key = next_key(self.key, key_mask);
+        // K21: a key that was burnt is used again.
+        if key as u8 == self.device_tag && !mutant!(burnt_key) {
+            key = next_key(key, key_mask);
+        }
+        Ok(Next { old_key: (key & !0xFF) | u32::from(self.device_tag), key, token: following(self.token) })
+    }
+
+    /// [`Mr::open`] of the connection's pad, which serves no request slot, whatever `opening` says (S90).
     /// From here on it can only be destroyed.
     ///
     /// # Errors
@@ -117,7 +133,7 @@ impl Mr {
         }
         self.step = Step::Mapped;
         if !mutant!(refused_key_burns_tag) {
-            self.device_tag = self.fields.old_key as u8;
+            self.device_tag = self.old_key as u8;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The second half of an MR's life: invalidation, failure, recovery, the end.
 
-use super::{Cause, ConnectionKey, Mr, MrError, NO_OBJECT, ReturnPolicy, Role, Step};
+use super::{Cause, ConnectionKey, Mr, MrError, NO_OBJECT, ReturnPolicy, Role, Standing, Step};
 use crate::provider::Operation;
 use core::num::NonZeroU32;
 use frwr_mempool::mutant;
@@ -20,7 +20,7 @@ impl Mr {
             Step::Invalidating | Step::IdlePending | Step::Spent => return Err(MrError::AlreadyInvalid),
             _ => return Err(MrError::InvalidState),
         }
-        if key != self.fields.key {
+        if key != self.key {
             return Err(MrError::StaleKey);
         }
         if policy == ReturnPolicy::OnInvalidateCompleted {
@@ -29,7 +29,7 @@ impl Mr {
             // No generation is 0.
             (self.step, self.pending) = (Step::IdlePending, NonZeroU32::new(self.generation()));
         }
-        Ok((self.owner, Operation::Invalidate { object: self.fields.object, key: self.fields.key }))
+        Ok((self.owner, Operation::Invalidate { object: self.object, key: self.key }))
     }
 
     /// A completion shows that the invalidation of `generation` took effect, its own or a later one of the same queue:
@@ -50,7 +50,7 @@ impl Mr {
         match self.step {
             // Another key may have been burnt since: that one was never valid.
             Step::IdlePending if self.is_pending(generation) => {
-                self.step = if self.fields.key as u8 == self.device_tag { Step::Spent } else { Step::Idle };
+                self.step = if self.key as u8 == self.device_tag { Step::Spent } else { Step::Idle };
             }
             Step::Mapped | Step::Registering if self.is_pending(generation) => {}
             _ => return Err(MrError::StaleCompletion),
@@ -66,20 +66,33 @@ impl Mr {
     /// [`MrError::Denied`] for the pad (I26); [`MrError::ProtocolError`] when that request does not hold that key on that
     /// connection, or the key is not valid (I25).
     #[inline(always)]
-    pub fn remotely_invalidated(&mut self, owner: u32, connection: ConnectionKey, key: u32) -> Result<(), MrError> {
+    pub fn remotely_invalidated(
+        &mut self,
+        owner: u32,
+        connection: impl Into<Standing>,
+        key: u32,
+    ) -> Result<(), MrError> {
+        let registering = connection.into();
         // K14: any key that the peer names is the request's.
-        let key = if mutant!(K14_reply) { self.fields.key } else { key };
-        // K15: a key whose registration was never posted, or of another request, may be invalidated.
-        let is_valid = matches!(self.step, Step::Registering | Step::Valid)
-            || (mutant!(K15_unregistered) && self.step == Step::Mapped);
+        let key = if mutant!(K14_reply) { self.key } else { key };
+        // K15: a key of another request may be invalidated.
         let is_its = self.owner == owner || mutant!(K15_owner);
         // The pad is no request's.
-        if !(is_valid && is_its && key == self.fields.key && connection == self.connection) {
+        if !(key == self.key && is_its && (self.standing() == registering || self.is_valid_on(registering))) {
             return Err(if self.is_pad() { MrError::Denied } else { MrError::ProtocolError });
         }
         self.step = Step::Spent;
         self.pending = None;
         Ok(())
+    }
+
+    /// The same of a key that is known to be valid. A call, so that the usual one, of which nobody heard before its reply, is compared as
+    /// one number.
+    #[inline(never)]
+    fn is_valid_on(&self, registering: Standing) -> bool {
+        // K15: one whose registration was never posted may be invalidated.
+        registering == self.connection.into()
+            && (self.step == Step::Valid || (mutant!(K15_unregistered) && self.step == Step::Mapped))
     }
 
     /// The registration of `generation` failed or was flushed; it may have taken effect all the same.
@@ -172,7 +185,7 @@ impl Mr {
             _ => return Err(MrError::Busy),
         }
         self.step = Step::Absent;
-        self.fields.object = NO_OBJECT;
+        self.object = NO_OBJECT;
         self.role = Role::Request;
         Ok(())
     }

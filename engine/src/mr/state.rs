@@ -1,6 +1,6 @@
 //! The states of an MR and what each holds.
 
-use crate::provider::{Access, BaseId};
+use crate::provider::Access;
 use core::num::NonZeroU32;
 
 /// A slot of the connection table and which of its connections is meant.
@@ -51,10 +51,6 @@ pub struct Registration {
     pub iova: u64,
     /// Bytes covered.
     pub length: u32,
-    /// Elements covered.
-    pub elements: u32,
-    /// The base registration of the first element.
-    pub base: BaseId,
     /// The remote right.
     pub access: Access,
     /// Low byte of the key that the device has; the bits above never change.

@@ -296,8 +296,8 @@ impl Sending {
 
     /// See [`SendQueue::take_awaited`].
     #[inline(always)]
-    pub(crate) fn take_awaited(&mut self, from: u64, through: u64) -> u64 {
-        self.queue.take_awaited(from, through)
+    pub(crate) fn take_awaited(&mut self, first: u64, through: u64) -> u64 {
+        self.queue.take_awaited(first, through)
     }
 
     /// Takes the oldest posted work request out, in front of a failure or failed itself; its

@@ -89,9 +89,9 @@ impl Sending {
         }
     }
 
-    /// A work request of the chain that was posted last.
-    pub(crate) fn staged_at(&self, at: usize) -> Posted {
-        self.queue.staged_at(at)
+    /// See [`SendQueue::refused_at`](crate::chain::SendQueue::refused_at).
+    pub(crate) fn refused_at(&self, at: usize) -> Posted {
+        self.queue.refused_at(at)
     }
 
     /// One that the device refused gives its entries back.

@@ -1,6 +1,6 @@
 //! What one queue knows of its entries: which of them count, where one is found, and who waits for it.
 
-use crate::chain::{NO_OWNER, Posted, Registered, SendQueue, reserved_entries, work};
+use crate::chain::{NO_OWNER, Posted, Registered, SendQueue, WORD, reserved_entries, work};
 use crate::provider::{Access, SendQueueCost, Token, TokenKind};
 use frwr_mempool::{PagePolicy, Region, RegionOptions};
 
@@ -100,13 +100,13 @@ fn s84_nobody_is_told_of_an_entry_that_took_the_place_of_his() {
         }
         queue.accept(if refused { 0 } else { 2 });
         while queue.abandon().is_some() {}
-        // The ring of positions that are awaited has 64 at least.
-        for index in 0..200 {
+        // The ring of positions that are awaited has two words at least.
+        for index in 0..3 * 2 * WORD as u32 {
             let position = queue.next_position();
             queue.stage_request(&[work(message(index))], false);
             queue.accept(1);
             assert_eq!(queue.retire_through(position), position);
-            assert_eq!(queue.take_awaited(position, position), 0, "{position}, refused {refused}");
+            assert_eq!(queue.take_awaited(position - position % WORD, position), 0, "{position}, refused {refused}");
         }
     }
 }

@@ -290,7 +290,7 @@ impl Queue {
     fn refuse(&mut self, send_queue: &mut SendQueue, accepted: usize) {
         let refused = self.entries.split_off(self.posted + accepted);
         for (at, entry) in refused.iter().enumerate() {
-            let posted = send_queue.staged_at(accepted + at);
+            let posted = send_queue.refused_at(at);
             assert_eq!((posted.token, send_queue.cost_of(&posted)), (entry.token, self.cost(entry.token)));
             send_queue.release(send_queue.cost_of(&posted));
         }
@@ -328,13 +328,11 @@ impl Queue {
         assert_eq!(send_queue.position_of(token), Some(through), "{token:?}: {self:?}");
         let is_first = self.entries.iter().filter(|entry| entry.token == token).count() == 1 && at == 0;
         assert!(!is_first || send_queue.is_oldest(token));
-        let mut from = send_queue.retire_through(through);
-        assert_eq!(from, self.oldest);
+        assert_eq!(send_queue.retire_through(through), self.oldest);
         let mut told = Vec::new();
-        while from <= through {
-            let (word, bits) = (from - from % WORD, send_queue.take_awaited(from, through));
+        for word in (self.oldest / WORD..=through / WORD).map(|word| word * WORD) {
+            let bits = send_queue.take_awaited(word, through);
             told.extend((0..WORD).filter(|bit| bits & 1 << bit != 0).map(|bit| word + bit));
-            from = word + WORD;
         }
         let retired = (self.oldest..).zip(self.entries.drain(..=at));
         let awaited: Vec<u64> = retired.filter(|(_, entry)| entry.awaited).map(|(position, _)| position).collect();
@@ -375,7 +373,7 @@ impl Queue {
 pub(super) struct Kept {
     places: Vec<(u64, u32)>,
     awaited: Vec<u64>,
-    positions: [u64; 6],
+    positions: [u64; 5],
     counts: [u32; 3],
 }
 
@@ -385,8 +383,8 @@ impl Kept {
         Self {
             places: ring.as_slice().iter().copied().zip(owners.as_slice().iter().copied()).collect(),
             awaited: awaited.as_slice().to_vec(),
-            positions: [queue.head, queue.tail, queue.done, queue.chain, queue.end, queue.last_alone],
-            counts: [queue.free, queue.depth, queue.set_aside],
+            positions: [queue.head, queue.tail, queue.done, queue.end, queue.last_alone],
+            counts: [queue.free, queue.depth, queue.unequal],
         }
     }
 
@@ -396,7 +394,7 @@ impl Kept {
             queue.owners.set(at, *owner);
         }
         (0..).zip(&self.awaited).for_each(|(at, bits)| queue.awaited.set(at, *bits));
-        [queue.head, queue.tail, queue.done, queue.chain, queue.end, queue.last_alone] = self.positions;
-        [queue.free, queue.depth, queue.set_aside] = self.counts;
+        [queue.head, queue.tail, queue.done, queue.end, queue.last_alone] = self.positions;
+        [queue.free, queue.depth, queue.unequal] = self.counts;
     }
 }

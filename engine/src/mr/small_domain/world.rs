@@ -139,7 +139,7 @@ impl World {
             cause: (self.mr.step == Step::Stale).then_some(self.mr.cause as u8),
             is_pad: self.mr.role == Role::Pad,
             pending: self.mr.pending.map(|pending| now.wrapping_sub(pending.get())),
-            keys: (self.mr.key(), self.mr.device_tag, if held { self.mr.fields.old_key } else { 0 }, self.device_key),
+            keys: (self.mr.key(), self.mr.device_tag, if held { self.mr.old_key } else { 0 }, self.device_key),
             valid: self.valid.map(|(key, generation)| (key, now.wrapping_sub(generation))),
             flags: [self.unknown, self.broken, self.lost, self.invalidated],
             queue: self.queue.iter().map(back).collect(),
@@ -210,7 +210,9 @@ impl World {
 
 /// All that there is of two MRs.
 pub(super) fn assert_same(one: &Mr, other: &Mr) {
-    let all =
-        |mr: &Mr| (mr.fields, mr.token, mr.owner, mr.pending, mr.connection, mr.step, mr.cause, mr.role, mr.device_tag);
+    let fields = |mr: &Mr| (mr.iova, mr.object, mr.element, mr.old_key, mr.key, mr.length, mr.access);
+    let all = |mr: &Mr| {
+        (fields(mr), mr.token, mr.owner, mr.pending, mr.connection, mr.step, mr.cause, mr.role, mr.device_tag)
+    };
     assert_eq!(all(one), all(other));
 }
