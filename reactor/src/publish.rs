@@ -5,60 +5,21 @@ use core::array;
 use core::time::Duration;
 use std::sync::{PoisonError, TryLockError};
 
-use crossbeam_utils::CachePadded;
-
 use crate::clock::nanoseconds;
 use crate::core_set::CpuId;
 use crate::inbox::CoreIndex;
 use crate::long::{LongCells, LongIterations};
 use crate::poller::MAX_POLLERS;
-use crate::primitive::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, fence, spin_loop, yield_now};
+use crate::primitive::{AtomicU64, Mutex, MutexGuard, Ordering, yield_now};
+use crate::sequence::{READ_TRIES, Sequence, Words, load, store};
 use crate::stall::StallCell;
 use crate::statistics::{Longest, LoopCounters, PollerStatistics, Statistics};
-
-/// A reader that meets a writer this often takes what it has: a writer may be preempted in the middle.
-const READ_TRIES: usize = 1000;
 
 const LOOP_WORDS: usize = 12;
 /// Which of them counts iterations.
 const ITERATIONS: usize = 1;
 const BUSY_ITERATIONS: usize = 2;
 const POLLER_WORDS: usize = 9;
-
-pub(crate) type Words<const N: usize> = [AtomicU64; N];
-
-/// Tells whether words that are loaded one by one were stored together: odd while they are being stored.
-#[derive(Default)]
-pub(crate) struct Sequence(CachePadded<AtomicUsize>);
-
-impl Sequence {
-    /// By one thread at a time; `store` stores relaxed.
-    pub(crate) fn write(&self, store: impl FnOnce()) {
-        let before = self.0.load(Ordering::Relaxed);
-        self.0.store(before.wrapping_add(1), Ordering::Relaxed);
-        // Whoever loads one of the words that follow sees the odd number, too.
-        fence(Ordering::Release);
-        store();
-        self.0.store(before.wrapping_add(2), Ordering::Release);
-    }
-
-    /// What `load` loads, relaxed, and nobody stored meanwhile.
-    pub(crate) fn read<T>(&self, mut load: impl FnMut() -> T) -> T {
-        let mut tries = 1;
-        loop {
-            let before = self.0.load(Ordering::Acquire);
-            let loaded = load();
-            // Pairs with the one in `write`.
-            fence(Ordering::Acquire);
-            let alone = before.is_multiple_of(2) && before == self.0.load(Ordering::Relaxed);
-            if alone || tries == READ_TRIES {
-                return loaded;
-            }
-            tries += 1;
-            spin_loop();
-        }
-    }
-}
 
 /// Written by one reactor, read by any thread.
 pub(crate) struct Published {
@@ -170,16 +131,6 @@ impl Published {
     }
 }
 
-pub(crate) fn store<const N: usize>(words: &Words<N>, values: [u64; N]) {
-    for (word, value) in words.iter().zip(values) {
-        word.store(value, Ordering::Relaxed);
-    }
-}
-
-pub(crate) fn load<const N: usize>(words: &Words<N>) -> [u64; N] {
-    array::from_fn(|index| words.get(index).map_or(0, |word| word.load(Ordering::Relaxed)))
-}
-
 /// Counters of a loop as words, and back, in the order that they are named in.
 macro_rules! loop_words {
     ($($counter:ident),*) => {
@@ -227,32 +178,4 @@ fn poller_from(name: &'static str, words: [u64; POLLER_WORDS]) -> PollerStatisti
 
 fn longest_from(duration: u64, at: u64) -> Longest {
     Longest { duration: Duration::from_nanos(duration), at: Duration::from_nanos(at) }
-}
-
-#[cfg(all(test, loom))]
-mod tests {
-    use std::sync::Arc;
-
-    use super::{Sequence, Words, load, store};
-
-    /// Run by `tests/run loom`.
-    #[test]
-    fn loom_words_that_are_read_were_written_together() {
-        loom::model(|| {
-            let shared: Arc<(Sequence, Words<2>)> = Arc::default();
-            let writer = {
-                let shared = Arc::clone(&shared);
-                loom::thread::spawn(move || {
-                    for number in [1, 2] {
-                        shared.0.write(|| store(&shared.1, [number; 2]));
-                    }
-                })
-            };
-            for _ in 0..2 {
-                let [first, second] = shared.0.read(|| load(&shared.1));
-                assert_eq!(first, second);
-            }
-            writer.join().unwrap();
-        });
-    }
 }

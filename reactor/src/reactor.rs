@@ -21,8 +21,9 @@ use crate::clock::{Clock, Now, Ticker, nanoseconds};
 use crate::core_set::CpuId;
 use crate::cpu;
 use crate::group::{Group, Member};
-use crate::inbox::{CoreIndex, Inbox, Source};
-use crate::long::{Inquiry, cause};
+use crate::inbox::{CoreIndex, INBOX_BUDGET, Inbox, Source};
+use crate::long::{Inquiry, LONG_ITERATION, cause};
+use crate::options::{Idle, Options};
 use crate::poller::{
     Additions, Intake, MAX_POLLERS, NewPoller, Poller, PollerAdder, PollerError, PollerHandle, Schedule, Sleep,
     WishCell,
@@ -30,21 +31,15 @@ use crate::poller::{
 use crate::primitive::yield_now;
 use crate::publish::Published;
 use crate::running::Finished;
-use crate::seat::{Idle, Options, Seat};
+use crate::seat::Seat;
 use crate::shutdown::{Life, Report, ShutdownHandle};
 use crate::sleeper::Bed;
 use crate::slot::Slot;
 use crate::slots::Slots;
 use crate::stall::StallRecord;
-use crate::statistics::{LONG_ITERATION, LoopCounters, PollerStatistics, Statistics};
+use crate::statistics::{LoopCounters, PollerStatistics, Statistics};
 use crate::turn::TurnCell;
 
-/// Messages taken per iteration: with some ten nanoseconds each, the pollers wait for less than a microsecond.
-#[cfg(not(loom))]
-pub const INBOX_BUDGET: usize = 64;
-/// One: so few that budgets run out in a model.
-#[cfg(loom)]
-pub const INBOX_BUDGET: usize = 1;
 /// Timed pollers run per iteration; the others that are due follow in the next one. They are housekeeping, and each looks
 /// for the earliest of all: more of them at once would make the busy pollers wait.
 pub const TIMED_BUDGET: usize = 8;
@@ -149,8 +144,16 @@ pub struct Reactor<C: Context> {
     bed: Bed,
 }
 
+impl<M> Seat<M> {
+    /// Makes the reactor. Call it on the thread that will run it.
+    #[must_use]
+    pub fn reactor<C: Context<Message = M>>(self, context: C) -> Reactor<C> {
+        Reactor::new(self, context)
+    }
+}
+
 impl<C: Context> Reactor<C> {
-    pub(crate) fn new(seat: Seat<C::Message>, context: C) -> Self {
+    fn new(seat: Seat<C::Message>, context: C) -> Self {
         let ticker = Ticker::new(seat.clock.clone());
         let now = ticker.now();
         // Of a seat's group it is always a member.

@@ -1,7 +1,6 @@
 //! What a reactor is made of before it has a context: its place among the others.
 
 use core::fmt;
-use core::time::Duration;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -10,13 +9,11 @@ use frwr_mempool::lane::{self, Sender};
 use crate::clock::Clock;
 use crate::core_set::CpuId;
 use crate::group::{Group, Member, Sleeper};
-use crate::inbox::{CoreIndex, ForeignOutbox, Inbox, LANE_CAPACITY, Outbox, Source};
+use crate::inbox::{CoreIndex, ForeignOutbox, Inbox, Outbox, Source};
+use crate::options::{Idle, Options};
 use crate::publish::Published;
-use crate::reactor::{Context, Reactor};
 use crate::shutdown::ShutdownHandle;
 
-/// What [`Options::stall_threshold`] is by default: a thousand times what makes an iteration a long one, and less than any host waits for.
-pub const STALL_THRESHOLD: Duration = Duration::from_millis(5);
 /// Reactors of one wiring. Lanes grow with the square of their number: 64 reactors already need 4096.
 pub const MAX_REACTORS: usize = 64;
 /// Foreign threads of one wiring. Each has a lane to every reactor, which looks into all its lanes in every iteration: as
@@ -27,46 +24,6 @@ const LANE_LIMITS: core::ops::RangeInclusive<usize> = 2..=65_536;
 
 const _: () = assert!(*LANE_LIMITS.end() <= lane::MAX_CAPACITY, "a lane is never cut");
 const _: () = assert!(MAX_REACTORS <= u16::MAX as usize && MAX_FOREIGN <= u16::MAX as usize, "numbers fit 16 bits");
-
-/// What a reactor does while nothing is to do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Idle {
-    /// Polls on: lowest latency, the whole core.
-    #[default]
-    Spin,
-    /// Sleeps where nothing was found for so long, as long as all pollers allow; messages, changes of pollers and shutdown wake it, and
-    /// what pollers arm. Each send costs a fence then.
-    SleepAfter(Duration),
-}
-
-frwr_mempool::options! {
-    /// How reactors behave; the same for all reactors of one wiring.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Options {
-        /// Messages per lane, 2 to 65536; rounded up to a power of two.
-        pub lane_capacity: usize,
-        /// What to do while nothing is to do; a reactor may be kept from sleeping ([`Seat::awake`]).
-        pub idle: Idle,
-        /// Charge time to each poller: two clock reads around each poll. Off by default.
-        pub time_pollers: bool,
-        /// An iteration that takes longer is told as a [`crate::Stall`]; `Duration::MAX` is none.
-        pub stall_threshold: Duration,
-        /// How long the other reactors may drain after one panicked.
-        pub panic_grace: Duration,
-    }
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            lane_capacity: LANE_CAPACITY,
-            idle: Idle::default(),
-            time_pollers: false,
-            stall_threshold: STALL_THRESHOLD,
-            panic_grace: Duration::from_secs(1),
-        }
-    }
-}
 
 /// A wiring that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -267,12 +224,6 @@ impl<M> Seat<M> {
     #[must_use]
     pub fn shutdown_handle(&self) -> ShutdownHandle {
         ShutdownHandle(Arc::clone(&self.group))
-    }
-
-    /// Makes the reactor. Call it on the thread that will run it.
-    #[must_use]
-    pub fn reactor<C: Context<Message = M>>(self, context: C) -> Reactor<C> {
-        Reactor::new(self, context)
     }
 }
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 use crate::cpu::ThreadUsage;
 use crate::long::Cause;
 use crate::primitive::Ordering;
-use crate::publish::{Sequence, Words, load, store};
+use crate::sequence::{Sequence, Words, load, store};
 
 const WORDS: usize = 8;
 

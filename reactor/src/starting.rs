@@ -15,11 +15,12 @@ use crate::core_set::CpuId;
 use crate::cpu::ThreadId;
 use crate::group::{Group, Member};
 use crate::inbox::{CoreIndex, Outbox};
-use crate::launch::LaunchError;
+use crate::launch_error::LaunchError;
+use crate::options::Options;
 use crate::pin::pin_current_thread;
 use crate::reactor::{Context, Reactor};
 use crate::running::{Ended, Pulse, ReactorThread, RunningError, Thread};
-use crate::seat::{Frame, Options, Place, Seat};
+use crate::seat::{Frame, Place, Seat};
 use crate::turn::Turn;
 
 /// Between two looks of who watches a launch.

@@ -35,10 +35,6 @@ impl Longest {
     }
 }
 
-/// An iteration that takes more is counted as a long one (`Statistics::long_iterations`): what 99.99 % of the iterations of an isolated
-/// core stay within (goal B13).
-pub const LONG_ITERATION: Duration = Duration::from_micros(5);
-
 /// What one reactor did since it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -69,7 +65,7 @@ pub struct Statistics {
     pub would_blocks: u64,
     /// The longest iteration, measured from its timestamp to that of the next.
     pub longest_iteration: Longest,
-    /// Iterations that took longer than [`LONG_ITERATION`], whoever took the time: pollers, or what the core did meanwhile.
+    /// Iterations that took longer than [`crate::LONG_ITERATION`], whoever took the time: pollers, or what the core did meanwhile.
     pub long_iterations: u64,
     /// The same by cause and length.
     pub long: LongIterations,
@@ -112,7 +108,7 @@ pub struct PollerStatistics {
     pub work: u64,
     /// The longest iteration in which it found work; other pollers may have had their share.
     pub longest_iteration: Longest,
-    /// Iterations longer than [`LONG_ITERATION`] in which it found work, whatever else took their time.
+    /// Iterations longer than [`crate::LONG_ITERATION`] in which it found work, whatever else took their time.
     pub long_iterations: u64,
     /// Time spent in it; zero unless [`crate::Options::time_pollers`] is on.
     pub time: Duration,

@@ -1,5 +1,6 @@
 //! The modules of a crate: their files, what each defines, and what each names or hands on.
 
+use proc_macro2::{TokenStream, TokenTree};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, fs,
@@ -86,8 +87,9 @@ impl Modules {
         let at = self.all.len();
         self.all.push(Module { parent, file, ..Module::default() });
         for item in items.into_iter().filter(|item| !is_of_tests(attributes(item))) {
-            if let Some(name) = defined_name(&item) {
-                self.all[at].defined.insert(name);
+            self.all[at].defined.extend(defined_name(&item));
+            if let Item::Macro(called) = &item {
+                self.all[at].defined.extend(defined_by(called.mac.tokens.clone()));
             }
             match item {
                 Item::Mod(module) => {
@@ -171,6 +173,20 @@ fn attributes(item: &Item) -> &[Attribute] {
         Item::Use(item) => &item.attrs,
         _ => &[],
     }
+}
+
+/// What a macro is given to define, as `options!` a struct.
+fn defined_by(tokens: TokenStream) -> Vec<String> {
+    let mut names: Vec<_> = tokens.into_iter().collect();
+    names.retain(|token| !matches!(token, TokenTree::Group(_)));
+    let defines = |pair: &[TokenTree]| match pair {
+        [TokenTree::Ident(kind), TokenTree::Ident(name)] => {
+            let is_type = ["struct", "enum", "union"].iter().any(|word| kind == word);
+            is_type.then(|| name.to_string())
+        }
+        _ => None,
+    };
+    names.windows(2).filter_map(defines).collect()
 }
 
 fn defined_name(item: &Item) -> Option<String> {

@@ -1,7 +1,8 @@
 //! **Blocks** of [`Storage`](crate::storage::Storage): which there are.
 
 use super::{
-    trial::{Outcome, Trial, ensure},
+    outcome::{Outcome, ensure},
+    trial::Trial,
     way::Way,
 };
 use crate::storage::{Operation, StorageError};

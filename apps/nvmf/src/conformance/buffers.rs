@@ -2,7 +2,8 @@
 
 use super::{
     content,
-    trial::{Outcome, Trial, ensure},
+    outcome::{Outcome, ensure},
+    trial::Trial,
     way::{Way, memory},
 };
 use crate::storage::{AttachError, Operation, StorageError};

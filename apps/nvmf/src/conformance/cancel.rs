@@ -1,6 +1,7 @@
 //! **Taking back** of [`Storage`](crate::storage::Storage): operations that are cancelled.
 
-use super::trial::{Outcome, Trial, ensure, not_shown};
+use super::outcome::{Outcome, ensure, not_shown};
+use super::trial::Trial;
 use crate::storage::{Cookie, Operation};
 
 /// A write, a read, a Flush: what was taken back moves nothing and does not complete, and its place

@@ -1,7 +1,8 @@
 //! **Compare and write** of [`Storage`](crate::storage::Storage): one step to everybody.
 
 use super::{
-    trial::{Outcome, Trial, broken, ensure, not_shown},
+    outcome::{Outcome, broken, ensure, not_shown},
+    trial::Trial,
     way::{BUFFER_BLOCKS, Way, finish_all},
 };
 use crate::storage::{Completion, Cookie, Operation, StorageError};

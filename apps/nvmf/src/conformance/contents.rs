@@ -2,7 +2,8 @@
 
 use super::{
     model::Model,
-    trial::{Outcome, Trial, ensure},
+    outcome::{Outcome, ensure},
+    trial::Trial,
 };
 use crate::storage::Operation;
 

@@ -2,7 +2,8 @@
 
 use super::{
     content::ZEROS,
-    trial::{Outcome, Trial, ensure, not_shown},
+    outcome::{Outcome, ensure, not_shown},
+    trial::Trial,
     way::{Way, finish_all},
 };
 use crate::storage::Operation;

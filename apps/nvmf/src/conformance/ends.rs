@@ -1,7 +1,8 @@
 //! **End** of [`Storage`](crate::storage::Storage): storages that are dropped.
 
 use super::{
-    trial::{Outcome, Trial, ensure},
+    outcome::{Outcome, ensure},
+    trial::Trial,
     way::BUFFER_BLOCKS,
 };
 use crate::storage::Operation;

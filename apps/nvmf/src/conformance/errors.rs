@@ -3,7 +3,8 @@
 use super::{
     bounds::{every_kind, is_offered},
     content,
-    trial::{Outcome, Trial, ensure, not_shown},
+    outcome::{Outcome, ensure, not_shown},
+    trial::Trial,
 };
 use crate::storage::{Operation, StorageError};
 

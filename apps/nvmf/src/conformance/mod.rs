@@ -32,6 +32,7 @@
 mod bounds;
 mod buffers;
 mod cancel;
+mod clock;
 mod compare;
 mod content;
 mod contents;
@@ -40,6 +41,7 @@ mod ends;
 mod errors;
 mod medium;
 mod model;
+mod outcome;
 mod queue;
 mod report;
 mod resize;
@@ -54,7 +56,8 @@ pub use medium::{LEAST_BLOCKS, Medium, Only};
 pub use report::{Report, Verdict};
 pub use suite::Suite;
 
-use trial::{Outcome, Trial};
+use outcome::Outcome;
+use trial::Trial;
 
 /// One thing that every storage does, and the function that shows it.
 #[derive(Clone, Copy)]

@@ -2,7 +2,8 @@
 
 use super::{
     content,
-    trial::{Outcome, Trial, ensure},
+    outcome::{Outcome, ensure},
+    trial::Trial,
     way::Way,
 };
 use crate::storage::{Cookie, Operation};

@@ -3,7 +3,8 @@
 
 use super::{
     bounds::is_offered,
-    trial::{Outcome, Trial, broken, ensure, not_shown},
+    outcome::{Outcome, broken, ensure, not_shown},
+    trial::Trial,
     way::Way,
 };
 use crate::storage::{

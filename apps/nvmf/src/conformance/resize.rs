@@ -1,7 +1,8 @@
 //! **Size** of [`Storage`](crate::storage::Storage): another number of blocks.
 
 use super::{
-    trial::{Outcome, Trial, ensure, not_shown},
+    outcome::{Outcome, ensure, not_shown},
+    trial::Trial,
     way::Way,
 };
 use crate::storage::{Operation, ResizeError, StorageError};

@@ -2,8 +2,9 @@
 
 use super::{
     Medium, PROMISES,
+    clock::Clock,
     report::{Report, Verdict},
-    trial::{Clock, Trial},
+    trial::Trial,
 };
 use core::time::Duration;
 use std::rc::Rc;

@@ -1,57 +1,15 @@
 //! What a promise is tried with: a medium, and the ways to it.
 
-use super::{Medium, medium::LEAST_BLOCKS, report::Verdict, way::Way};
-use crate::storage::Storage;
-use core::{
-    cell::{Cell, RefCell},
-    time::Duration,
+use super::{
+    Medium,
+    clock::Clock,
+    medium::LEAST_BLOCKS,
+    outcome::{Outcome, broken, ensure, not_shown},
+    way::Way,
 };
+use crate::storage::Storage;
 use fastrand::Rng;
 use std::rc::Rc;
-
-/// A promise that is kept, or why it is not.
-pub(super) type Outcome<T = ()> = Result<T, Verdict>;
-
-/// It is broken where the condition does not hold.
-macro_rules! ensure {
-    ($condition:expr, $($what:tt)+) => {
-        if !$condition {
-            return Err($crate::conformance::Verdict::Broken(format!($($what)+)));
-        }
-    };
-}
-pub(super) use ensure;
-
-/// Nothing is shown, and why.
-pub(super) fn not_shown<T>(why: &str) -> Outcome<T> {
-    Err(Verdict::NotShown(why.to_owned()))
-}
-
-/// Something that is there whenever a storage keeps its promises.
-pub(super) fn broken(what: &str) -> Verdict {
-    Verdict::Broken(what.to_owned())
-}
-
-type Source = RefCell<Box<dyn FnMut() -> Duration>>;
-
-/// The time as storages are told it.
-#[derive(Default)]
-pub(super) struct Clock {
-    counted: Cell<Duration>,
-    source: Option<Source>,
-}
-
-impl Clock {
-    pub(super) fn of(source: impl FnMut() -> Duration + 'static) -> Self {
-        Self { source: Some(RefCell::new(Box::new(source))), ..Self::default() }
-    }
-
-    /// For the next poll.
-    pub(super) fn now(&self) -> Duration {
-        self.counted.set(self.counted.get() + Duration::from_micros(1));
-        self.source.as_ref().map_or_else(|| self.counted.get(), |source| source.borrow_mut()())
-    }
-}
 
 /// One promise over one medium.
 pub(super) struct Trial<'m> {

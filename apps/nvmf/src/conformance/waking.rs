@@ -1,7 +1,8 @@
 //! **Waking** of [`Storage`](crate::storage::Storage): a core that sleeps over operations.
 
 use super::{
-    trial::{Outcome, Trial, broken, ensure, not_shown},
+    outcome::{Outcome, broken, ensure, not_shown},
+    trial::Trial,
     way::{TURN, Way},
 };
 use crate::storage::{Operation, Storage};

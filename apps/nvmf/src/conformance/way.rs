@@ -2,8 +2,9 @@
 //! each once, and from `poll` alone.
 
 use super::{
+    clock::Clock,
     content,
-    trial::{Clock, Outcome, broken, ensure},
+    outcome::{Outcome, broken, ensure},
 };
 use crate::storage::{Completion, CompletionBatch, Cookie, Features, Geometry, Operation, Storage, StorageError};
 use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};

@@ -1,9 +1,6 @@
 //! **Ways** of [`Storage`](crate::storage::Storage): several to one medium, as several cores have.
 
-use super::{
-    content::ZEROS,
-    trial::{Outcome, Trial},
-};
+use super::{content::ZEROS, outcome::Outcome, trial::Trial};
 use crate::storage::Operation;
 
 /// Once it has completed, without a Flush; in both directions, and also zeros.

@@ -4,7 +4,8 @@
 use super::{
     bounds::is_offered,
     content::ZEROS,
-    trial::{Outcome, Trial, ensure, not_shown},
+    outcome::{Outcome, ensure, not_shown},
+    trial::Trial,
     way::Way,
 };
 use crate::storage::{Operation, StorageError};

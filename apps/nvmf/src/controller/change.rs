@@ -1,7 +1,7 @@
 //! What a running target's changes are called, why they are refused, and what becomes of them.
 
-use super::listeners::MAX_LISTENERS;
-use super::subsystem::MAX_ANA_GROUPS;
+use super::addresses::MAX_LISTENERS;
+use super::subsystem::ana::MAX_ANA_GROUPS;
 use crate::storage::{AttachError, ResizeError};
 use crate::wire::Nqn;
 use core::fmt;

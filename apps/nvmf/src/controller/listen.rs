@@ -2,8 +2,9 @@
 //! device has.
 
 use super::Target;
+use super::addresses::ElsewhereListener;
 use super::change::{ChangeError, ChangeId};
-use super::listeners::{ElsewhereListener, Heard};
+use super::listeners::Heard;
 use super::options::HOME_CORE;
 use super::refusal::Rejection;
 use super::spread::{Order, Spread};

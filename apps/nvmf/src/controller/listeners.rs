@@ -1,5 +1,6 @@
 //! Where a target listens: each address, what became of it, and who came by it.
 
+use super::addresses::{ElsewhereListener, MAX_LISTENERS};
 use super::change::ChangeError;
 use super::options::MAX_TARGETS;
 use super::statistics::TargetListening;
@@ -7,20 +8,8 @@ use arrayvec::ArrayVec;
 use frwr_engine::{Listening, provider::CommandError};
 use std::net::SocketAddr;
 
-/// Addresses that a target listens at: ports of a machine are fewer, and each is an entry of the discovery log for every subsystem.
-pub const MAX_LISTENERS: usize = 16;
-
 /// Those of all other targets that serve the same subsystems: of this machine, and of other gateways as many as a target has.
 const MAX_ELSEWHERE: usize = MAX_TARGETS as usize * MAX_LISTENERS;
-
-/// Where another target listens that serves the same subsystems, on this machine or on another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ElsewhereListener {
-    /// PORTID, as that target has it.
-    pub port: u16,
-    /// Its address.
-    pub address: SocketAddr,
-}
 
 /// What a listener is on the way to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! command that finds no place in the storage or no transfer slot waits in order, one that finds no data buffer in order with those
 //! of its namespace; nothing is dropped.
 
+mod addresses;
 mod admission;
 mod advance;
 mod authenticate;
@@ -45,18 +46,19 @@ mod subsystem;
 mod turn;
 mod work;
 
+pub use addresses::{ElsewhereListener, MAX_LISTENERS};
 pub use change::{ChangeError, ChangeEvent, ChangeId, HeldUp, MAX_DRAINS, NewNamespace, Refused};
 pub use incident::{Breach, Fault, Incident, MAX_INCIDENTS};
 pub use inventory::{
     AnaGroupState, CommandErrors, CommandLatencies, ControllerState, DrainState, Inventory, NamespaceState, QueuePhase,
     QueueState, SubsystemState, WaitingNow,
 };
-pub use listeners::{ElsewhereListener, ListenerState, MAX_LISTENERS};
+pub use listeners::ListenerState;
 pub use media::{CommandKind, LATENCIES, Latencies};
 pub use options::{
     ADMIN_QUEUE_ENTRIES, HOME_CORE, IDS_PER_CONTROLLER, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_CONTROLLER_ID,
-    MAX_CORES, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, MAX_TARGETS,
-    MAX_TOTAL_NAMESPACES, MIN_BUFFER_BYTES, OptionError, TargetOptions, UNPROVEN_CONNECTIONS,
+    MAX_CORES, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES, MAX_IO_QUEUES, MAX_NAMESPACES, MAX_QUEUE_ENTRIES, MAX_SUBSYSTEMS,
+    MAX_TARGETS, MAX_TOTAL_NAMESPACES, MIN_BUFFER_BYTES, OptionError, TargetOptions, UNPROVEN_CONNECTIONS,
 };
 #[cfg(feature = "reactor")]
 pub use poller::{TargetContext, TargetPoller};
@@ -64,7 +66,7 @@ pub use refusal::{Offered, Refusal, Rejection};
 pub use reservation::{MAX_REGISTRANTS, ReservationFileError, ReservationMedium, ReservationWriter, Reservations};
 pub use spread::{TargetMessage, place_queues};
 pub use statistics::{TargetListening, TargetStatistics};
-pub use subsystem::{AllowedHosts, DEFAULT_ANA_GROUP, MAX_ANA_GROUPS, MAX_NAMESPACES, MAX_SUBSYSTEMS, Subsystem};
+pub use subsystem::{AllowedHosts, DEFAULT_ANA_GROUP, MAX_ANA_GROUPS, Subsystem};
 
 use crate::storage::{AttachError, Storage};
 use authentication::Authentications;

@@ -1,7 +1,6 @@
 //! What a target can be told, and the engine that it needs.
 
-use super::listeners::{ElsewhereListener, MAX_LISTENERS};
-use super::subsystem::{MAX_NAMESPACES, MAX_SUBSYSTEMS};
+use super::addresses::{ElsewhereListener, MAX_LISTENERS};
 use crate::wire::{COMMAND_CAPSULE_BYTES, Nqn, SGL_DESCRIPTOR_BYTES};
 use core::num::NonZeroU64;
 use core::ops::RangeInclusive;
@@ -46,6 +45,12 @@ pub(super) const TRANSFER_UNIT: u32 = 4096;
 pub const MAX_BUFFER_BYTES: u32 = 8 << 20;
 /// Largest in-capsule data: half of the engine's largest message.
 pub const MAX_IN_CAPSULE_BYTES: u32 = 64 << 10;
+
+/// Namespaces of one subsystem: identifiers 1 to this. One Identify list, and one list of changed ones, holds 1024.
+pub const MAX_NAMESPACES: usize = 1024;
+
+/// Subsystems of one target: their entries, and the header, are a discovery log of 64 KiB, which hosts read as a whole.
+pub const MAX_SUBSYSTEMS: usize = 63;
 
 /// Namespaces of a target, of all subsystems: as many as all of those may have.
 pub const MAX_TOTAL_NAMESPACES: u32 = (MAX_SUBSYSTEMS * MAX_NAMESPACES) as u32;

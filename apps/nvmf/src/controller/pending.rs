@@ -4,7 +4,7 @@
 use super::change::{ChangeError, ChangeEvent, ChangeId, HeldUp, MAX_DRAINS};
 use super::listeners::Heard;
 use super::options::MAX_CORES;
-use super::spread::Order;
+use super::spread::message::Order;
 use crate::wire::Nqn;
 use core::time::Duration;
 use frwr_engine::provider::CommandError;

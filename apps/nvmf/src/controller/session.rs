@@ -9,7 +9,7 @@ mod wrongs;
 pub(super) use connecting::{Connecting, Wait};
 pub(super) use ends::{Ends, Names};
 
-use super::controllers::Controller;
+use super::controllers::controller::Controller;
 use super::identifiers::IdentifiersInUse;
 use super::incident::{Fault, Incident, Incidents};
 use super::listeners::Listeners;

@@ -1,8 +1,8 @@
 //! What commands ask for, and what they are answered.
 
-use super::media::CommandKind;
+use super::media::tally::CommandKind;
 use super::refusal::Refusal;
-use super::reservation::{Request, Settling};
+use super::reservation::{book::Settling, state::Request};
 use crate::wire::{self, Connect, Property, Status};
 
 /// Aborts of one controller that are under way on another core at a time (ACL, Base figure 275).

@@ -9,26 +9,6 @@ use crate::wire::AUTHENTICATION_REQUIRED;
 use core::task::Waker;
 use std::sync::Arc;
 
-/// How far the transaction of a queue is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Whether there is to be one is being found out.
-    Begin,
-    /// What follows from the controller's latest message is.
-    Judge,
-    /// Our message is sent.
-    Send,
-    /// The controller's is asked for.
-    Receive,
-}
-
-impl Stage {
-    /// Nothing arrives that would say when it is over.
-    pub(super) fn is_polled(self) -> bool {
-        matches!(self, Self::Begin | Self::Judge)
-    }
-}
-
 /// Who judges, and the transaction that is under way.
 #[derive(Debug, Default)]
 pub(super) struct Authentication {

@@ -4,7 +4,6 @@
 use super::admin_data::{AdminData, Asked};
 use super::ana::Ana;
 use super::attachment::Attachment;
-use super::authentication::Stage;
 use super::context::Context;
 use super::discovery::Discovery;
 use super::failure::HostFailure;
@@ -13,7 +12,7 @@ use super::limits::Limits;
 use super::namespace::{Namespace, ana_group};
 use super::options::HostOptions;
 use super::queues::Queues;
-use super::step::Step;
+use super::step::{Stage, Step};
 use crate::wire::{
     Command, ControllerCapabilities, ControllerConfiguration, ControllerStatus, IdentifyController, Property,
     PropertyGet, PropertySet, PropertySize, SetFeatures, ShutdownStatus, cns, feature,

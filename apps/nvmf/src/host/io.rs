@@ -12,7 +12,7 @@ use super::parts::{Abortion, Extent, Part, Parts};
 use super::path::Path;
 use super::recourse::{Verdict, is_of_path, judge};
 use super::requests::{Asked, Detour, HostCompletion, Kind, Request, Requests};
-use super::reservations::Reserve;
+use super::reserve::Reserve;
 use super::retries::{Resend, blame};
 use super::statistics::HostStatistics;
 use super::submit::{copy_bounced, submit};

@@ -40,6 +40,7 @@ mod renewal;
 mod request;
 mod requests;
 mod reservations;
+mod reserve;
 mod retries;
 mod role;
 mod session;
@@ -61,7 +62,8 @@ pub use paths::{
     MAX_PATHS, PathChange, PathPolicy, PathRefusal, PathState, PathStatistics, Paths, PathsError, PathsOptions,
 };
 pub use requests::{HostCompletion, MAX_REQUEST_BYTES};
-pub use reservations::{Reserve, report_bytes};
+pub use reservations::report_bytes;
+pub use reserve::Reserve;
 pub use statistics::HostStatistics;
 
 use crate::authentication::Authenticator;

@@ -1,12 +1,13 @@
 //! Proving this host once more while its session goes on (Base 8.13): on one queue after the other, beside the requests.
 
 use super::admin_data::AdminData;
-use super::authentication::{Authentication, Stage};
+use super::authentication::Authentication;
 use super::commands::Reply;
 use super::context::Context;
 use super::failure::HostFailure;
 use super::options::AdminSlot;
 use super::queues::{QueueOf, Queues};
+use super::step::Stage;
 use super::step::Step;
 use core::time::Duration;
 use frwr_engine::provider::Port;

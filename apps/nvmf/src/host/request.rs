@@ -5,7 +5,7 @@ use super::error::RequestError;
 use super::fused;
 use super::options::MAX_SEGMENTS;
 use super::requests::{Asked, Detour, HostCompletion, Kind, MAX_REQUEST_BYTES};
-use super::reservations::Reserve;
+use super::reserve::Reserve;
 use crate::storage::Geometry;
 use crate::wire::{IdentifyController, MAX_DATASET_RANGES, ReservationKeys};
 use frwr_engine::gather::Segment;

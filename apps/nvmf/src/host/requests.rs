@@ -2,10 +2,10 @@
 
 use super::bounce::Bounce;
 use super::error::{IoError, RequestError};
-use super::fused;
 use super::options::MAX_SEGMENTS;
-use super::reservations::Reserve;
+use super::reserve::Reserve;
 use super::statistics::HostStatistics;
+use crate::wire::Status;
 use arrayvec::ArrayVec;
 use core::time::Duration;
 use frwr_engine::gather::Segment;
@@ -187,15 +187,32 @@ impl Request {
 
     /// It fails, unless it has: nothing more is cut of it. That it may still be executed has to be known, whatever else was wrong.
     fn fail(&mut self, error: IoError) {
-        let outranks = match self.kind {
-            Kind::CompareAndWrite => fused::outranks(error, self.result),
+        let is_told = match self.kind {
+            Kind::CompareAndWrite => outranks(error, self.result),
             _ => self.result.is_ok() || error == (IoError::GivenBack { in_flight: true }),
         };
-        if outranks {
+        if is_told {
             self.result = Err(error);
         }
         self.whole = true;
     }
+}
+
+/// How much an error of one half says. What was compared and is different was not written, whatever became of the other
+/// answer; that one half failed because the other one did says nothing.
+fn weight(error: IoError) -> u8 {
+    match error {
+        IoError::Status(status) if status.without_flags() == Status::ABORTED_FAILED_FUSED => 0,
+        IoError::Status(status) if status.without_flags() == Status::COMPARE_FAILURE => 3,
+        // It may have been executed.
+        IoError::GivenBack { in_flight: true } | IoError::Undecided | IoError::Abandoned => 2,
+        _ => 1,
+    }
+}
+
+/// A request of a pair ends with this error, in place of what is known of it.
+fn outranks(error: IoError, before: Result<(), IoError>) -> bool {
+    before.map_or_else(|before| weight(error) > weight(before), |()| true)
 }
 
 /// Where a request is, or was.
@@ -407,5 +424,24 @@ impl Requests {
         self.statistics.failed += u64::from(request.result.is_err());
         place.is_taken = false;
         self.ended.push_back(index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_says_most_is_what_a_pair_comes_to() {
+        let failed = IoError::Status(Status::ABORTED_FAILED_FUSED.do_not_retry());
+        let differs = IoError::Status(Status::COMPARE_FAILURE.do_not_retry());
+        let other = IoError::Status(Status::INTERNAL_ERROR);
+        let lost = IoError::GivenBack { in_flight: true };
+        for (at, error) in [failed, other, lost, differs].into_iter().enumerate() {
+            assert!(outranks(error, Ok(())));
+            for (before, former) in [failed, other, lost, differs].into_iter().enumerate() {
+                assert_eq!(outranks(error, Err(former)), at > before, "{error} behind {former}");
+            }
+        }
     }
 }

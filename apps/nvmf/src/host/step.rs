@@ -1,12 +1,31 @@
 //! The commands of the bring-up and the shutdown, in their order.
 
-use super::authentication::Stage;
 use super::queues::QueueOf;
 use core::time::Duration;
 
 /// How often CSTS is read while a change takes: at most that much is lost of a change, and a controller that takes minutes is not asked
 /// thousands of times a second.
 const STATUS_PERIOD: Duration = Duration::from_millis(10);
+
+/// How far the authentication of a queue is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Whether there is to be one is being found out.
+    Begin,
+    /// What follows from the controller's latest message is.
+    Judge,
+    /// Our message is sent.
+    Send,
+    /// The controller's is asked for.
+    Receive,
+}
+
+impl Stage {
+    /// Nothing arrives that would say when it is over.
+    pub(super) fn is_polled(self) -> bool {
+        matches!(self, Self::Begin | Self::Judge)
+    }
+}
 
 /// One command of the bring-up or the shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -87,6 +87,12 @@ impl Geometry {
         Ok(Self { blocks, block_bytes })
     }
 
+    /// Bytes of the namespace.
+    pub(crate) const fn bytes(self) -> u64 {
+        // They fit (`Geometry::new`).
+        self.blocks * self.block_bytes as u64
+    }
+
     /// Blocks of the namespace, at least 1.
     #[must_use]
     pub const fn blocks(self) -> u64 {

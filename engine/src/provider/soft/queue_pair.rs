@@ -2,7 +2,6 @@
 
 use super::nic::Nic;
 use super::profile::Rules;
-use super::queue_pair_table::QUEUE_PAIR_BUDGET;
 use super::receive_queue::ReceiveQueue;
 use super::registration::Asker;
 use super::requester::{self, Requester};
@@ -14,6 +13,9 @@ use crate::provider::{
     QueueSizes, ReceiveRequest, WorkRequest,
 };
 use core::task::Waker;
+
+/// Packets and work requests that one queue pair moves in one call, so that one cannot starve the others.
+pub(super) const QUEUE_PAIR_BUDGET: u32 = 256;
 
 /// What the connection manager agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,11 @@
 //! The queue pairs of a port, and how its progress is shared among them.
 
 use super::nic::Nic;
-use super::queue_pair::QueuePair;
+use super::queue_pair::{QUEUE_PAIR_BUDGET, QueuePair};
 use crate::provider::QueuePairId;
 
 /// Packets and work requests that one call of `poll` moves, over all queue pairs.
 const STEP_BUDGET: u32 = 1024;
-/// Packets and work requests that one queue pair moves in one call, so that one cannot starve the others.
-pub(super) const QUEUE_PAIR_BUDGET: u32 = 256;
 /// Low bits of a queue pair number that name its place in the table; the others tell its users apart.
 pub(super) const SLOT_BITS: u32 = 16;
 

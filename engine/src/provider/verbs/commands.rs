@@ -1,16 +1,12 @@
 //! What each command does. Connection management is in `connection_manager`.
 
 use super::{
-    device::{
-        Base, QueuePairRecord, Retiring, SharedReceiveQueueRecord, VerbsDevice, WindowRecord, command_error, errno,
-    },
+    device::{Base, QueuePairRecord, Retiring, SharedReceiveQueueRecord, VerbsDevice, WindowRecord},
+    errno::{command_error, errno},
     publish::{PortCommand, Removed},
     sys::{
-        objects::{MemoryRegion, ProtectionDomain},
-        queue_pair::QueuePair,
-        registered::Registered,
-        shared_receive_queue::SharedReceiveQueue,
-        thread_domain::QueuePairDomain,
+        memory_region::MemoryRegion, protection_domain::ProtectionDomain, queue_pair::QueuePair,
+        registered::Registered, shared_receive_queue::SharedReceiveQueue, thread_domain::QueuePairDomain,
     },
     system,
 };
@@ -19,12 +15,8 @@ use crate::provider::{
     SharedReceiveQueueId, Ticket,
 };
 use frwr_mempool::DeviceMemory;
-use ibverbs_sys::{ibv_access_flags, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state};
+use ibverbs_sys::{ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state};
 use std::{io, sync::Arc};
-
-/// What a queue pair allows its peer; windows and nothing else have these rights.
-pub(super) const PEER_ACCESS: u32 =
-    ibv_access_flags::IBV_ACCESS_REMOTE_READ.0 | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
 
 type Outcome = Result<Answer, CommandError>;
 
@@ -164,7 +156,7 @@ impl VerbsDevice {
         let made = QueuePairDomain::new(&domain, place.thread.as_ref()).and_then(|domain| {
             QueuePair::new(domain, &place.send, &place.receive, sizes, shared, self.send_interface())
         });
-        let queue_pair = made.and_then(|made| initialise(&made, self.options.port).map(|()| made));
+        let queue_pair = made.and_then(|made| made.initialise(self.options.port).map(|()| made));
         let queue_pair = Arc::new(queue_pair.map_err(|error| command_error(&error))?);
         let (id, sizes) = (queue_pair.id(), queue_pair.sizes());
         self.port(port).ok_or(CommandError::DEVICE_GONE)?.tell(PortCommand::AddQueuePair(Arc::clone(&queue_pair)));
@@ -351,21 +343,6 @@ fn not_registered(error: &io::Error, wanted: u64, limit: Option<u64>) -> Command
         (CommandError::Exhausted(_), Some(limit)) => CommandError::LockedMemory { wanted, limit },
         (other, _) => other,
     }
-}
-
-/// From RESET to INIT: takes receives, sends nothing.
-pub(super) fn initialise(queue_pair: &QueuePair, port: u8) -> io::Result<()> {
-    let mut attributes = ibv_qp_attr {
-        qp_state: ibv_qp_state::IBV_QPS_INIT,
-        port_num: port,
-        qp_access_flags: PEER_ACCESS,
-        ..ibv_qp_attr::default()
-    };
-    let mask = ibv_qp_attr_mask::IBV_QP_STATE
-        | ibv_qp_attr_mask::IBV_QP_PKEY_INDEX
-        | ibv_qp_attr_mask::IBV_QP_PORT
-        | ibv_qp_attr_mask::IBV_QP_ACCESS_FLAGS;
-    queue_pair.modify(&mut attributes, mask)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The two completion queues of a port, and the channel by which they wake a core that sleeps.
 
-use super::sys::{completion_channel::CompletionChannel, context::Context, objects::CompletionQueue};
+use super::sys::{completion_channel::CompletionChannel, completion_queue::CompletionQueue, context::Context};
 use crate::provider::{CompletionQueue as Which, PortId};
 use std::{io, os::fd::BorrowedFd, sync::Arc};
 
@@ -64,6 +64,6 @@ impl CompletionQueues {
     pub(super) fn arm(&self) -> bool {
         let Some(channel) = &self.channel else { return false };
         let queues = [&*self.send, &*self.receive];
-        channel.take_events(queues) && queues.iter().all(|queue| queue.request_notification().is_ok())
+        CompletionQueue::take_events(channel, queues) && queues.iter().all(|queue| queue.request_notification().is_ok())
     }
 }

@@ -2,12 +2,12 @@
 //! the connection manager gives.
 
 use super::{
-    commands::PEER_ACCESS,
-    device::{VerbsDevice, command_error},
+    device::VerbsDevice,
+    errno::command_error,
     options::{MAX_MTU, VerbsOptions},
     sys::{
         connection::{Event, EventChannel, EventKind, Identifier},
-        queue_pair::QueuePair,
+        queue_pair::{PEER_ACCESS, QueuePair},
     },
     system,
 };

@@ -1,14 +1,25 @@
 //! By what a device may open keys: the ways in the order in which they are tried, and what follows for the engine.
 
 use super::{
+    findings::Findings,
+    hardware,
     lists::{self, NoLists},
     options::{Registration, Role, VerbsOptions},
-    quirks::{KnownDevice, MOST_ELEMENTS, longest_send_queue},
+    quirks::{Evidence, KnownDevice, MOST_ELEMENTS, longest_send_queue},
     sys::{context::Context, mkey::MkeyKind, registered::KeyObjects},
 };
 use crate::provider::{BaseAddress, Capabilities, Contiguity, DeviceAttributes, KeyScope, PostModel, SendQueueCost};
 use ibverbs_sys::{IBV_DEVICE_MEM_WINDOW_TYPE_2A, IBV_DEVICE_MEM_WINDOW_TYPE_2B, ibv_device_attr};
 use std::sync::Arc;
+
+/// Name of the finding that a device is a virtual function.
+const VIRTUAL: &str = "virtual function, never run on hardware";
+
+/// Name of the finding what is known of a driver that nobody has run.
+const KNOWN: &str = "the driver as source has it, never run on hardware";
+
+/// Name of the finding that a device opens no keys.
+const OPENS_KEYS: &str = "keys are opened by work requests";
 
 /// What is known of a device before it is tried.
 pub(super) struct Facts {
@@ -32,6 +43,39 @@ impl Facts {
 
     pub(super) fn is_mlx5(&self) -> bool {
         self.known.driver == "mlx5"
+    }
+
+    /// What there is to know of a device before it is tried, and of the ways to open keys that it failed.
+    pub(super) fn report(&self, passed_over: &[(KeyObjects, String)], findings: &mut Findings) {
+        if self.is_virtual {
+            let windows = if self.is_mlx5() {
+                "; NVIDIA has windows on physical functions and native machines only, so lists are tried first"
+            } else {
+                ""
+            };
+            findings.expect(VIRTUAL, true, format!("what the self-test does not show is not known of one{windows}"));
+        }
+        for (keys, reason) in passed_over {
+            findings.expect(keys.name(), false, format!("passed over: {reason}"));
+        }
+    }
+
+    /// What keys are made of, and what is known of its driver.
+    pub(super) fn report_keys(&self, keys: KeyObjects, no_lists: Option<&NoLists>, findings: &mut Findings) {
+        match (keys, no_lists) {
+            (KeyObjects::Windows, Some(reason)) if self.is_mlx5() => lists::report_none(reason, findings),
+            (KeyObjects::Windows, _) => {}
+            (KeyObjects::Lists(kind), _) => lists::report(kind, self.known, findings),
+            (KeyObjects::None, _) => {
+                let known = hardware::windows_of(&self.driver).map_or_else(String::new, |known| format!(" ({known})"));
+                let text =
+                    format!("no: neither type 2 memory windows nor lists{known}; it serves, and does not request");
+                findings.expect(OPENS_KEYS, false, text);
+            }
+        }
+        if self.known.evidence == Evidence::NotRunOnHardware {
+            findings.expect(KNOWN, true, self.known.reason);
+        }
     }
 }
 

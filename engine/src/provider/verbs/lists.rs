@@ -2,14 +2,15 @@
 
 use super::{
     admit::MAX_LIST_BYTES,
+    findings::Findings,
     options::MAX_LIST_ENTRIES,
     quirks::KnownDevice,
-    self_test::Findings,
     sys::{
+        completion_queue::CompletionQueue,
         context::Context,
         library::NoMlx5,
         mkey::{Mkey, MkeyKind},
-        objects::{CompletionQueue, ProtectionDomain},
+        protection_domain::ProtectionDomain,
         queue_pair::{Posting, QueuePair, SendInterface},
         thread_domain::QueuePairDomain,
     },

@@ -23,9 +23,12 @@ mod commands;
 mod completion_queues;
 mod connection_manager;
 mod device;
+mod errno;
+mod findings;
 pub mod hardware;
 mod keys;
 mod lists;
+mod open;
 mod options;
 mod port;
 mod publish;
@@ -35,15 +38,16 @@ mod sys;
 pub mod system;
 mod thread_domains;
 
-pub use device::{OpenError, VerbsDevice};
+pub use device::VerbsDevice;
+pub use findings::{Finding, Findings, Outcome, SelfTestError};
 pub use lists::NoLists;
+pub use open::OpenError;
 pub use options::{
     MAX_ACK_TIMEOUT, MAX_INLINE_BYTES, MAX_LIST_ENTRIES, MAX_MTU, MAX_RNR_TIMER, MIN_MTU, OptionError, PostInterface,
     Registration, Role, VerbsOptions,
 };
 pub use port::VerbsPort;
 pub use quirks::{Evidence, KNOWN_DEVICES, KnownDevice, known_device};
-pub use self_test::{Finding, Findings, Outcome, SelfTestError};
 pub use sys::library::{
     ConnectionManagerFunctions, FunctionTables, Library, LibraryError, Mlx5Functions, NoMlx5, VerbsFunctions,
 };

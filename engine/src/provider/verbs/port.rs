@@ -2,13 +2,14 @@
 
 use super::admit::{Guard, Limits, Objects, Taker, has_uneven_lists};
 use super::completion_queues::CompletionQueues;
-use super::device::{command_error, errno};
+use super::errno::{command_error, errno};
 use super::publish::{LANE_ENTRIES, PortCommand, Removed, Report};
 use super::sys::{
     batch::{SendMemory, Sink},
     builder::Builder,
+    completion_queue::no_completion,
     data::{PostedData, RegisteredMemory},
-    objects::{MemoryRegion, no_completion},
+    memory_region::MemoryRegion,
     queue_pair::QueuePair,
     registered::Registered,
     shared_receive_queue::SharedReceiveQueue,
@@ -452,7 +453,7 @@ mod tests {
 
     /// A completion as a library writes it: the members that are private in Rust are written through the C layout.
     fn raw(status: ibv_wc_status::Type, opcode: ibv_wc_opcode::Type, flags: ibv_wc_flags) -> ibv_wc {
-        crate::provider::verbs::sys::objects::test_completion(status, opcode, flags)
+        crate::provider::verbs::sys::completion_queue::test_completion(status, opcode, flags)
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! waits for the other. What is destroyed is first taken back from every port that has it.
 
 use super::sys::{
-    objects::MemoryRegion, queue_pair::QueuePair, registered::Registered, shared_receive_queue::SharedReceiveQueue,
+    memory_region::MemoryRegion, queue_pair::QueuePair, registered::Registered,
+    shared_receive_queue::SharedReceiveQueue,
 };
 use crate::provider::{BaseId, PortId, QueuePairId, RegistrationId, SharedReceiveQueueId};
 use frwr_mempool::{

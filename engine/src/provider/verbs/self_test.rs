@@ -5,172 +5,13 @@ mod loopback;
 mod unsettled;
 
 use super::{
-    VerbsDevice, hardware,
-    keys::Facts,
-    lists::{self, NoLists},
-    quirks::Evidence,
+    VerbsDevice,
+    findings::{Findings, Outcome, SelfTestError},
     sys::registered::KeyObjects,
     system,
 };
-use crate::provider::{Access, Capabilities, Failure, FailureStatus};
+use crate::provider::{Access, Failure, FailureStatus};
 use loopback::{Delivery, LoopBack, WINDOW_BYTES, WINDOW_OFFSET};
-use std::io;
-
-/// Why a device cannot be used, or not be tried.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SelfTestError {
-    /// The port has no address to loop back to.
-    #[error("port {port} has no GID{index}; bring its link up and give its network device an IP address")]
-    NoGid {
-        /// The port.
-        port: u8,
-        /// Which index was asked for.
-        index: String,
-    },
-    /// The system refused.
-    #[error("{step}: {source}{remedy}")]
-    System {
-        /// What was tried.
-        step: &'static str,
-        /// What it said.
-        source: io::Error,
-        /// What a person can do, if that is known.
-        remedy: &'static str,
-    },
-    /// A completion did not come.
-    #[error("{step}: no completion within {seconds} s")]
-    Silent {
-        /// What was tried.
-        step: &'static str,
-        /// How long it was waited for.
-        seconds: u64,
-    },
-    /// The device does not do what the engine cannot do without.
-    #[error("{name}: {text}")]
-    Unusable {
-        /// The finding.
-        name: &'static str,
-        /// What happened.
-        text: String,
-    },
-}
-
-/// How a finding compares with what the specification says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// As specified.
-    AsSpecified,
-    /// Not as specified, and the engine takes account of it.
-    Deviates,
-    /// Not as specified, and the engine cannot do without it.
-    Unusable,
-}
-
-/// One thing that was tried.
-#[derive(Clone, Debug)]
-pub struct Finding {
-    /// Its name, for reports.
-    pub name: &'static str,
-    /// How it compares.
-    pub outcome: Outcome,
-    /// What happened, for people.
-    pub text: String,
-}
-
-/// Name of the finding that a device is a virtual function.
-const VIRTUAL: &str = "virtual function, never run on hardware";
-
-/// Name of the finding what is known of a driver that nobody has run.
-const KNOWN: &str = "the driver as source has it, never run on hardware";
-
-/// Name of the finding that a device opens no keys.
-const OPENS_KEYS: &str = "keys are opened by work requests";
-
-/// What the self-test found, and what follows for the engine.
-#[derive(Clone, Debug, Default)]
-pub struct Findings {
-    rows: Vec<Finding>,
-    remote_invalidation: Option<bool>,
-    send_with_invalidate: Option<bool>,
-    flag_misplaced: Option<bool>,
-    enforces_bounds: Option<bool>,
-}
-
-impl Findings {
-    /// In the order in which they were tried; none where the self-test was switched off.
-    #[must_use]
-    pub fn rows(&self) -> &[Finding] {
-        &self.rows
-    }
-
-    /// What was seen holds, whatever the table of devices says.
-    pub(super) fn apply(&self, capabilities: &mut Capabilities) -> Result<(), SelfTestError> {
-        if let Some(bad) = self.rows.iter().find(|row| row.outcome == Outcome::Unusable) {
-            return Err(SelfTestError::Unusable { name: bad.name, text: bad.text.clone() });
-        }
-        let update = |known: &mut bool, seen: Option<bool>| *known = seen.unwrap_or(*known);
-        update(&mut capabilities.remote_invalidation, self.remote_invalidation);
-        update(&mut capabilities.send_with_invalidate, self.send_with_invalidate);
-        update(&mut capabilities.quirks.invalidate_flag_misplaced, self.flag_misplaced);
-        update(&mut capabilities.enforces_bounds, self.enforces_bounds);
-        Ok(())
-    }
-
-    /// What there is to know of a device before it is tried, and of the ways to open keys that it failed.
-    pub(super) fn of_device(&mut self, facts: &Facts, passed_over: &[(KeyObjects, String)]) {
-        if facts.is_virtual {
-            let windows = if facts.is_mlx5() {
-                "; NVIDIA has windows on physical functions and native machines only, so lists are tried first"
-            } else {
-                ""
-            };
-            self.expect(VIRTUAL, true, format!("what the self-test does not show is not known of one{windows}"));
-        }
-        for (keys, reason) in passed_over {
-            self.expect(keys.name(), false, format!("passed over: {reason}"));
-        }
-    }
-
-    /// What its keys are made of, and what is known of its driver.
-    pub(super) fn of_keys(&mut self, keys: KeyObjects, facts: &Facts, no_lists: Option<&NoLists>) {
-        match (keys, no_lists) {
-            (KeyObjects::Windows, Some(reason)) if facts.is_mlx5() => lists::report_none(reason, self),
-            (KeyObjects::Windows, _) => {}
-            (KeyObjects::Lists(kind), _) => lists::report(kind, facts.known, self),
-            (KeyObjects::None, _) => {
-                let known = hardware::windows_of(&facts.driver).map_or_else(String::new, |known| format!(" ({known})"));
-                let text =
-                    format!("no: neither type 2 memory windows nor lists{known}; it serves, and does not request");
-                self.expect(OPENS_KEYS, false, text);
-            }
-        }
-        if facts.known.evidence == Evidence::NotRunOnHardware {
-            self.expect(KNOWN, true, facts.known.reason);
-        }
-    }
-
-    /// Adds what ended the self-test early, so that the rows show it too.
-    pub(super) fn broke_off(&mut self, error: &SelfTestError) {
-        if !matches!(error, SelfTestError::Unusable { .. }) {
-            self.need("the self-test comes to its end", false, error.to_string());
-        }
-    }
-
-    fn add(&mut self, name: &'static str, outcome: Outcome, text: impl Into<String>) {
-        self.rows.push(Finding { name, outcome, text: text.into() });
-    }
-
-    /// What the engine cannot do without.
-    fn need(&mut self, name: &'static str, good: bool, text: impl Into<String>) {
-        self.add(name, if good { Outcome::AsSpecified } else { Outcome::Unusable }, text);
-    }
-
-    /// What the engine can do without.
-    pub(super) fn expect(&mut self, name: &'static str, good: bool, text: impl Into<String>) {
-        self.add(name, if good { Outcome::AsSpecified } else { Outcome::Deviates }, text);
-    }
-}
 
 /// How a work request ended, for people.
 fn ended(result: Result<(), Failure>) -> String {
@@ -199,7 +40,7 @@ pub(super) fn self_test(device: &VerbsDevice, findings: &mut Findings) -> Result
         return replies(device, gid, findings);
     }
     normal_path(device, gid, findings)?;
-    if findings.rows.iter().all(|row| row.outcome != Outcome::Unusable) {
+    if findings.rows().iter().all(|row| row.outcome != Outcome::Unusable) {
         remote_invalidation(device, gid, findings)?;
         refused_access(device, gid, findings)?;
         bounds(device, gid, findings)?;
@@ -245,17 +86,17 @@ fn remote_invalidation(device: &VerbsDevice, gid: system::Gid, findings: &mut Fi
         return Ok(());
     }
     let seen = pair.send_with_invalidate("SEND_WITH_INV")?;
-    findings.send_with_invalidate = Some(seen.was_sent());
+    findings.seen.send_with_invalidate = Some(seen.was_sent());
     let Delivery::Received(seen) = seen else {
-        findings.remote_invalidation = Some(false);
+        findings.seen.remote_invalidation = Some(false);
         findings.expect("SEND_WITH_INV", false, seen.text());
         return Ok(());
     };
     let works = seen.key == Some(pair.key());
-    findings.remote_invalidation = Some(works);
+    findings.seen.remote_invalidation = Some(works);
     findings.expect("SEND_WITH_INV", works, if works { "the receive names the key" } else { "no key is named" });
     if works {
-        findings.flag_misplaced = Some(!seen.flag_is_right);
+        findings.seen.flag_misplaced = Some(!seen.flag_is_right);
         let text = if seen.flag_is_right { "IBV_WC_WITH_INV" } else { "IBV_WC_IP_CSUM_OK in its place" };
         findings.expect("flag of SEND_WITH_INV", seen.flag_is_right, text);
         let refused = pair.write("RDMA WRITE after SEND_WITH_INV", 0)?;
@@ -275,7 +116,7 @@ fn replies(device: &VerbsDevice, gid: system::Gid, findings: &mut Findings) -> R
     findings.need("SEND", sent.is_ok(), ended(sent));
     if sent.is_ok() {
         let seen = LoopBack::new(device, gid)?.send_with_invalidate("SEND_WITH_INV")?;
-        findings.send_with_invalidate = Some(seen.was_sent());
+        findings.seen.send_with_invalidate = Some(seen.was_sent());
         let text = if seen.was_sent() { "yes".to_owned() } else { format!("no: plain SEND; {}", seen.text()) };
         findings.expect(REMOTE, seen.was_sent(), text);
     }
@@ -305,14 +146,14 @@ fn bounds(device: &VerbsDevice, gid: system::Gid, findings: &mut Findings) -> Re
     const _: () = assert!(WINDOW_OFFSET > 0, "there are bytes in front of the window");
     let refused = pair.write("RDMA WRITE beside the window", i64::from(WINDOW_BYTES))?;
     let enforced = bound.is_ok() && is_access_error(refused);
-    findings.enforces_bounds = Some(enforced);
+    findings.seen.enforces_bounds = Some(enforced);
     findings.expect("RDMA WRITE beside the window is refused", enforced, ended(refused));
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Findings, Outcome, SelfTestError, ended};
+    use super::ended;
     use crate::provider::{Failure, FailureStatus};
 
     #[test]
@@ -320,24 +161,5 @@ mod tests {
         let unheard = ended(Err(Failure::new(FailureStatus::RetryExceeded, 0x81)));
         assert!(unheard.contains("(status 12, vendor 0x81)") && unheard.contains("link up"), "{unheard}");
         assert!(!ended(Err(FailureStatus::RemoteAccess.into())).contains("link") && ended(Ok(())) == "succeeded");
-    }
-
-    #[test]
-    fn findings_end_with_what_broke_the_self_test_off() {
-        let mut findings = Findings::default();
-        findings.need("bind", true, "succeeded");
-        findings.expect("flag", false, "another bit");
-        findings.broke_off(&SelfTestError::Silent { step: "LOCAL_INV", seconds: 20 });
-        // It is a row already.
-        findings.broke_off(&SelfTestError::Unusable { name: "bind", text: String::new() });
-        let rows: Vec<_> = findings.rows().iter().map(|row| (row.outcome, row.text.as_str())).collect();
-        assert_eq!(
-            rows,
-            [
-                (Outcome::AsSpecified, "succeeded"),
-                (Outcome::Deviates, "another bit"),
-                (Outcome::Unusable, "LOCAL_INV: no completion within 20 s"),
-            ]
-        );
     }
 }

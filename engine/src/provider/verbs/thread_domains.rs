@@ -1,9 +1,9 @@
 //! Whether a port's queue pairs are made in a thread domain: they then ring a register that no other core rings, without locks.
 
 use super::{
+    findings::Findings,
     options::VerbsOptions,
     quirks::KnownDevice,
-    self_test::Findings,
     sys::{context::Context, thread_domain::ThreadDomain},
 };
 use std::{io, sync::Arc};

@@ -1,6 +1,6 @@
 //! The table of controllers: what happens to them, and what their hosts are told of it.
 
-mod controller;
+pub(super) mod controller;
 mod event;
 mod features;
 mod former;

@@ -1,6 +1,6 @@
 //! A set of a subsystem's namespaces.
 
-use super::super::subsystem::MAX_NAMESPACES;
+use super::super::options::MAX_NAMESPACES;
 
 /// Namespaces by their identifiers, a bit each.
 #[derive(Debug, Default)]

@@ -3,12 +3,12 @@
 mod buffers;
 mod commit;
 mod pool;
-mod tally;
+pub(super) mod tally;
 mod waiting;
 mod wakeup;
 
 use super::change::{ChangeError, Refused};
-use super::reservation::Reservation;
+use super::reservation::book::Reservation;
 use super::statistics::TargetStatistics;
 use super::work::Work;
 use crate::storage::{Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull};

@@ -1,11 +1,13 @@
 //! The reservations of a process: what all of its cores and devices share, behind one lock that nobody waits for on a core.
 
+use super::entry::{Entry, Key};
+use super::error::ReservationFileError;
 use super::medium::{Folder, ReservationMedium};
 use super::news::{MAX_NEWS, News, Told, told};
 use super::published::Published;
 use super::state::{HostId, Hosts, Request, State};
-use super::store::{ReservationFileError, ReservationWriter, Store};
-use crate::wire::{Nqn, RegisteredControllerExtended, ReservationStatus, Status};
+use super::store::{ReservationWriter, Store};
+use crate::wire::{RegisteredControllerExtended, ReservationStatus, Status};
 use arrayvec::ArrayVec;
 use core::num::NonZeroU64;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -15,31 +17,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Preemptions whose hosts' commands have not ended on all cores: more wait for these.
 const MAX_ORDERS: usize = 64;
-
-/// Which namespace reservations are of: another medium that takes an identifier should have another NGUID, as hosts believe that it is
-/// what they had otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Key {
-    pub(in super::super) subsystem: Nqn,
-    pub(in super::super) identifier: u32,
-    pub(in super::super) nguid: [u8; 16],
-}
-
-/// A namespace of the book.
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) key: Key,
-    pub(super) state: State,
-    published: Arc<Published>,
-}
-
-impl Entry {
-    pub(super) fn new(key: Key, state: State) -> Self {
-        let published = Arc::new(Published::new());
-        published.publish(&state);
-        Self { key, state, published }
-    }
-}
 
 /// Commands of these hosts to a namespace are to end on each core.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! What the file of reservations lies on, in steps of which each may be the last one before the power goes.
 
-use super::store::ReservationFileError;
+use super::error::ReservationFileError;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};

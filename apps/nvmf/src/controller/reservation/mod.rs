@@ -6,12 +6,14 @@
 //! What every other command looks at is one word of its namespace ([`published`]). Hosts are told of what others do
 //! ([`news`]). What survives a loss of power is in a file ([`store`], [`medium`], [`text`]).
 
-mod book;
+pub(super) mod book;
+mod entry;
+mod error;
 mod medium;
 mod news;
 mod published;
 mod rules;
-mod state;
+pub(super) mod state;
 mod store;
 mod text;
 
@@ -25,16 +27,18 @@ use crate::wire::{
     AcquireAction, BROADCAST_NAMESPACE, RELEASE_KEY_BYTES, RESERVATION_KEYS_BYTES, RegisteredControllerExtended,
     ReservationKeys, Status,
 };
+use book::Report;
 pub use book::Reservations;
-use book::{Key, Report};
 pub(super) use book::{Order, Reservation, Seat, Settling};
+use entry::Key;
+pub use error::ReservationFileError;
 use frwr_engine::provider::Port;
 pub use medium::ReservationMedium;
 use news::News;
 pub(super) use rules::Access;
 pub use state::MAX_REGISTRANTS;
 pub(super) use state::Request;
-pub use store::{ReservationFileError, ReservationWriter};
+pub use store::ReservationWriter;
 use zerocopy::{FromZeros, IntoBytes};
 
 impl Request {

@@ -1,6 +1,8 @@
 //! The file of reservations that survive a loss of power: read once, strictly, and written as a whole by who has time for that.
 
-use super::book::{Entry, Registry};
+use super::book::Registry;
+use super::entry::Entry;
+use super::error::ReservationFileError;
 use super::medium::ReservationMedium;
 use super::text;
 use crate::wire::Status;
@@ -13,36 +15,6 @@ use std::thread::{self, JoinHandle, Thread};
 
 /// What a file may have: far more than all namespaces of a process with all their registrants.
 const MAX_FILE_BYTES: u64 = 64 << 20;
-
-/// A file of reservations that cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReservationFileError {
-    /// It cannot be read or written.
-    #[error("{}: {source}; let this process read and write it, and its folder", .path.display())]
-    Io {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Another process has it.
-    #[error("{}: another process keeps its reservations there; name another file", .0.display())]
-    InUse(PathBuf),
-    /// It holds something else than what was written.
-    #[error(
-        "{}, line {line}: {reason}; restore the file, or remove it, and have all hosts register again",
-        .path.display()
-    )]
-    Damaged {
-        /// Which file.
-        path: PathBuf,
-        /// From 1.
-        line: usize,
-        /// What is wrong there.
-        reason: &'static str,
-    },
-}
 
 /// What was asked to be written, and how far that is.
 #[derive(Debug)]

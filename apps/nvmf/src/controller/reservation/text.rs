@@ -1,7 +1,7 @@
 //! How reservations are written down: a line for each namespace and each of its registrants, and a last one that says what the others
 //! are. Whatever was not written so is refused.
 
-use super::book::{Entry, Key};
+use super::entry::{Entry, Key};
 use super::state::{Held, HostId, Registrant, State};
 use crate::wire::{Nqn, ReservationType};
 use core::fmt::Write as _;
@@ -122,7 +122,7 @@ fn registrant(state: &mut State, holds: bool, text: &str) -> Result<(), &'static
 
 #[cfg(test)]
 mod tests {
-    use super::super::book::{Entry, Key};
+    use super::super::entry::{Entry, Key};
     use super::super::state::{Request, State};
     use super::{compose, parse};
     use crate::wire::{AcquireAction, Nqn, PersistChange, RegisterAction, ReservationType};

@@ -6,7 +6,7 @@ use super::super::options::TargetOptions;
 use super::super::refusal::Refusal;
 use super::super::subsystem::Subsystems;
 use super::super::work::MAX_ABORTS;
-use super::{ControllerName, Order, Settings, ToMember};
+use super::message::{ControllerName, Order, Settings, ToMember};
 use crate::wire::Abort;
 use std::collections::VecDeque;
 

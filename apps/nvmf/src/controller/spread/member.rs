@@ -4,7 +4,7 @@ use super::super::controllers::{Controllers, ERROR_LOG_ENTRIES};
 use super::super::media::Counters;
 use super::super::options::TargetOptions;
 use super::super::work::{FailedCommand, MAX_ABORTS};
-use super::{Claim, ControllerName, ToHome};
+use super::message::{Claim, ControllerName, ToHome};
 use arrayvec::ArrayVec;
 use core::time::Duration;
 use frwr_engine::ConnectionId;

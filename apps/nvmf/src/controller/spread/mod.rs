@@ -17,7 +17,7 @@
 
 mod home;
 mod member;
-mod message;
+pub(super) mod message;
 mod placement;
 
 pub use message::TargetMessage;

@@ -1,6 +1,5 @@
 //! ANA groups of one subsystem (Base 8.1.2): how well the namespaces of each can be reached here.
 
-use super::super::change::ChangeError;
 use crate::wire::AnaState;
 
 /// ANA groups of a subsystem: identifiers 1 to this, as many as Linux's target has. Hosts keep room for the descriptors of all.
@@ -35,8 +34,8 @@ impl AnaGroups {
     }
 
     /// There may be a group of this identifier.
-    pub(super) fn check(group: u32) -> Result<(), ChangeError> {
-        if (1..=MAX_ANA_GROUPS).contains(&group) { Ok(()) } else { Err(ChangeError::AnaGroup { group }) }
+    pub(super) fn may_have(group: u32) -> bool {
+        (1..=MAX_ANA_GROUPS).contains(&group)
     }
 
     fn get(&self, group: u32) -> Option<&Group> {

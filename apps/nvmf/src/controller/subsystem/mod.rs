@@ -1,21 +1,15 @@
 //! Subsystems: a name, the hosts that may use it, and its namespaces.
 
-mod ana;
+pub(super) mod ana;
 mod namespaces;
 
 use super::change::{ChangeError, NewNamespace};
-use super::options::TargetOptions;
+use super::options::{MAX_NAMESPACES, TargetOptions};
 use super::refusal::Offered;
 use crate::wire::{AnaState, DISCOVERY_SUBSYSTEM, Nqn, SerialNumber};
 use ana::AnaGroups;
 pub use ana::{DEFAULT_ANA_GROUP, MAX_ANA_GROUPS};
 pub(super) use namespaces::Namespaces;
-
-/// Namespaces of one subsystem: identifiers 1 to this. One Identify list, and one list of changed ones, holds 1024.
-pub const MAX_NAMESPACES: usize = 1024;
-
-/// Subsystems of one target: their entries, and the header, are a discovery log of 64 KiB, which hosts read as a whole.
-pub const MAX_SUBSYSTEMS: usize = 63;
 
 /// Which hosts may connect to a subsystem, and see it in the discovery log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -205,7 +199,7 @@ impl Subsystems {
         let served = self.served.get(subsystem).ok_or(ChangeError::Subsystem)?;
         let nguid = namespace.nguid.unwrap_or_else(|| served.usual_nguid(namespace.identifier));
         served.namespaces.check_new(namespace.identifier, &nguid)?;
-        AnaGroups::check(namespace.ana_group)?;
+        Self::check_group(namespace.ana_group)?;
         Ok(nguid)
     }
 
@@ -304,7 +298,7 @@ impl Subsystems {
 
     /// There may be an ANA group of this identifier.
     pub(super) fn check_group(group: u32) -> Result<(), ChangeError> {
-        AnaGroups::check(group)
+        if AnaGroups::may_have(group) { Ok(()) } else { Err(ChangeError::AnaGroup { group }) }
     }
 
     /// The namespaces of an ANA group, or of all, can be reached otherwise; false where it was so already.
@@ -315,7 +309,7 @@ impl Subsystems {
         state: AnaState,
         untold: u64,
     ) -> Result<bool, ChangeError> {
-        group.map_or(Ok(()), AnaGroups::check)?;
+        group.map_or(Ok(()), Self::check_group)?;
         Ok(self.namespaces_mut(subsystem).is_some_and(|all| all.set_ana(group, state, untold)))
     }
 

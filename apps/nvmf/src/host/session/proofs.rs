@@ -1,7 +1,7 @@
 //! How a host proves itself: queue by queue while a session is set up, and once more while it goes on.
 
 use super::{Session, State, Turn};
-use crate::host::authentication::{Stage, connect_of};
+use crate::host::authentication::connect_of;
 use crate::host::commands::Reply;
 use crate::host::context::Context;
 use crate::host::error::ReauthenticateError;
@@ -10,7 +10,7 @@ use crate::host::options::AdminSlot;
 use crate::host::queues::QueueOf;
 use crate::host::renewal::Means;
 use crate::host::role::Role;
-use crate::host::step::Step;
+use crate::host::step::{Stage, Step};
 use frwr_engine::provider::Port;
 
 impl Session {

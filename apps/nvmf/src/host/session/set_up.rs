@@ -1,14 +1,14 @@
 //! How a session is set up: what follows each connection, and each answer.
 
 use super::{Session, State, Turn};
-use crate::host::authentication::{Stage, connects};
+use crate::host::authentication::connects;
 use crate::host::bring_up::Next;
 use crate::host::commands::Reply;
 use crate::host::context::Context;
 use crate::host::failure::HostFailure;
 use crate::host::options::{ADMIN_ENTRIES, AdminSlot};
 use crate::host::queues::QueueOf;
-use crate::host::step::Step;
+use crate::host::step::{Stage, Step};
 use crate::wire::AcceptPrivateData;
 use core::time::Duration;
 use frwr_engine::provider::Port;

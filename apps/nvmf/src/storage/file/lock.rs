@@ -2,7 +2,7 @@
 
 use super::{
     health::Health,
-    task::{Kind, Layout},
+    layout::{Kind, Layout},
 };
 use rustix::fs::{AtFlags, FlockOperation, StatxFlags, flock, statx};
 use std::{

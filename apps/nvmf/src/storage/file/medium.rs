@@ -3,8 +3,8 @@
 use super::super::{AnyStorage, Comparing, Geometry, GeometryError, MediumFault, RangeLocks, ResizeError, TooManyWays};
 use super::{
     Backing, MAX_STORAGE_DEPTH, RingStorage, ThreadStorage,
+    layout::{Kind, Layout},
     lock::{LockedFile, Sharing},
-    task::{Kind, Layout},
 };
 use core::fmt;
 use frwr_mempool::limits::{Limits, Resource};
@@ -375,7 +375,7 @@ impl FileMedium {
     /// # Errors
     /// [`ResizeError`]; nothing has changed then.
     pub fn resize(&mut self, blocks: u64) -> Result<(), ResizeError> {
-        self.layout = self.layout.resized(blocks, &self.file)?;
+        self.layout = self.layout.resized(blocks, self.file.measured())?;
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 mod below;
 mod health;
 mod identity;
+mod layout;
 mod lock;
 mod medium;
 mod next_order;

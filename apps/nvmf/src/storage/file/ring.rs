@@ -5,9 +5,10 @@ use super::super::{
     Storage, StorageError, StorageStatistics, flushes::Answered,
 };
 use super::{
+    layout::Layout,
     lock::LockedFile,
     sys::Ring,
-    task::{Layout, Progress, Step, Task, Ways},
+    task::{Progress, Step, Task, Ways},
 };
 use core::time::Duration;
 use frwr_mempool::DeviceMemory;
@@ -95,7 +96,7 @@ impl RingStorage {
             let Some(Some(task)) = self.tasks.get_mut(index as usize) else { return };
             let changes = task.changes();
             let result = match task.next(&self.layout, self.ways) {
-                Some(step) if self.layout.hides_a_cut(step) && self.ring.file().is_too_short(&self.layout) => {
+                Some(step) if step.hides_a_cut(&self.layout) && self.ring.file().is_too_short(&self.layout) => {
                     return self.refuse(StorageError::Shrunk);
                 }
                 Some(step) if self.ring.push(index.into(), step) => {
@@ -261,7 +262,7 @@ impl Storage for RingStorage {
     }
 
     fn resize(&mut self, blocks: u64) -> Result<(), ResizeError> {
-        self.layout = self.layout.resized(blocks, self.ring.file())?;
+        self.layout = self.layout.resized(blocks, self.ring.file().measured())?;
         Ok(())
     }
 

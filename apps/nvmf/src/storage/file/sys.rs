@@ -4,7 +4,7 @@
 
 use super::{
     lock::LockedFile,
-    task::{Fallocate, MAX_REFUSALS, Step},
+    task::{Fallocate, MAX_REFUSALS, Step, ZERO_BYTES},
 };
 use core::ffi::c_void;
 use frwr_mempool::DeviceMemory;
@@ -23,9 +23,6 @@ use std::{
 /// Bytes of one registered buffer at most: the kernel's limit (io_uring_register(2), IORING_REGISTER_BUFFERS). Data buffers
 /// are powers of two below it, so none crosses a boundary.
 const REGISTERED_BYTES: usize = 1 << 30;
-
-/// What zeros are written from where the medium cannot be told to make some.
-pub(super) const ZERO_BYTES: u32 = 64 << 10;
 
 /// Aligned for every medium.
 #[repr(align(65536))]

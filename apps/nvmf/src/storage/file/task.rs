@@ -1,11 +1,13 @@
 //! An operation as steps of a file: what to ask of the kernel next, and what its answer means. The same for both ways.
 
-use super::super::{AttachError, Cookie, Features, Geometry, Operation, ResizeError, StorageError, flushes::Flushing};
-use super::{lock::LockedFile, sys::ZERO_BYTES};
-use frwr_mempool::DeviceMemory;
+use super::super::{Cookie, Operation, StorageError, flushes::Flushing};
+use super::{layout::Layout, lock::LockedFile};
 
 /// Times that the kernel may have had no room for a step (EAGAIN, EINTR) until its operation fails.
 pub(super) const MAX_REFUSALS: u8 = 16;
+
+/// What zeros are written from where the medium cannot be told to make some.
+pub(super) const ZERO_BYTES: u32 = 64 << 10;
 
 /// One request to the kernel. Offsets and lengths are in bytes; buffers are offsets in the attached memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,19 @@ pub(super) enum Step {
     },
 }
 
+impl Step {
+    /// It would make a file that was cut as long as it was, so that nobody could see it.
+    pub(super) fn hides_a_cut(self, layout: &Layout) -> bool {
+        layout.can_grow()
+            && match self {
+                Self::Write { at, bytes, .. } | Self::WriteZeros { at, bytes } => {
+                    at + u64::from(bytes) >= layout.bytes()
+                }
+                Self::Read { .. } | Self::Sync | Self::Fallocate { .. } => false,
+            }
+    }
+}
+
 /// Ways of fallocate(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fallocate {
@@ -41,115 +56,6 @@ pub(super) enum Fallocate {
     ZeroRange,
     /// So it does, and its space is free.
     PunchHole,
-}
-
-/// What a medium is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// A regular file. Whoever writes behind its end makes it longer.
-    File,
-    /// A block device.
-    Device,
-}
-
-/// What of a medium matters to operations.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
-    pub(super) geometry: Geometry,
-    pub(super) kind: Kind,
-    /// Buffers, offsets and lengths are multiples of this, a power of two; 1 for any.
-    pub(super) alignment: u32,
-    /// Ranges of fallocate(2) are, a power of two.
-    pub(super) granule: u32,
-    /// They may have to be: what is tried where such a range was refused. A power of two.
-    pub(super) coarse_granule: u32,
-    pub(super) read_only: bool,
-}
-
-impl Layout {
-    /// Bytes of the namespace.
-    pub(super) fn bytes(&self) -> u64 {
-        // They fit into 64 bits (`Geometry::new`).
-        self.geometry.blocks() * u64::from(self.geometry.block_bytes())
-    }
-
-    /// The same with so many blocks, of a medium that was measured.
-    pub(super) fn resized(&self, blocks: u64, file: &LockedFile) -> Result<Self, ResizeError> {
-        let block_bytes = self.geometry.block_bytes();
-        let (geometry, limit) = (Geometry::new(blocks, block_bytes)?, file.measured() / u64::from(block_bytes));
-        if blocks > limit {
-            return Err(ResizeError::Medium { blocks, limit });
-        }
-        Ok(Self { geometry, ..*self })
-    }
-
-    /// Whether transfers go through the page cache: O_DIRECT asks for some alignment.
-    fn is_buffered(&self) -> bool {
-        self.alignment == 1
-    }
-
-    /// A flush that succeeds says nothing of what an earlier one could not keep: all that a file system does, with O_DIRECT too (it
-    /// may write through the page cache all the same, and the blocks are nothing without what says where they are), and the page cache
-    /// of a device. A device that is asked directly answers for itself.
-    pub(super) fn forgets_failed_flushes(&self) -> bool {
-        self.kind == Kind::File || self.is_buffered()
-    }
-
-    /// Writes of ours can make it longer.
-    pub(super) fn can_grow(&self) -> bool {
-        self.kind == Kind::File && !self.read_only
-    }
-
-    /// The step would make a file that was cut as long as it was, so that nobody could see it.
-    pub(super) fn hides_a_cut(&self, step: Step) -> bool {
-        self.can_grow()
-            && match step {
-                Step::Write { at, bytes, .. } | Step::WriteZeros { at, bytes } => at + u64::from(bytes) >= self.bytes(),
-                Step::Read { .. } | Step::Sync | Step::Fallocate { .. } => false,
-            }
-    }
-
-    /// Whether transfers to and from `buffers` can be aligned.
-    pub(super) fn check_buffers(&self, buffers: &DeviceMemory) -> Result<(), AttachError> {
-        let (address, wanted) = (buffers.address(), self.alignment);
-        if address.is_multiple_of(wanted.into()) { Ok(()) } else { Err(AttachError::Unaligned { address, wanted }) }
-    }
-
-    /// What a medium of this kind can do.
-    pub(super) fn features(&self) -> Features {
-        // The page cache, and a disk's own.
-        let read_only = self.read_only;
-        Features {
-            write_zeroes: true,
-            deallocate: true,
-            read_only,
-            write_through: false,
-            shared: false,
-            compare_and_write: 0,
-        }
-    }
-
-    /// Whether the operation can be carried out at all.
-    pub(super) fn check(&self, operation: Operation, buffers: Option<&DeviceMemory>) -> Result<(), StorageError> {
-        let Some((lba, blocks)) = operation.blocks() else { return Ok(()) };
-        if self.read_only && operation.changes() {
-            return Err(StorageError::ReadOnly);
-        }
-        let (_, bytes) = self.geometry.extent(lba, blocks)?;
-        if let Operation::CompareAndWrite { .. } = operation {
-            return Err(StorageError::Unsupported);
-        }
-        if let Operation::Read { buffer, .. } | Operation::Write { buffer, .. } = operation {
-            // Lengths of single steps have 32 bits.
-            let bytes = u32::try_from(bytes).map_err(|_| StorageError::BufferOutOfRange)?;
-            let buffers = buffers.ok_or(StorageError::BufferOutOfRange)?;
-            buffers.slice(buffer, bytes as usize).map_err(|_| StorageError::BufferOutOfRange)?;
-            if !buffer.is_multiple_of(self.alignment as usize) {
-                return Err(StorageError::BufferUnaligned);
-            }
-        }
-        Ok(())
-    }
 }
 
 /// What the medium has not refused so far.
@@ -382,7 +288,8 @@ impl Task {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lock::Sharing;
+    use super::super::super::Geometry;
+    use super::super::{layout::Kind, lock::Sharing};
     use super::*;
 
     fn layout(kind: Kind, alignment: u32) -> Layout {

@@ -5,10 +5,11 @@ use super::super::{
     Storage, StorageError, StorageStatistics, flushes::Flushing,
 };
 use super::{
+    layout::Layout,
     lock::LockedFile,
     next_order::next_order,
     sys,
-    task::{Layout, Progress, Task, Ways},
+    task::{Progress, Task, Ways},
 };
 use core::{task::Waker, time::Duration};
 use frwr_mempool::{
@@ -117,7 +118,7 @@ impl Storage for ThreadStorage {
     }
 
     fn resize(&mut self, blocks: u64) -> Result<(), ResizeError> {
-        self.layout = self.layout.resized(blocks, &self.file)?;
+        self.layout = self.layout.resized(blocks, self.file.measured())?;
         // The lane brings it to the worker with the next order.
         self.blocks.store(blocks, Relaxed);
         Ok(())
@@ -272,7 +273,7 @@ impl FarEnd {
 
     fn carry_out(&mut self, mut task: Task) -> Result<(), StorageError> {
         while let Some(step) = task.next(&self.layout, self.ways) {
-            if self.layout.hides_a_cut(step) && self.file.is_too_short(&self.layout) {
+            if step.hides_a_cut(&self.layout) && self.file.is_too_short(&self.layout) {
                 return Err(StorageError::Shrunk);
             }
             let result = sys::perform(&self.file, self.buffers.get(), step);

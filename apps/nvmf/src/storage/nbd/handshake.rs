@@ -5,6 +5,10 @@ use super::wire::{
     self, Blocks, DEFAULT_BLOCKS, GREETING_BYTES, NbdBreach, OPTION_REPLY_BYTES, OptionRefusal, OptionReply,
     export_flag, option,
 };
+use core::time::Duration;
+
+/// How long a server may take until a connection is made, all of its messages together: a busy one on a busy machine takes a part of that.
+pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Replies to one option: far more than there are kinds of information.
 const MAX_OPTION_REPLIES: u32 = 64;

@@ -1,9 +1,9 @@
 //! A connection that is made again when it has ended: when, and to which address.
 
 use super::{
+    access::Access,
     connection::Connection,
-    handshake::Export,
-    medium::{Access, HANDSHAKE_LIMIT},
+    handshake::{Export, HANDSHAKE_LIMIT},
 };
 use core::time::Duration;
 

@@ -3,21 +3,18 @@
 use super::super::{AnyStorage, Geometry, GeometryError, MAX_STORAGE_DEPTH, MediumFault};
 use super::{
     MAX_NBD_CONNECTIONS, NbdOptions, NbdRefusal,
+    access::Access,
     connection::{Connection, NoConnection},
-    handshake::Export,
-    shared::Shared,
+    handshake::{Export, HANDSHAKE_LIMIT},
+    shared::{Entered, Shared},
     socket::Place,
     storage::NbdStorage,
 };
-use core::time::Duration;
 use std::{
     io,
     sync::{Arc, Mutex, PoisonError},
     time::Instant,
 };
-
-/// How long a server may take until a connection is made, all of its messages together: a busy one on a busy machine takes a part of that.
-pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why an export cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -119,42 +116,6 @@ pub struct NbdMedium {
     first: Arc<Mutex<Option<Connection>>>,
 }
 
-/// All that a storage needs to know of its export.
-#[derive(Clone, Debug)]
-pub(super) struct Access {
-    pub(super) options: NbdOptions,
-    pub(super) places: Vec<Place>,
-    pub(super) export: Export,
-    pub(super) geometry: Geometry,
-}
-
-impl Access {
-    /// Nothing that changes blocks.
-    pub(super) const fn is_read_only(&self) -> bool {
-        self.options.read_only || self.export.is_read_only()
-    }
-
-    /// What has completed is as durable as it gets.
-    pub(super) const fn is_write_through(&self) -> bool {
-        self.options.write_through || !self.export.can_flush()
-    }
-
-    /// Changes ask for FUA.
-    pub(super) const fn asks_for_fua(&self) -> bool {
-        self.export.can_fua() && self.is_write_through()
-    }
-
-    /// Bytes of the namespace.
-    pub(super) fn bytes(&self) -> u64 {
-        self.geometry.blocks() * u64::from(self.geometry.block_bytes())
-    }
-
-    /// What is found now can be used in place of the export that was opened, but for its size.
-    pub(super) const fn is_kept_by(&self, found: &Export) -> bool {
-        found.takes_the_place_of(&self.export, self.geometry.block_bytes())
-    }
-}
-
 impl NbdMedium {
     /// Reaches its server. Blocks while names are resolved and it answers; nothing for a reactor.
     ///
@@ -246,25 +207,6 @@ impl NbdMedium {
             connections.push(connection);
         }
         Ok(AnyStorage::Nbd(Box::new(NbdStorage::new(entered, self.access.clone(), connections, depth))))
-    }
-}
-
-/// A storage's part of what all share.
-#[derive(Debug)]
-pub(super) struct Entered {
-    pub(super) shared: Arc<Shared>,
-    others: usize,
-}
-
-impl Entered {
-    fn new(shared: &Arc<Shared>) -> Self {
-        Self { others: shared.enter(), shared: Arc::clone(shared) }
-    }
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        self.shared.leave();
     }
 }
 

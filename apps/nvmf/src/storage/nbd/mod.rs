@@ -2,6 +2,7 @@
 //! polls the storage drives; no thread, no allocation for an operation. What a connection may lose, and what is sent again when it
 //! ends, is in `shared` and `storage`.
 
+mod access;
 mod bytes;
 mod connection;
 mod coverage;

@@ -9,6 +9,7 @@ use core::sync::atomic::{
     AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
 };
+use std::sync::Arc;
 
 /// What is wrong, as a number; the worse the larger.
 mod fault {
@@ -47,6 +48,26 @@ pub(super) struct Shared {
     away: AtomicUsize,
     /// A time at which that was so has ended, or begun, since somebody asked last.
     ended: AtomicU64,
+}
+
+/// A storage's part of what all share.
+#[derive(Debug)]
+pub(super) struct Entered {
+    pub(super) shared: Arc<Shared>,
+    /// Storages that there were before it.
+    pub(super) others: usize,
+}
+
+impl Entered {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        Self { others: shared.enter(), shared: Arc::clone(shared) }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.shared.leave();
+    }
 }
 
 /// A flush that a server has, or is about to get.

@@ -8,11 +8,11 @@ use super::super::{
     StorageStatistics,
 };
 use super::{
+    access::Access,
     connection::Connection,
     link::Link,
-    medium::{Access, Entered},
     replies::Answer,
-    shared::{Done, Shared},
+    shared::{Done, Entered, Shared},
     tasks::Tasks,
     wakeup::Wakeup,
     wire::error,

@@ -245,7 +245,7 @@ impl RbdMedium {
     /// What is wrong with it for good, as its storages, on any core, and looks at its size have found by now. It is looked at once a second.
     #[must_use]
     pub fn fault(&self) -> Option<MediumFault> {
-        let wanted = bytes(self.geometry);
+        let wanted = self.geometry.bytes();
         self.shared().check_size(wanted);
         self.shared().fault(wanted)
     }
@@ -285,7 +285,7 @@ impl RbdMedium {
     /// # Errors
     /// [`ResizeError`]; nothing has changed then.
     pub fn resize(&mut self, blocks: u64) -> Result<(), ResizeError> {
-        self.geometry = resized(self.geometry, blocks, self.shared())?;
+        self.geometry = self.shared().resized(self.geometry, blocks)?;
         Ok(())
     }
 
@@ -370,18 +370,6 @@ impl Drop for RbdMedium {
             let _ = self.closed.recv_timeout(CLOSE_LIMIT);
         }
     }
-}
-
-/// The same with so many blocks, of an image that was looked at.
-pub(super) fn resized(geometry: Geometry, blocks: u64, shared: &Shared) -> Result<Geometry, ResizeError> {
-    let resized = Geometry::new(blocks, geometry.block_bytes())?;
-    let limit = shared.bytes() / u64::from(geometry.block_bytes());
-    if blocks > limit { Err(ResizeError::Medium { blocks, limit }) } else { Ok(resized) }
-}
-
-/// Bytes of a namespace.
-pub(super) fn bytes(geometry: Geometry) -> u64 {
-    geometry.blocks() * u64::from(geometry.block_bytes())
 }
 
 fn geometry(options: &RbdOptions, bytes: u64) -> Result<Geometry, RbdError> {

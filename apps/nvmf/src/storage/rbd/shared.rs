@@ -1,6 +1,6 @@
 //! What all cores have together of one image: the open image, and what is wrong with it for good.
 
-use super::super::{StorageError, medium_fault::MediumFault};
+use super::super::{Geometry, ResizeError, StorageError, medium_fault::MediumFault};
 use super::{
     cluster::Connection,
     lock::Lock,
@@ -105,6 +105,13 @@ impl Shared {
     /// Bytes that it has, when somebody looked last.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
+    }
+
+    /// A namespace of it with so many blocks.
+    pub(super) fn resized(&self, geometry: Geometry, blocks: u64) -> Result<Geometry, ResizeError> {
+        let resized = Geometry::new(blocks, geometry.block_bytes())?;
+        let limit = self.bytes() / u64::from(geometry.block_bytes());
+        if blocks > limit { Err(ResizeError::Medium { blocks, limit }) } else { Ok(resized) }
     }
 
     /// Where it is shorter than a namespace of so many bytes, it stays out of order.

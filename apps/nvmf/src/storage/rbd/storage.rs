@@ -5,7 +5,6 @@ use super::super::{
     StorageError, StorageStatistics,
 };
 use super::{
-    medium::{bytes, resized},
     sys::Way,
     task::{Progress, Task, without_lock},
 };
@@ -156,7 +155,7 @@ impl Storage for RbdStorage {
     }
 
     fn resize(&mut self, blocks: u64) -> Result<(), ResizeError> {
-        self.geometry = resized(self.geometry, blocks, self.way.shared())?;
+        self.geometry = self.way.shared().resized(self.geometry, blocks)?;
         Ok(())
     }
 
@@ -210,7 +209,7 @@ impl Storage for RbdStorage {
     fn poll(&mut self, _now: Duration, out: &mut CompletionBatch) -> usize {
         let before = out.len();
         if self.way.running() > 0 {
-            self.way.shared().check_size(bytes(self.geometry));
+            self.way.shared().check_size(self.geometry.bytes());
             let mut taken = core::mem::take(&mut self.taken);
             self.way.take(|slot, result| taken.push((slot, result)));
             for (slot, result) in taken.drain(..) {
@@ -239,6 +238,6 @@ impl Storage for RbdStorage {
     }
 
     fn statistics(&self) -> StorageStatistics {
-        StorageStatistics { fault: self.way.shared().fault(bytes(self.geometry)), ..self.statistics }
+        StorageStatistics { fault: self.way.shared().fault(self.geometry.bytes()), ..self.statistics }
     }
 }

@@ -6,13 +6,14 @@ use crate::provider::{
     RegistrationId, RemoteRange, ScatterElement, Token, TokenKind, WorkRequest,
     verbs::{
         VerbsDevice,
-        commands::initialise,
         connection_manager::mtu_code,
         sys::{
             batch::{SendMemory, Sink},
             builder::Builder,
+            completion_queue::{CompletionQueue, no_completion},
             data::RegisteredMemory,
-            objects::{CompletionQueue, MemoryRegion, ProtectionDomain, no_completion},
+            memory_region::MemoryRegion,
+            protection_domain::ProtectionDomain,
             queue_pair::QueuePair,
             registered::{KeyObjects, Registered},
             thread_domain::QueuePairDomain,
@@ -387,7 +388,7 @@ impl End {
         let thread = device.thread_domain().and_then(Result::ok);
         let domain = QueuePairDomain::new(domain, thread.as_ref())?;
         let queue_pair = QueuePair::new(domain, &completions, &completions, sizes, None, device.send_interface())?;
-        initialise(&queue_pair, device.options.port)?;
+        queue_pair.initialise(device.options.port)?;
         Ok(Self { queue_pair, completions })
     }
 

@@ -1,11 +1,6 @@
 //! A chain as `ibv_post_send` wants it: a linked list of work requests in memory that is made once.
 
-use super::{
-    data::Data,
-    mkey::Mkey,
-    objects::{MemoryRegion, Window},
-    queue_pair::{QueuePair, place_of},
-};
+use super::{data::Data, memory_region::MemoryRegion, mkey::Mkey, place_of, queue_pair::QueuePair, window::Window};
 use crate::provider::{Access, RegistrationFields, RemoteRange, ScatterElement, WorkRequest};
 use core::{
     marker::PhantomData,

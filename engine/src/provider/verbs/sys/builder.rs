@@ -2,96 +2,18 @@
 
 use super::{
     batch::{Sink, bind_info, flags, remote_rights},
+    builder_functions::{Functions, Lists},
     check,
     data::Data,
+    memory_region::MemoryRegion,
     mkey::Mkey,
-    mlx5_abi::{ListBuilder, QueuePairEx},
-    objects::{MemoryRegion, Window},
     queue_pair::QueuePair,
+    window::Window,
 };
 use crate::provider::{RegistrationFields, RemoteRange, ScatterElement, WorkRequest};
-use core::{ffi::c_void, marker::PhantomData, ptr::NonNull};
-use ibverbs_sys::{ibv_access_flags, ibv_mw_bind_info, ibv_qp_ex, ibv_send_flags, ibv_sge};
+use core::marker::PhantomData;
+use ibverbs_sys::{ibv_access_flags, ibv_qp_ex, ibv_send_flags};
 use std::io;
-
-type Start = unsafe extern "C" fn(*mut ibv_qp_ex);
-type WithKey = unsafe extern "C" fn(*mut ibv_qp_ex, u32);
-type Remote = unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64);
-type Bind = unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibverbs_sys::ibv_mw, u32, *const ibv_mw_bind_info);
-type SetList = unsafe extern "C" fn(*mut ibv_qp_ex, usize, *const ibv_sge);
-type SetInline = unsafe extern "C" fn(*mut ibv_qp_ex, *mut c_void, usize);
-type Complete = unsafe extern "C" fn(*mut ibv_qp_ex) -> i32;
-
-/// The functions of one queue pair's builder, for one post: libmlx5 has another `wr_complete` for queue pairs in the RESET state
-/// than for those that send (set_qp_operational_state in providers/mlx5/verbs.c), and changes it when their state is.
-#[derive(Clone, Copy)]
-pub(super) struct Functions {
-    start: Start,
-    send: Start,
-    send_invalidating: WithKey,
-    read: Remote,
-    write: Remote,
-    invalidate: WithKey,
-    /// Of queue pairs that were made for windows.
-    bind: Option<Bind>,
-    set_list: SetList,
-    set_inline: SetInline,
-    complete: Complete,
-    abort: Start,
-}
-
-impl Functions {
-    /// `None` where one is missing.
-    ///
-    /// # Safety
-    /// The queue pair is alive.
-    pub(super) unsafe fn of(builder: *mut ibv_qp_ex) -> Option<Self> {
-        // SAFETY: the caller's promise. Members are read one by one: a reference to all of it would not bear that another
-        // thread changes the queue pair's state.
-        unsafe {
-            Some(Self {
-                start: (*builder).wr_start?,
-                send: (*builder).wr_send?,
-                send_invalidating: (*builder).wr_send_inv?,
-                read: (*builder).wr_rdma_read?,
-                write: (*builder).wr_rdma_write?,
-                invalidate: (*builder).wr_local_inv?,
-                bind: (*builder).wr_bind_mw,
-                set_list: (*builder).wr_set_sge_list?,
-                set_inline: (*builder).wr_set_inline_data?,
-                complete: (*builder).wr_complete?,
-                abort: (*builder).wr_abort?,
-            })
-        }
-    }
-}
-
-impl Functions {
-    /// Whether it binds windows.
-    pub(super) fn binds(&self) -> bool {
-        self.bind.is_some()
-    }
-}
-
-/// The list builder of one queue pair.
-#[derive(Clone, Copy)]
-pub(super) struct Lists {
-    raw: NonNull<QueuePairEx>,
-    build: ListBuilder,
-}
-
-impl Lists {
-    /// `None` where the queue pair has none.
-    ///
-    /// # Safety
-    /// Null, or of a queue pair that is alive for as long as the value.
-    pub(super) unsafe fn of(raw: *mut QueuePairEx) -> Option<Self> {
-        let raw = NonNull::new(raw)?;
-        // SAFETY: the caller's promise; the member does not change.
-        let build = unsafe { (*raw.as_ptr()).wr_mr_list }?;
-        Some(Self { raw, build })
-    }
-}
 
 /// A post under way: holds the send queue's lock until it is completed or dropped, which drops the whole batch.
 pub(in super::super) struct Builder<'a> {

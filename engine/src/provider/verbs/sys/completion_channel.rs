@@ -1,6 +1,6 @@
 //! Completion channels: how a core that sleeps hears that something has completed (ibv_get_cq_event(3)).
 
-use super::{check, context::Context, objects::CompletionQueue, wait::set_nonblocking};
+use super::{check, context::Context, wait::set_nonblocking};
 use core::{
     ffi::c_int,
     ptr::{NonNull, null_mut},
@@ -8,9 +8,6 @@ use core::{
 };
 use ibverbs_sys::{ibv_comp_channel, ibv_cq};
 use std::{io, os::fd::BorrowedFd, sync::Arc};
-
-/// Events that are taken at a time: a queue has one for each time that a notification was asked for, so that two queues have two.
-const EVENTS_AT_ONCE: usize = 16;
 
 /// Events of a queue that are acknowledged together: each call takes a lock (ibv_get_cq_event(3)).
 const ACKNOWLEDGED_AT_ONCE: u32 = 64;
@@ -47,25 +44,8 @@ impl CompletionChannel {
         unsafe { BorrowedFd::borrow_raw(self.fd()) }
     }
 
-    /// Takes the events that wait, of these queues of the channel, and says whether none is left.
-    pub(in super::super) fn take_events(&self, queues: [&CompletionQueue; 2]) -> bool {
-        for _ in 0..EVENTS_AT_ONCE {
-            match self.next_event() {
-                Ok(Some(address)) => {
-                    let queue = queues.iter().find(|queue| queue.address() == address);
-                    debug_assert!(queue.is_some(), "an event of a queue that is not its port's");
-                    queue.into_iter().for_each(|queue| queue.got_event());
-                }
-                Ok(None) => return true,
-                // The device is gone: it wakes nobody any more.
-                Err(_) => return false,
-            }
-        }
-        false
-    }
-
     /// The address of the queue that the next event is of; nothing where none waits.
-    fn next_event(&self) -> io::Result<Option<usize>> {
+    pub(super) fn next_event(&self) -> io::Result<Option<usize>> {
         let (mut queue, mut cookie) = (null_mut::<ibv_cq>(), null_mut());
         // SAFETY: both pointers are to memory of this size. The library looks into the queue that the event is of: it is not freed before
         // the event is acknowledged (ibv_destroy_cq(3)).

@@ -24,7 +24,7 @@ pub(in super::super) enum RawEvent {
     /// Access and request errors of the peer: the queue pair is in the error state.
     QueuePairAccessError(u32),
     LastReceiveReached(u32),
-    /// Compared with [`super::objects::CompletionQueue::address`].
+    /// Compared with [`super::completion_queue::CompletionQueue::address`].
     CompletionQueueError(usize),
     /// Compared with [`super::shared_receive_queue::SharedReceiveQueue::address`].
     SharedReceiveQueueError(usize),

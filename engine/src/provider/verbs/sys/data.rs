@@ -7,7 +7,7 @@
 //!
 //! A work request with a fence waits for the RDMA READs in front of it, which may bring what it sends: it is fetched.
 
-use super::{objects::MemoryRegion, queue_pair::QueuePair};
+use super::{memory_region::MemoryRegion, queue_pair::QueuePair};
 use crate::provider::{ScatterElement, WorkRequest};
 use core::{cell::Cell, ffi::c_void};
 use ibverbs_sys::ibv_send_flags;

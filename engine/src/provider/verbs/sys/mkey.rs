@@ -3,7 +3,7 @@
 use super::{
     library::Mlx5Functions,
     mlx5_abi::{MKEY_INDIRECT, MKEY_REMOTE_INVALIDATE, MKEY_UPDATE_TAG, Mkey as RawMkey, MkeyAttributes},
-    objects::ProtectionDomain,
+    protection_domain::ProtectionDomain,
 };
 use core::ptr::NonNull;
 use std::{io, sync::Arc};

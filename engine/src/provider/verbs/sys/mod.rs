@@ -14,15 +14,18 @@
 mod abi_test;
 pub(super) mod batch;
 pub(super) mod builder;
+mod builder_functions;
 pub mod cm_abi;
 pub(super) mod completion_channel;
+pub(super) mod completion_queue;
 pub(super) mod connection;
 pub(super) mod context;
 pub(super) mod data;
 pub(super) mod library;
+pub(super) mod memory_region;
 pub(super) mod mkey;
 pub mod mlx5_abi;
-pub(super) mod objects;
+pub(super) mod protection_domain;
 pub(super) mod queue_pair;
 mod receive_list;
 pub(super) mod registered;
@@ -30,6 +33,7 @@ pub(super) mod shared_receive_queue;
 pub(super) mod thread_domain;
 pub(super) mod verbs_abi;
 pub(super) mod wait;
+pub(super) mod window;
 
 use std::io;
 
@@ -40,4 +44,11 @@ fn check(code: i32) -> io::Result<()> {
         code if code > 0 => Err(io::Error::from_raw_os_error(code)),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Index of the entry at `refused` in the list of `count` at `start`; 0 where the library did not set it.
+fn place_of<T>(start: *const T, refused: *const T, count: usize) -> usize {
+    let bytes = refused.addr().wrapping_sub(start.addr());
+    let place = bytes / size_of::<T>();
+    if refused.is_null() || place >= count { 0 } else { place }
 }

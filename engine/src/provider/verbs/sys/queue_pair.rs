@@ -1,12 +1,13 @@
 //! Reliable connected queue pairs.
 
 use super::{
-    builder::{Functions, Lists},
+    builder_functions::{Functions, Lists},
     check,
+    completion_queue::CompletionQueue,
     mlx5_abi::{
         DISABLE_SCATTER_TO_COMPLETION, MASK_CREATE_FLAGS, MASK_SEND_OPERATIONS, QueuePairAttributes, WITH_LIST,
     },
-    objects::{CompletionQueue, ProtectionDomain},
+    protection_domain::ProtectionDomain,
     receive_list::ReceiveList,
     shared_receive_queue::SharedReceiveQueue,
     thread_domain::QueuePairDomain,
@@ -16,9 +17,9 @@ use crate::provider::{QueuePairId, QueueSizes, ReceiveRequest, ScatterElement};
 use core::ptr::{NonNull, null_mut};
 use ibverbs_sys::{
     IBV_QP_EX_WITH_BIND_MW, IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE,
-    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, ibv_qp,
-    ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_type,
-    ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq,
+    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+    ibv_access_flags, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr,
+    ibv_qp_init_attr_ex, ibv_qp_state, ibv_qp_type, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq,
 };
 use std::{io, sync::Arc};
 
@@ -33,6 +34,10 @@ const BUILDER_OPERATIONS: u64 = (IBV_QP_EX_WITH_SEND
 /// pair with N bytes of inline data takes (N + 4) / 16 entries.
 const ENTRY_BYTES: u32 = 16;
 const FIRST_ENTRY_BYTES: u32 = 4;
+
+/// What a queue pair allows its peer; windows and nothing else have these rights.
+pub(in super::super) const PEER_ACCESS: u32 =
+    ibv_access_flags::IBV_ACCESS_REMOTE_READ.0 | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
 
 /// How work requests get into a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,6 +236,21 @@ impl QueuePair {
         check(unsafe { (verbs.ibv_modify_qp)(self.raw.as_ptr(), attributes, mask.0 as i32) })
     }
 
+    /// From RESET to INIT: takes receives, sends nothing.
+    pub(in super::super) fn initialise(&self, port: u8) -> io::Result<()> {
+        let mut attributes = ibv_qp_attr {
+            qp_state: ibv_qp_state::IBV_QPS_INIT,
+            port_num: port,
+            qp_access_flags: PEER_ACCESS,
+            ..ibv_qp_attr::default()
+        };
+        let mask = ibv_qp_attr_mask::IBV_QP_STATE
+            | ibv_qp_attr_mask::IBV_QP_PKEY_INDEX
+            | ibv_qp_attr_mask::IBV_QP_PORT
+            | ibv_qp_attr_mask::IBV_QP_ACCESS_FLAGS;
+        self.modify(&mut attributes, mask)
+    }
+
     /// Posts a list; an error says which entry was refused first, `None` where the device does not tell.
     ///
     /// # Safety
@@ -281,13 +301,6 @@ unsafe extern "C" fn refuse_receive(_: *mut ibv_qp, first: *mut ibv_recv_wr, ref
     // SAFETY: as for ibv_post_recv(3), there is a place for the refused entry.
     unsafe { *refused = first };
     libc::EINVAL
-}
-
-/// Index of the entry at `refused` in the list of `count` at `start`; 0 where the library did not set it.
-pub(super) fn place_of<T>(start: *const T, refused: *const T, count: usize) -> usize {
-    let bytes = refused.addr().wrapping_sub(start.addr());
-    let place = bytes / size_of::<T>();
-    if refused.is_null() || place >= count { 0 } else { place }
 }
 
 fn create(

@@ -1,6 +1,6 @@
 //! Receives on their way to C: a list on the stack, linked as ibv_post_recv(3) and ibv_post_srq_recv(3) want it.
 
-use super::queue_pair::place_of;
+use super::place_of;
 use crate::provider::ReceiveRequest;
 use core::ptr::null_mut;
 use ibverbs_sys::ibv_recv_wr;

@@ -2,7 +2,8 @@
 
 use super::{
     mkey::{Mkey, MkeyKind},
-    objects::{ProtectionDomain, Window},
+    protection_domain::ProtectionDomain,
+    window::Window,
 };
 use std::{io, sync::Arc};
 

@@ -1,6 +1,6 @@
 //! Shared receive queues.
 
-use super::{check, objects::ProtectionDomain, receive_list::ReceiveList};
+use super::{check, protection_domain::ProtectionDomain, receive_list::ReceiveList};
 use crate::provider::{MAX_COMPLETIONS_PER_POLL, ReceiveRequest};
 use core::ptr::{NonNull, null_mut};
 use ibverbs_sys::{ibv_recv_wr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr};

@@ -2,7 +2,7 @@
 
 use super::{
     context::Context,
-    objects::ProtectionDomain,
+    protection_domain::ProtectionDomain,
     verbs_abi::{self, ThreadDomainFunctions},
 };
 use core::ptr::NonNull;
