@@ -71,7 +71,7 @@ impl<P: Port> Engine<P> {
     /// sends from here on is none. Their requests end with the connection; what was reserved for them goes with it.
     pub(super) fn lose_refused(&mut self, index: usize, accepted: usize) {
         let sending = &self.connections[index].sending;
-        for at in 0..sending.chain().len() - accepted {
+        for at in 0..sending.refused(accepted) {
             let Posted { token, owner, .. } = sending.refused_at(at);
             if token.kind() != TokenKind::Message {
                 continue;
@@ -91,7 +91,7 @@ impl<P: Port> Engine<P> {
     /// After a refused post on a connection that goes on: where the invalidation was refused, destroying the MR is the
     /// fence (D7, S72, S84).
     pub(super) fn fence_refused(&mut self, index: usize, accepted: usize, error: PostError) {
-        for at in 0..self.connections[index].sending.chain().len() - accepted {
+        for at in 0..self.connections[index].sending.refused(accepted) {
             let Posted { token, owner, .. } = self.connections[index].sending.refused_at(at);
             match token.kind() {
                 TokenKind::Invalidate

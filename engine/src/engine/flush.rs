@@ -200,7 +200,7 @@ impl<P: Port> Engine<P> {
     fn post_refused(&mut self, index: usize, accepted: usize, error: PostError) {
         self.note_refused(index, error);
         let sending = &mut self.connections[index].sending;
-        for at in 0..sending.chain().len() - accepted {
+        for at in 0..sending.refused(accepted) {
             let posted = sending.refused_at(at);
             let token = posted.token;
             match token.kind() {

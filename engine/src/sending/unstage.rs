@@ -89,6 +89,11 @@ impl Sending {
         }
     }
 
+    /// How many work requests of the chain that was posted last the device refused, which took so many.
+    pub(crate) fn refused(&self, accepted: usize) -> usize {
+        self.chain.len() - accepted
+    }
+
     /// See [`SendQueue::refused_at`](crate::chain::SendQueue::refused_at).
     pub(crate) fn refused_at(&self, at: usize) -> Posted {
         self.queue.refused_at(at)
