@@ -8,16 +8,17 @@ use std::fs;
 fn a_file_goes_there_and_back_and_nothing_is_left_behind() {
     let machine = Machine::new();
     let file = machine.file("file");
-    let target = machine.serve(&["--namespace", &file]);
+    // Both poll on, as where nothing is said.
+    let target = machine.serve(&["--namespace", &file, "--idle", "spin"]);
     let copy = machine.path("copy");
     let listed = passed(machine.start(&["discover", "--connect", "127.0.0.1:4420"]).ended());
     assert_eq!(listed["entries"][0]["service"], "4420", "{listed}");
     let bytes = fs::read(&file).unwrap();
     let length = bytes.len().to_string();
-    let read = ["--output", copy.to_str().unwrap(), "--bytes", &length, "--runtime", "0"];
+    let read = ["--output", copy.to_str().unwrap(), "--bytes", &length, "--runtime", "0", "--idle", "spin"];
     verified(machine.load(&read).ended());
     assert!(fs::read(&copy).unwrap() == bytes, "the copy is another file");
-    let report = verified(machine.load(&["--file", &file, "--runtime", "1"]).ended());
+    let report = verified(machine.load(&["--file", &file, "--runtime", "1", "--idle", "spin"]).ended());
     assert_eq!(report["reconnects"], 0, "{report}");
     let served = passed(target.stop());
     assert_eq!(served["device"], "soft:reg_mr", "{served}");

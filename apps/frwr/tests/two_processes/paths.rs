@@ -7,6 +7,20 @@ use frwr_support::storage_harness::foreign::{Foreign, NBDKIT_FILE};
 
 const FIRST: &str = "127.0.0.1:4420";
 const SECOND: &str = "127.0.0.1:4421";
+/// Of a load on two cores that takes its paths in turns. A write that a lost path has not answered waits for twice the keep-alive.
+const SPREAD: [&str; 11] = [
+    "--cores",
+    "unpinned:2",
+    "--path-policy",
+    "round-robin",
+    "--pages",
+    "plain",
+    "--idle",
+    "sleep",
+    "--keep-alive",
+    "5",
+    "--json",
+];
 
 #[test]
 fn two_addresses_of_a_target_are_two_paths_that_take_turns() {
@@ -60,20 +74,7 @@ fn paths_come_and_go_as_the_discovery_service_lists_them_while_a_load_goes_on() 
     let (file, socket) = (machine.file("file"), machine.path("control").display().to_string());
     let target = machine.serve(&["--namespace", &file, "--control", &socket, "--hosts", "8"]);
     let load = ["load", "--device", "soft", "--connect-all", FIRST, "--file", &file, "--runtime", "3600"];
-    let more = [
-        "--cores",
-        "unpinned:2",
-        "--path-policy",
-        "round-robin",
-        "--pages",
-        "plain",
-        "--idle",
-        "sleep",
-        "--keep-alive",
-        "5",
-        "--json",
-    ];
-    let host = machine.start_exactly(&[&load[..], &more].concat());
+    let host = machine.start_exactly(&[&load[..], &SPREAD].concat());
     let of_each_core = |what: &str| {
         let lines = [0, 1].map(|core| format!("core {core}, path {SECOND}: {what}"));
         host.says_all(&lines.each_ref().map(String::as_str));
@@ -180,20 +181,7 @@ fn each_of_several_cores_has_its_own_way_by_each_path() {
     let file = machine.file("file");
     let target = machine.serve(&["--listen", SECOND, "--namespace", &file]);
     let load = ["load", "--device", "soft", "--connect", FIRST, "--connect", SECOND, "--file", &file, "--runtime", "1"];
-    let more = [
-        "--cores",
-        "unpinned:2",
-        "--path-policy",
-        "round-robin",
-        "--pages",
-        "plain",
-        "--idle",
-        "sleep",
-        "--keep-alive",
-        "5",
-        "--json",
-    ];
-    let report = verified(machine.start_exactly(&[&load[..], &more].concat()).ended());
+    let report = verified(machine.start_exactly(&[&load[..], &SPREAD].concat()).ended());
     let paths = report["load"]["paths"].as_array().unwrap();
     let of_each: Vec<_> = paths.iter().map(|path| (&path["core"], path["address"].as_str().unwrap())).collect();
     assert_eq!(of_each, [(&0.into(), FIRST), (&0.into(), SECOND), (&1.into(), FIRST), (&1.into(), SECOND)], "{report}");
