@@ -227,7 +227,7 @@ mod tests {
     fn rows_that_did_not_run_are_in_the_json_with_their_reason() {
         let value = json(&nothing_ran());
         let rows = value["rows"].as_array().expect("a list");
-        assert_eq!(rows.len(), 27);
+        assert_eq!(rows.len(), rows::all().len());
         for row in rows {
             assert_eq!(row["met"], Value::Null, "{row}");
             assert!(row["ours"].is_null() && row["ratio"].is_null(), "{row}");
@@ -256,6 +256,6 @@ mod tests {
         let (said, stated) = (reasons(&outcomes), "A10, A11, A12: (stated): by the research");
         assert_eq!(said.len(), text.lines().count());
         assert!(said.last().is_some_and(|line| line.starts_with(stated)), "{said:#?}");
-        assert_eq!(summary(&outcomes), "0 rows met, 0 missed, 27 not wholly run");
+        assert_eq!(summary(&outcomes), format!("0 rows met, 0 missed, {} not wholly run", outcomes.len()));
     }
 }

