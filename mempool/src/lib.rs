@@ -9,9 +9,10 @@
 //!
 //! So a peer's RDMA WRITE can never race with a Rust reference.
 //!
-//! What crosses cores goes through two doors: a [`lane`] carries values between two cores, and the
+//! What crosses cores goes through three doors: a [`lane`] carries values between two cores, the
 //! [`Returner`](freelist::Returner) of a [`Freelist`] gives indices back to the core that owns
-//! them. Besides these and [`DeviceMemory`], everything belongs to one core and uses no atomic instruction.
+//! them, and a [`Bell`] wakes one that sleeps. Besides these and [`DeviceMemory`], everything belongs to one core and uses
+//! no atomic instruction.
 //!
 //! Nothing here allocates after construction, waits, or makes a system call on a hot path.
 //!

@@ -6,8 +6,8 @@ mod common;
 
 use common::{BLOCK, BLOCKS, Error, HostSide, REGION_BYTES, TargetSide, both_to_the_end, pattern};
 use core::{cell::UnsafeCell, ptr::NonNull};
-use frwr_engine::provider::soft::SoftFabric;
-use frwr_mempool::Region;
+use frwr_nvmf::frwr_engine::provider::soft::SoftFabric;
+use frwr_nvmf::frwr_mempool::Region;
 use frwr_nvmf::storage::MemoryStorage;
 use std::sync::{
     Arc,

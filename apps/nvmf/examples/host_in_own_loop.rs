@@ -7,7 +7,7 @@ mod common;
 
 use common::{BLOCK, BLOCKS, Error, HostSide, TargetSide, pattern, region, segment};
 use core::time::Duration;
-use frwr_engine::provider::soft::SoftFabric;
+use frwr_nvmf::frwr_engine::provider::soft::SoftFabric;
 use frwr_nvmf::{host::HostCompletion, storage::MemoryStorage};
 use std::time::Instant;
 

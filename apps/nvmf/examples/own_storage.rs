@@ -5,8 +5,8 @@ mod common;
 
 use common::{BLOCK, BLOCKS, Error, HostSide, TargetSide, both_to_the_end, pattern, region};
 use core::{cell::OnceCell, time::Duration};
-use frwr_engine::provider::soft::SoftFabric;
-use frwr_mempool::DeviceMemory;
+use frwr_nvmf::frwr_engine::provider::soft::SoftFabric;
+use frwr_nvmf::frwr_mempool::DeviceMemory;
 use frwr_nvmf::storage::{
     AttachError, Completion, CompletionBatch, Cookie, Geometry, Operation, QueueFull, Storage, StorageError,
 };

@@ -1,13 +1,23 @@
 //! NVMe over Fabrics on RDMA: what storage authors embed.
 //!
 //! * [`wire`]: the bytes of the standards, and nothing else.
-//! * [`storage`]: what a namespace lies on; memory, files and block devices are here, others implement [`storage::Storage`].
+//! * [`storage`]: what a namespace lies on; memory, files, block devices, exports of NBD servers and images of Ceph clusters are here,
+//!   others implement [`storage::Storage`].
 //! * [`host`]: sessions with controllers, reads and writes as registered requests.
 //! * [`controller`]: the target: subsystems, their controllers and queues, on one core or on several.
+//! * [`authentication`]: how both prove who they are, whoever has the keys.
 //!
 //! Both sides are poll-style and take the time as an argument: they never block, read a clock or allocate once they were made. They are
 //! made over an engine and memory of [`frwr_engine`] and [`frwr_mempool`], which are re-exported, so that this is the one crate to depend
 //! on. `docs/embedding.md` leads through it.
+//!
+//! | feature, none of them on by itself | what it brings |
+//! |---|---|
+//! | `reactor` | `controller::TargetPoller`, a target on a pinned core, and `frwr_reactor`, re-exported |
+//! | `conformance` | a suite that shows what storages promise, over any one; for `dev-dependencies` |
+//! | `dhchap` | DH-HMAC-CHAP, for [`authentication`] |
+//! | `verbs`, `mlx5` | devices of libibverbs, and lists on ConnectX (`frwr_engine::provider::verbs`) |
+//! | `serde` | statistics as serde's `Serialize` |
 //!
 //! A target of 4 MiB of memory, on a software NIC as others are on a verbs device:
 //!

@@ -3,13 +3,13 @@
 #![allow(unreachable_pub, reason = "a module of programs, not of a library")]
 
 use core::time::Duration;
-use frwr_engine::{
+use frwr_nvmf::frwr_engine::{
     Engine, EngineOptions, MemoryAccess,
     control::Control,
     gather::{MemoryId, Segment},
     provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort, SoftProfile},
 };
-use frwr_mempool::{DeviceMemory, PagePolicy, Region, RegionOptions};
+use frwr_nvmf::frwr_mempool::{DeviceMemory, PagePolicy, Region, RegionOptions};
 use frwr_nvmf::{
     controller::{Target, TargetOptions},
     host::{ADMIN_DATA_BYTES, Host, HostOptions},

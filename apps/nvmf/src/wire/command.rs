@@ -1,8 +1,8 @@
 //! What a submission queue entry asks for: admin commands (Base 5), fabrics commands (Base 6) and I/O commands (NVM 3).
 
 use super::{
-    DataPointer, Property, ReservationAcquire, ReservationRegister, ReservationRelease, ReservationReport, Status,
-    SubmissionQueueEntry,
+    DataPointer, IdentifyController, Property, ReservationAcquire, ReservationRegister, ReservationRelease,
+    ReservationReport, Status, SubmissionQueueEntry,
 };
 use zerocopy::little_endian::U32;
 
@@ -44,6 +44,18 @@ pub mod opcode {
     pub const RESERVATION_ACQUIRE: u8 = 0x11;
     /// I/O.
     pub const RESERVATION_RELEASE: u8 = 0x15;
+}
+
+/// ONCS: the optional commands, by what their opcodes stand for.
+impl IdentifyController {
+    /// ONCS bit 0.
+    pub const COMPARE: u16 = 1;
+    /// ONCS bit 2.
+    pub const DATASET_MANAGEMENT: u16 = 1 << 2;
+    /// ONCS bit 3.
+    pub const WRITE_ZEROES: u16 = 1 << 3;
+    /// ONCS bit 5.
+    pub const RESERVATIONS: u16 = 1 << 5;
 }
 
 /// Fabrics command types (Base figure 386).

@@ -156,14 +156,6 @@ impl IdentifyController {
     pub const LOG_OFFSETS: u8 = 1 << 2;
     /// FUSES bit 0.
     pub const COMPARE_AND_WRITE: u16 = 1;
-    /// ONCS bit 0.
-    pub const COMPARE: u16 = 1;
-    /// ONCS bit 2.
-    pub const DATASET_MANAGEMENT: u16 = 1 << 2;
-    /// ONCS bit 3.
-    pub const WRITE_ZEROES: u16 = 1 << 3;
-    /// ONCS bit 5.
-    pub const RESERVATIONS: u16 = 1 << 5;
     /// SQES: required and maximum 2^6 bytes.
     pub const SUBMISSION_ENTRY: u8 = 0x66;
     /// CQES: required and maximum 2^4 bytes.
