@@ -7,6 +7,20 @@
 //!
 //! Either end may move to another thread; dropping one closes the lane. What is left in it is dropped once, when both are
 //! gone.
+//!
+//! ```
+//! use frwr_mempool::lane;
+//!
+//! let (mut sender, mut receiver) = lane::bounded(64);
+//! let worker = std::thread::spawn(move || {
+//!     // A full lane gives the value back.
+//!     (1..=3).filter(|value| sender.push(*value).is_ok()).count()
+//! });
+//! assert_eq!(worker.join().expect("it ended"), 3);
+//! // Its sender is gone, and what it sent is not.
+//! assert!(receiver.is_closed());
+//! assert_eq!((receiver.pop(), receiver.pop(), receiver.pop(), receiver.pop()), (Some(1), Some(2), Some(3), None));
+//! ```
 
 mod records;
 mod ring;

@@ -332,7 +332,7 @@ mod tests {
             assert_eq!(operation.to_possible_value().unwrap().get_name(), operation.name());
             assert_eq!(Operation::of(operation.number()), Some(operation));
         }
-        assert_eq!((Operation::of(0), Operation::of(7)), (None, None));
+        assert_eq!((Operation::of(0), Operation::of(u8::MAX)), (None, None));
     }
 
     #[test]
