@@ -1,6 +1,7 @@
 //! Several paths to one namespace: which of them requests take, and what becomes of them where one goes.
 
 use core::time::Duration;
+use frwr_nvmf::controller::ChangeEvent;
 use frwr_nvmf::host::{
     Host, IoError, PathPolicy, PathRefusal, PathState, Paths, PathsError, PathsOptions, RequestError,
 };
@@ -88,6 +89,64 @@ fn requests_go_to_where_the_namespace_is_and_nothing_is_lost_by_a_turn() {
     assert!(of(0).refused + of(1).refused > 0, "some were on their way");
     assert_eq!((of(0).lost, of(1).lost), (0, 0));
     all.finish();
+}
+
+/// With a Keep Alive Timeout, behind which a write that was lost would go on, a minute of it.
+#[test]
+fn writes_leave_a_target_that_drains_at_once_and_what_it_has_begun_ends_there() {
+    for profile in PROFILES {
+        let wanted = kept(30);
+        let states = vec![AnaState::Optimized; 2];
+        let wanted = Wanted { states, paths: wanted.paths.policy(PathPolicy::RoundRobin), ..wanted };
+        let mut all = Gateways::ready(profile, &wanted);
+        all.gateways[0].switch.gate.set(Gate::Unstarted);
+        (0..8).for_each(|block| write(&mut all, block, 0x11));
+        all.held(0, 4);
+        assert_eq!(all.completed(4).len(), 4, "those of the other path");
+        // Some are on their way when it begins, and have to hear that they are not executed.
+        (8..12).for_each(|block| write(&mut all, block, 0x11));
+        all.paths.flush();
+        let (since, id) = (all.now, all.target(0).drain(None, Duration::ZERO).unwrap());
+        let mut free: Vec<u64> = all.completed(4).iter().map(|ended| ended.cookie).collect();
+        let mut busy = 0;
+        // The other path takes all of a load meanwhile, one write behind the other.
+        while all.now < since + 3 * SECOND {
+            for block in core::mem::take(&mut free) {
+                assert!(block >= 8, "{profile}: block {block} was not begun");
+                write(&mut all, block, 0x12);
+                busy += 1;
+            }
+            let before = all.now;
+            free.extend(all.completed(1).iter().map(|ended| (ended.cookie, ended.result)).map(|(block, result)| {
+                assert_eq!(result, Ok(()), "{profile}");
+                block
+            }));
+            assert!(all.now - before < 100 * MS, "{profile}: nothing paused");
+            all.now += 5 * MS;
+        }
+        assert!(busy > 100, "{profile}: {busy}");
+        let is_told = PathState::Connected(AnaState::Inaccessible);
+        assert_eq!(all.paths.state(0), Some(is_told), "{profile}: what it has is not answered");
+        // It answers what it has, and then it leaves.
+        all.gateways[0].switch.gate.set(Gate::Open);
+        let mut began: Vec<u64> = Vec::new();
+        while began.len() < 4 || free.len() < 4 {
+            for ended in all.completed(1) {
+                assert_eq!(ended.result, Ok(()), "{profile}");
+                if ended.cookie < 8 { began.push(ended.cookie) } else { free.push(ended.cookie) }
+            }
+        }
+        all.until("left", |all| matches!(all.paths.state(0), Some(PathState::Lost(_))));
+        all.until(
+            "done",
+            |all| matches!(all.target(0).next_change(), Some(ChangeEvent::Done { id: done }) if done == id),
+        );
+        assert!((0..12).all(|block| all.on_medium(block) == if block < 8 { 0x11 } else { 0x12 }), "{profile}");
+        let left = all.paths.path_statistics(0);
+        assert_eq!((left.lost, left.fenced, left.went), (0, 0, 1), "{profile}: {left:?}");
+        assert!(left.refused > 0, "{profile}: some were on their way");
+        all.finish();
+    }
 }
 
 #[test]

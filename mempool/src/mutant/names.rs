@@ -272,6 +272,7 @@ mutants! {
     target_aborted_half_done
     target_aborted_storing
     target_answers_gone
+    target_drain_unanswered
     target_durable_unflushed
     target_ending_place_forgotten
     target_executes_for_gone

@@ -11,12 +11,19 @@ use std::{
 const SERVED_ONCE: &str = "what is written is served once; name another one, or set read_only for both";
 
 /// The first namespace whose medium another one in front of it has as well, or has a part of, where one of them is written: by its
-/// place among all, and why that cannot be.
+/// place among all, and why that cannot be. Looks at each path, which takes as long as file systems do.
 pub(super) fn served_twice<'a>(namespaces: impl Iterator<Item = &'a NamespaceConfig>) -> Option<(usize, String)> {
+    served_twice_of(namespaces.map(|namespace| (namespace, None)))
+}
+
+/// The same where of some paths it is known already what lies below them: those are not looked at.
+pub(super) fn served_twice_of<'a>(
+    namespaces: impl Iterator<Item = (&'a NamespaceConfig, Option<&'a Below>)>,
+) -> Option<(usize, String)> {
     let mut before: Vec<(&Path, Below, bool)> = Vec::new();
     let mut exports: Vec<(NbdOptions, bool)> = Vec::new();
     let mut images: Vec<(&RbdOptions, bool)> = Vec::new();
-    for (place, namespace) in namespaces.enumerate() {
+    for (place, (namespace, known)) in namespaces.enumerate() {
         if let MediumConfig::Rbd { options } = &namespace.medium {
             let read_only = namespace.read_only;
             if images.iter().any(|(other, both)| !(read_only && *both) && other.is_same_image(options)) {
@@ -33,8 +40,10 @@ pub(super) fn served_twice<'a>(namespaces: impl Iterator<Item = &'a NamespaceCon
             exports.push((options, read_only));
         }
         let MediumConfig::Stored { path, .. } = &namespace.medium else { continue };
-        let (below, read_only) = (Below::of(path), namespace.read_only);
-        let clash = before.iter().find(|(_, other, both)| !(read_only && *both) && below.shares_with(other));
+        let (below, read_only) = (known.cloned().unwrap_or_else(|| Below::of(path)), namespace.read_only);
+        // One path is one medium also where another file lies there by now, since a file of both could not be read again.
+        let is_one = |at: &Path, other: &Below| at == path || below.shares_with(other);
+        let clash = before.iter().find(|(at, other, both)| !(read_only && *both) && is_one(at, other));
         if let Some((other, ..)) = clash {
             let clash = if other == path {
                 format!("{path:?} is the medium of another namespace")

@@ -1,11 +1,11 @@
 //! What `serve` serves by now, and what more it may: for namespaces that come while it does.
 
 use super::{
-    clash::served_twice,
+    clash::served_twice_of,
     difference::Room,
     medium::Lives,
     namespace_plan::NamespacePlan,
-    namespaces::{Identity, ListedNamespace, NamespaceConfig, NamespaceReport, SubsystemConfig},
+    namespaces::{Identity, ListedNamespace, MediumConfig, NamespaceConfig, NamespaceReport, SubsystemConfig},
     prepared::{Patience, Prepared, Users, prepare},
     serve_command::ServeConfig,
     trace::{OF_KEYS, check_path},
@@ -13,10 +13,34 @@ use super::{
 use crate::Error;
 use frwr_nvmf::{
     controller::{MAX_NAMESPACES, TargetOptions},
-    storage::AnyStorage,
+    storage::{AnyStorage, Below},
     wire::Nqn,
 };
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
+
+/// What a namespace lives in, and what that is to the system, which is found once, by whoever opens it: a path asks its file system, which
+/// may answer nobody when the next namespace comes. Clones are of one namespace.
+#[derive(Clone, Debug)]
+struct Known {
+    config: NamespaceConfig,
+    below: Arc<OnceLock<Below>>,
+}
+
+impl Known {
+    fn new(config: NamespaceConfig) -> Self {
+        Self { config, below: Arc::default() }
+    }
+
+    /// Finds it, of a file or device that is open by now. Takes as long as its file system does.
+    fn look(&self) {
+        if let MediumConfig::Stored { path, .. } = &self.config.medium {
+            self.below.get_or_init(|| Below::of(path));
+        }
+    }
+}
 
 /// All namespaces that there are, or that were removed and are not gone.
 #[derive(Debug)]
@@ -28,16 +52,22 @@ pub(super) struct Stock {
     limit: usize,
     /// Hosts that a subsystem may allow by name.
     hosts: usize,
-    served: Vec<(Identity, NamespaceConfig)>,
+    served: Vec<(Identity, Known)>,
     /// What is written meanwhile, and can be no namespace.
     trace: Option<PathBuf>,
 }
 
 impl Stock {
-    /// What a target is started with.
+    /// What a target is started with, of which all is open.
     pub(super) fn new(config: &ServeConfig, users: Users, options: &TargetOptions) -> Self {
-        let of =
-            |subsystem: &SubsystemConfig| subsystem.identities().zip(subsystem.configs().cloned()).collect::<Vec<_>>();
+        let known = |config: &NamespaceConfig| {
+            let known = Known::new(config.clone());
+            known.look();
+            known
+        };
+        let of = |subsystem: &SubsystemConfig| {
+            subsystem.identities().zip(subsystem.configs().map(known)).collect::<Vec<_>>()
+        };
         Self {
             users: Users { at_start: false, ..users },
             depth: options.queue_entries.into(),
@@ -60,26 +90,26 @@ impl Stock {
     ) -> Result<Reserved, Error> {
         let identity = (of, namespace.identifier);
         self.check(identity, &namespace.config)?;
-        self.served.push((identity, namespace.config.clone()));
+        self.served.push((identity, Known::new(namespace.config.clone())));
         let users = Users { cores: units.len(), wait: Patience::default(), ..self.users.clone() };
-        let beside = self.configs().cloned().collect();
+        let beside = self.served.iter().map(|(_, known)| known.clone()).collect();
         Ok(Reserved { subsystem: of, namespace, units, beside, trace: self.trace.clone(), users, depth: self.depth })
     }
 
     /// What all of them live in, the last one last.
     pub(super) fn configs(&self) -> impl Iterator<Item = &NamespaceConfig> {
-        self.served.iter().map(|(_, config)| config)
+        self.served.iter().map(|(_, known)| &known.config)
     }
 
     /// What a namespace lives in.
     pub(super) fn config(&self, identity: Identity) -> Option<&NamespaceConfig> {
-        self.served.iter().find(|(served, _)| *served == identity).map(|(_, config)| config)
+        self.served.iter().find(|(served, _)| *served == identity).map(|(_, known)| &known.config)
     }
 
     /// ANA groups of a subsystem that follow locks.
     pub(super) fn locked_groups(&self, subsystem: Nqn) -> impl Iterator<Item = u32> {
-        let of = self.served.iter().filter(move |((nqn, _), config)| *nqn == subsystem && config.is_exclusive());
-        of.map(|(_, config)| config.ana_group)
+        let of = self.served.iter().filter(move |((nqn, _), known)| *nqn == subsystem && known.config.is_exclusive());
+        of.map(|(_, known)| known.config.ana_group)
     }
 
     /// What there may be.
@@ -121,7 +151,7 @@ impl Stock {
             ));
         }
         let mut beside = self.served.iter().filter(|((nqn, _), _)| *nqn == identity.0);
-        if beside.any(|(_, other)| config.shares_locked_group(other)) {
+        if beside.any(|(_, other)| config.shares_locked_group(&other.config)) {
             return refused(config.locked_group_text());
         }
         Ok(())
@@ -136,7 +166,7 @@ pub(super) struct Reserved {
     /// Each core of each device that is served.
     pub(super) units: Vec<usize>,
     /// What it and all others live in, itself last.
-    beside: Vec<NamespaceConfig>,
+    beside: Vec<Known>,
     /// What is written meanwhile, and can be no namespace.
     trace: Option<PathBuf>,
     users: Users,
@@ -175,6 +205,9 @@ impl Reserved {
         let mut notes = Vec::new();
         let prepared = prepare(&self.namespace, &self.users, &mut |note| notes.push(note.to_owned()))?;
         let Prepared { of_cores, report, medium } = prepared;
+        if let Some(own) = self.beside.last() {
+            own.look();
+        }
         let storage = |plan: NamespacePlan| plan.storage(self.depth, report.blocks);
         let storages = of_cores.into_iter().map(storage).collect::<Result<_, _>>()?;
         Ok(Opened { storages, report, medium, notes })
@@ -182,10 +215,11 @@ impl Reserved {
 
     /// That its medium is nobody else's.
     fn check(&self) -> Result<(), Error> {
-        // Those of another kind are another medium. Nor are they looked at, whose file systems may answer nobody.
+        // Those of another kind are another medium.
         let kind = core::mem::discriminant(&self.namespace.config.medium);
-        let alike = self.beside.iter().filter(|config| core::mem::discriminant(&config.medium) == kind);
-        if let Some((_, reason)) = served_twice(alike) {
+        let alike = self.beside.iter().filter(|known| core::mem::discriminant(&known.config.medium) == kind);
+        let alike = alike.map(|known| (&known.config, known.below.get()));
+        if let Some((_, reason)) = served_twice_of(alike) {
             return Err(Error::failed("namespace", reason));
         }
         let path = self.namespace.config.path();

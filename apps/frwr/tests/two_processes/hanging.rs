@@ -4,7 +4,7 @@ use super::Machine;
 use super::program::{Program, passed, verified};
 use frwr_support::{changes::Ctl, storage_harness::hanging::HangingDisk};
 use serde_json::{Value, json};
-use std::{path::Path, thread};
+use std::{fs, path::Path, thread};
 
 /// Of the namespace that is served at the start, and of the one whose file system hangs.
 const WELL: &str = "nqn.2026-11.invalid.frwr:file";
@@ -104,4 +104,34 @@ fn a_resize_that_a_file_system_keeps_waiting_ends_and_nobody_else_waits() {
 #[test]
 fn neither_do_others_wait_where_a_worker_thread_serves_the_file() {
     a_resize_is_kept_waiting("thread");
+}
+
+/// What lies below a path was found when it was opened, so that its file system is asked nothing when the next file comes.
+#[test]
+fn a_file_comes_while_the_file_system_of_another_one_hangs() {
+    let machine = Machine::new();
+    let (file, more, socket) = (machine.zeros("file", BYTES), machine.zeros("more", BYTES), machine.path("control"));
+    let control = ["--control", socket.to_str().unwrap(), "--idle", "sleep"];
+    let target = machine.serve(&[&["--namespace", &file, "--backing", "auto"][..], &control].concat());
+    let Some(disk) = HangingDisk::mount(BYTES as usize) else { return };
+    let mut ctl = Ctl::open(Path::new(env!("CARGO_BIN_EXE_frwr")), &socket).unwrap();
+    let mut add = |number: u32, path: &Path| {
+        let namespace = json!({ "subsystem": WELL, "namespace": number, "file": path, "backing": "auto" });
+        ctl.ask_with("add_namespace", &namespace)
+    };
+    assert_eq!(add(2, &disk.path()).unwrap()["changed"], true);
+    disk.hang();
+    assert_eq!(add(3, Path::new(&more)).unwrap()["changed"], true);
+    // Files that are served are found again by other paths all the same: those of the start, and those that came.
+    for (at, served) in [&file, &more].into_iter().enumerate() {
+        let link = machine.path(&format!("link{at}"));
+        fs::hard_link(served, &link).unwrap();
+        let refused = add(4, &link).unwrap_err();
+        assert!(refused.contains("are one medium") && refused.contains(served.as_str()), "{refused}");
+    }
+    disk.go_on();
+    // So is the one that hung.
+    let refused = add(4, &disk.path()).unwrap_err();
+    assert!(refused.contains("is the medium of another namespace"), "{refused}");
+    passed(target.stop());
 }

@@ -109,6 +109,8 @@ fn paths_come_and_go_as_the_discovery_service_lists_them_while_a_load_goes_on() 
         let came = if path["address"] == FIRST { 1 } else { 2 };
         assert_eq!((&path["came"], &path["state"]), (&came.into(), &"connected, optimized".into()), "{report}");
         assert!(path["requests"].as_u64().unwrap() > 10, "each was taken: {report}");
+        // Nor does a write wait until its target is over: what was on its way was answered.
+        assert_eq!((&path["lost"], &path["fenced"]), (&0.into(), &0.into()), "{report}");
     }
     passed(target.stop());
 }
@@ -187,6 +189,8 @@ fn each_of_several_cores_has_its_own_way_by_each_path() {
     assert_eq!(of_each, [(&0.into(), FIRST), (&0.into(), SECOND), (&1.into(), FIRST), (&1.into(), SECOND)], "{report}");
     for path in paths {
         assert!(path["requests"].as_u64().unwrap() > 10, "each was taken: {report}");
+        // Nor does a write wait until its target is over: what was on its way was answered.
+        assert_eq!((&path["lost"], &path["fenced"]), (&0.into(), &0.into()), "{report}");
     }
     assert_eq!(report["reconnects"], 0, "{report}");
     passed(target.stop());

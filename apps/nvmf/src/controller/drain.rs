@@ -4,16 +4,20 @@ use super::Target;
 use super::change::{ChangeError, ChangeEvent, ChangeId, HeldUp};
 use super::commands::Slot;
 use super::controllers::{Controller, Notice};
-use super::pending::{Drain, Drained, Until};
+use super::pending::{Deadline, Drain, Drained, Until};
 use super::spread::{ControllerName, Order};
 use super::subsystem::AllowedHosts;
-use super::work::Work;
+use super::work::{Phase, Work};
 use crate::storage::Storage;
 use crate::wire::Nqn;
 use core::time::Duration;
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Port;
 
+/// How long a host has to hear that a controller drains, in which all that it sends is answered: an event, a log page and the answers to
+/// what is on its way take it a few round trips, and a thread that is not run for a while, or takes turns with a hundred others, less than
+/// this. Whatever is sent behind that and not answered may have been executed as far as the host knows.
+const NOTICE: Duration = Duration::from_secs(1);
 /// How long a queue that has answered everything may take until its device is done with the last of it.
 const LAST_ANSWERS: Duration = Duration::from_millis(50);
 
@@ -63,8 +67,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         Ok(id)
     }
 
-    /// Keeps a host away, or all (`None`): its controllers take no commands of I/O queues any more, and end when those that they have
-    /// are answered; what a host sends meanwhile it sends again elsewhere, or later. Its Connects are refused with a status that tells it
+    /// Keeps a host away, or all (`None`): its controllers execute no more commands of I/O queues than they have, and end when those are
+    /// answered. The host is told, where it asked for that event, that by these controllers it reaches no namespace any more (their ANA
+    /// groups are inaccessible); for a second at least all that it still sends is answered so, and it sends that elsewhere, or later. Its Connects are refused with a status that tells it
     /// to try again, until [`Target::resume`]. Done when nothing of it is left here or in a storage ([`ChangeEvent::Done`]); what holds
     /// that up behind `within` is told, and waited for. The discovery service goes on. For the home core.
     ///
@@ -88,16 +93,25 @@ impl<P: Port, S: Storage> Target<P, S> {
     pub(super) fn begin_drain(&mut self, id: ChangeId, of: Drained, within: Duration) {
         let now = self.clock.now();
         for place in 0..self.controllers.places() {
-            let is_it = self.controllers.get(place).is_some_and(|controller| self.is_drained_by(controller, of));
-            if let Some(controller) = self.controllers.get_mut(place).filter(|_| is_it)
-                && controller.begin_drain(id, now, within)
-            {
-                self.sessions.drain_io_queues(place);
-                self.pending.controllers_drain(true);
+            if self.controllers.get(place).is_some_and(|controller| self.is_drained_by(controller, of)) {
+                self.drain_controller(place, id, within);
             }
         }
         self.spread.tell_members();
+        self.go_on();
         self.pending.drain(Drain::new(id, of, now, within));
+    }
+
+    /// A controller drains from now on, here.
+    fn drain_controller(&mut self, place: usize, id: ChangeId, within: Duration) {
+        let told_at = self.clock.watched().saturating_add(NOTICE);
+        let deadline = Deadline::new(id, self.clock.now(), within);
+        let Some(controller) = self.controllers.get_mut(place) else { return };
+        if controller.begin_drain(deadline, within, told_at) {
+            self.controllers.raise_of(place, Notice::AnaChanged, &mut self.commands);
+            self.sessions.drain_io_queues(place);
+            self.pending.controllers_drain(true);
+        }
     }
 
     /// A controller is to end by this.
@@ -120,11 +134,9 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// The home core drains a controller that has queues here.
     pub(super) fn drain_here(&mut self, name: ControllerName, id: ChangeId, within: Duration) {
-        let (place, now) = (usize::from(name.place), self.clock.now());
-        if let Some(copy) = self.controllers.named(place, name.id) {
-            copy.begin_drain(id, now, within);
-            self.sessions.drain_io_queues(place);
-            self.pending.controllers_drain(true);
+        let place = usize::from(name.place);
+        if self.controllers.named(place, name.id).is_some() {
+            self.drain_controller(place, id, within);
         }
     }
 
@@ -146,8 +158,25 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
-    /// Ends queues that drain and have answered everything; an admin queue when its controller has no other queue.
+    /// Queues that drain take no commands any more where their hosts have heard of that, and they have nothing left to execute.
+    fn end_intakes(&mut self) {
+        let watched = self.clock.watched();
+        for at in 0..self.sessions.places() {
+            let Some((connection, place)) = self.sessions.draining(at) else { continue };
+            let controller = self.controllers.get(place);
+            if !controller.is_none_or(|controller| controller.has_told_of_drain(watched)) {
+                continue;
+            }
+            let executes = |slot: &Slot| slot.connection() == connection && !matches!(slot.phase(), Phase::Reply(_));
+            if self.commands.unanswered(executes).is_none() {
+                self.sessions.end_intake(connection);
+            }
+        }
+    }
+
+    /// Ends queues that take no commands any more and have answered everything; an admin queue when its controller has no other queue.
     fn end_drained_queues(&mut self, now: Duration) {
+        self.end_intakes();
         for at in 0..self.sessions.places() {
             let Some((connection, since)) = self.sessions.drained(at, now) else { continue };
             if self.has_answered(connection, since, now) {

@@ -171,11 +171,14 @@ impl<P: Port, S: Storage> Target<P, S> {
         true
     }
 
-    /// Those that wait in queues that take no commands any more, or are none: their second one does not come.
+    /// Those that wait in queues that take no commands any more, or are none: their second one does not come, or is refused because of the
+    /// path. Then so are these.
     #[cold]
     pub(super) fn expire_firsts(&mut self) {
         while let Some(first) = self.firsts.take(|first| !self.sessions.is_open(first.connection)) {
-            if self.sessions.is_queue(first.connection) {
+            if self.sessions.is_draining(first.connection) {
+                self.answer_first(first, Status::ANA_INACCESSIBLE);
+            } else if self.sessions.is_queue(first.connection) {
                 self.answer_first(first, Status::ABORTED_MISSING_FUSED);
             } else {
                 self.engine.release(first.received);

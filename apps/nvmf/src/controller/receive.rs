@@ -15,6 +15,7 @@ use crate::wire::{
 };
 use frwr_engine::provider::{Port, RemoteRange};
 use frwr_engine::{ConnectionId, MAX_TRANSFER_OPERATIONS, Received, RemoteSegment};
+use frwr_mempool::mutant;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// A list of keyed data blocks in a capsule.
@@ -110,13 +111,13 @@ impl<P: Port, S: Storage> Target<P, S> {
         opcodes::check(&mut checks, arrival)
     }
 
-    /// A command of a queue that takes none: it ends, or its host has to prove itself first.
+    /// A command of a queue that takes none: it drains or ends, or its host has to prove itself first.
     #[cold]
     fn received_locked(&mut self, connection: ConnectionId, entry: &SubmissionQueueEntry, received: Received) {
         let command_id = entry.command_id.get();
         let (is_admin, association) = match self.sessions.admit_locked(connection, command_id) {
             Ok(Some(of)) => of,
-            Ok(None) => return self.engine.release(received),
+            Ok(None) => return self.received_draining(connection, entry, received),
             Err(fault) => return self.breaks_protocol(connection, received, fault),
         };
         let arrival = Arrival { connection, entry, is_admin, association };
@@ -131,6 +132,33 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.engine.release(received);
         self.commands.answer_without(connection, command_id, refused(Status::AUTHENTICATION_REQUIRED));
         self.go_on();
+    }
+
+    /// A command of a queue that drains. Its host has to hear that nobody executes it, since a change that may still be executed goes
+    /// nowhere else. Those of a queue that ends are not looked at.
+    #[cold]
+    fn received_draining(&mut self, connection: ConnectionId, entry: &SubmissionQueueEntry, received: Received) {
+        if mutant!(target_drain_unanswered) {
+            return self.engine.release(received);
+        }
+        let (is_admin, association) = match self.sessions.admit_draining(connection, entry.command_id.get()) {
+            Ok(Some(of)) => of,
+            Ok(None) => return self.engine.release(received),
+            Err(fault) => return self.breaks_protocol(connection, received, fault),
+        };
+        let arrival = Arrival { connection, entry, is_admin, association };
+        if entry.opcode == opcode::FABRICS {
+            // Of the queue, and of no namespace.
+            let accepted = self.check(&arrival);
+            return self.start(&arrival, accepted, None, received);
+        }
+        // In front of the second command of its pair.
+        self.expire_firsts();
+        let addressed = self.controllers.addressed(arrival.place(), self.clock.watched());
+        let reply = addressed.err().unwrap_or(Reply::of(Status::ANA_INACCESSIBLE));
+        // For the keys that it names.
+        let (entry, scattered) = self.gather_list(&arrival, &received).unwrap_or((*entry, None));
+        self.start(&Arrival { entry: &entry, ..arrival }, Err(reply), scattered, received);
     }
 
     #[cold]

@@ -39,8 +39,10 @@ enum Intake {
     Open,
     /// Those of authentication are taken, and all others refused: its host has to prove itself first.
     Locked,
-    /// They are not looked at: the queue ends when those that it has have ended. Its host sends them again elsewhere, or later.
+    /// They are refused because of the path: none is executed, and the host sends them elsewhere, or later.
     Drains,
+    /// They are not looked at: the queue ends when those that it has have ended.
+    Ends,
     /// They are not looked at: the host broke the protocol, or made room, and the connection ends.
     Doomed,
 }

@@ -212,6 +212,35 @@ fn a_namespace_that_comes_has_the_state_of_its_group() {
     }
 }
 
+/// As hosts understand it that know nothing of draining: the host is told, reads that no group can be reached by this controller, and the
+/// groups themselves are as they were to others.
+#[test]
+fn by_a_controller_that_drains_no_group_can_be_reached() {
+    for cores in [1, 2] {
+        let mut groups = Groups::new(cores);
+        groups.set(Some(7), AnaState::PersistentLoss);
+        let (count, before) = groups.page(0);
+        let request = Command::AsynchronousEventRequest.encode(900).unwrap();
+        groups.raw.responses.clear();
+        groups.raw.send(groups.admin, request, None);
+        groups.raw.steps(50);
+        groups.raw.target.drain(None, Duration::ZERO).unwrap();
+        groups.raw.until("told", |raw| raw.responses.iter().any(|answer| answer.command_id.get() == 900));
+        // A notice of the ANA page.
+        assert_eq!(groups.raw.responses.pop().unwrap().result.get(), 0x000c_0302);
+        let (drained, after) = groups.page(0);
+        assert!(drained > count);
+        let states: Vec<_> = after.iter().map(|group| (group.0, group.1)).collect();
+        assert_eq!(states, [(1, AnaState::Inaccessible as u8), (7, AnaState::PersistentLoss as u8)]);
+        assert!(after.iter().zip(&before).all(|(after, before)| after.2 > before.2 && after.3 == before.3));
+        assert_eq!(groups.reads(1), Status::ANA_INACCESSIBLE);
+        let served = groups.raw.target.inventory();
+        assert_eq!(served.subsystems[0].ana_of(1), Some(AnaState::Optimized), "of the target and not of this host");
+        groups.raw.pass(Duration::from_secs(1));
+        groups.raw.until("left", |raw| raw.disconnected.len() == 3);
+    }
+}
+
 #[test]
 fn a_group_that_cannot_be_is_refused() {
     let mut groups = Groups::new(1);

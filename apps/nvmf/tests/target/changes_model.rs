@@ -68,7 +68,8 @@ impl Guest {
         let name = Nqn::new(&format!("nqn.host{number}")).unwrap();
         let options = host_options().namespace(namespace).host(name).host_id([number; 16]).queues(2).queue_depth(8);
         let options = options.command_retries(None).longest_back_off(host_options().first_back_off);
-        let options = options.controller_loss_timeout(LONG).inaccessible_timeout(LONG);
+        // Attempts follow each other without a pause to speak of, and a host that is kept away makes some hundred.
+        let options = options.controller_loss_timeout(LONG).inaccessible_timeout(LONG).max_attempts(10_000);
         let mut control = Control::new(fabric.device(SoftOptions::new("reg_mr".parse().unwrap())));
         let mut engine = engine_of(&mut control, options.engine());
         let data = memory(2 * BLOCKS as usize * BLOCK as usize);

@@ -337,6 +337,23 @@ fn a_first_one_that_waits_can_be_aborted_and_goes_with_its_queue() {
 }
 
 #[test]
+fn a_pair_that_a_drain_comes_between_can_go_another_way() {
+    let mut raw = one_core();
+    let (_, io) = raw.io_queue();
+    fill(&mut raw, 0, 9);
+    raw.responses.clear();
+    send(&mut raw, io, 40, first(range(0, 1)), EXPECTED);
+    raw.steps(5);
+    raw.target.drain(None, Duration::ZERO).unwrap();
+    send(&mut raw, io, 41, second(range(0, 1)), WRITTEN);
+    let refused = Status::ANA_INACCESSIBLE.code();
+    assert_eq!(answers(&mut raw, 2), [(40, refused), (41, refused)]);
+    let [one, other] = pair(&mut raw, io, range(0, 1), 0);
+    assert_eq!((one.code(), other.code()), (refused, refused));
+    raw.shut_down();
+}
+
+#[test]
 fn a_pair_in_a_queue_that_is_full_goes_on_when_others_have_ended() {
     let (mut raw, switch) = cores(target_options());
     let (_, io) = raw.io_queue();

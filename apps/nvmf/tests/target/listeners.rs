@@ -25,6 +25,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 const BLOCK: u32 = 512;
 const SECOND: &str = "nqn.second";
+/// Hosts have heard by then that a controller drains.
+const HEARD: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_millis(5);
 /// Discovery Log Page Change Notification.
 const DISCOVERY_EVENTS: u32 = 1 << 31;
@@ -377,6 +379,7 @@ fn who_came_by_a_listener_that_is_drained_leaves_when_his_commands_are_answered(
         let ChangeEvent::HeldUp { id: late, by } = held else { panic!("{held:?}") };
         assert_eq!((late, by.queue_id, by.command_id), (id, Some(2), Some(77)));
         target.switch.gate.set(Gate::Open);
+        target.raw.pass(HEARD);
         target.done(id);
         target.raw.until("gone", |raw| raw.disconnected.len() == 3);
         assert!(queues.iter().chain([&admin]).all(|gone| target.raw.disconnected.contains(gone)));

@@ -78,6 +78,8 @@ pub(in super::super) struct Controller {
     drain: Option<Deadline>,
     /// Behind which time it is told what holds that up, from its begin on.
     drain_within: Duration,
+    /// When its hosts have had the time that they need to hear of that, in watched time.
+    drain_told_at: Duration,
 }
 
 /// How CSTS.RDY follows CC.EN (Base 3.1.3.6).
@@ -139,6 +141,7 @@ impl Controller {
             probe: Probe::behind(question),
             drain: None,
             drain_within: Duration::ZERO,
+            drain_told_at: Duration::ZERO,
         }
     }
 
@@ -376,13 +379,19 @@ impl Controller {
         (self.fatal, self.lost, self.commit) = (true, true, None);
     }
 
-    /// Its queues take no commands any more, and end with those that they have. False where that is so already.
-    pub(in super::super) fn begin_drain(&mut self, id: ChangeId, now: Duration, within: Duration) -> bool {
+    /// Its I/O queues execute no more commands than they have, and end with those. `told_at`: when its host will have had the time that it
+    /// needs to hear of that, in watched time. False where that is so already.
+    pub(in super::super) fn begin_drain(&mut self, deadline: Deadline, within: Duration, told_at: Duration) -> bool {
         let begins = self.drain.is_none();
         if begins {
-            (self.drain, self.drain_within) = (Some(Deadline::new(id, now, within)), within);
+            (self.drain, self.drain_within, self.drain_told_at) = (Some(deadline), within, told_at);
         }
         begins
+    }
+
+    /// It drains, and its host has had the time that it needs to hear of that. `watched`: watched time.
+    pub(in super::super) fn has_told_of_drain(&self, watched: Duration) -> bool {
+        self.drain.is_some() && watched >= self.drain_told_at
     }
 
     /// It ends as soon as its commands have: by which change, and how long that may take.

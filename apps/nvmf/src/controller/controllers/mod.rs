@@ -173,11 +173,17 @@ impl Controllers {
     /// Something happened to a subsystem: its controllers tell their hosts, now or when they ask.
     pub(super) fn raise(&mut self, subsystem: usize, notice: Notice, commands: &mut Commands) {
         for place in 0..self.controllers.len() {
-            let Some(controller) = self.get_mut(place) else { continue };
-            if controller.subsystem() == Some(subsystem) {
-                controller.events().raise(notice);
-                self.tell(place, commands);
+            if self.get(place).is_some_and(|controller| controller.subsystem() == Some(subsystem)) {
+                self.raise_of(place, notice, commands);
             }
+        }
+    }
+
+    /// Something happened to one controller: it tells its host, now or when that asks.
+    pub(super) fn raise_of(&mut self, place: usize, notice: Notice, commands: &mut Commands) {
+        if let Some(controller) = self.get_mut(place) {
+            controller.events().raise(notice);
+            self.tell(place, commands);
         }
     }
 

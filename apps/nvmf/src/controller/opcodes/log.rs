@@ -10,9 +10,9 @@ use super::checks::{Accepted, Arrival, Checks};
 use super::identify::{FIRMWARE, pad};
 use crate::storage::Storage;
 use crate::wire::{
-    AnaGroup, AnaLogHeader, BROADCAST_NAMESPACE, DISCOVERY_ENTRY_BYTES, DataPointer, DiscoveryEntry, DiscoveryHeader,
-    EffectsLog, ErrorLogEntry, FirmwareLog, GetLogPage, HealthLog, KeyedDataBlock, ReservationNotification, Status,
-    log_page,
+    AnaGroup, AnaLogHeader, AnaState, BROADCAST_NAMESPACE, DISCOVERY_ENTRY_BYTES, DataPointer, DiscoveryEntry,
+    DiscoveryHeader, EffectsLog, ErrorLogEntry, FirmwareLog, GetLogPage, HealthLog, KeyedDataBlock,
+    ReservationNotification, Status, log_page,
 };
 use core::mem::size_of;
 use core::time::Duration;
@@ -233,9 +233,12 @@ impl Pages<'_> {
         let Some(subsystem) = self.controller.subsystem().and_then(|index| self.subsystems.get(index)) else { return };
         let namespaces = subsystem.namespaces();
         let mut header = AnaLogHeader::new_zeroed();
+        // By a controller that drains no namespace can be reached, which is one more change of each group.
+        let drains = self.controller.drains().is_some();
+        let drained = u64::from(drains);
         // At most MAX_ANA_GROUPS.
         let groups = namespaces.groups().count() as u16;
-        (header.change_count, header.groups) = (namespaces.ana_changes().into(), groups.into());
+        (header.change_count, header.groups) = ((namespaces.ana_changes() + drained).into(), groups.into());
         window.put(0, header.as_bytes());
         let mut at = size_of::<AnaLogHeader>();
         for (group, state, changes, count) in namespaces.groups() {
@@ -243,7 +246,8 @@ impl Pages<'_> {
             let listed = if get.specific & GROUPS_ONLY != 0 { 0 } else { count };
             let mut descriptor = AnaGroup::new_zeroed();
             (descriptor.group, descriptor.namespaces) = (group.into(), (listed as u32).into());
-            (descriptor.change_count, descriptor.state) = (changes.into(), state as u8);
+            let state = if drains && state != AnaState::PersistentLoss { AnaState::Inaccessible } else { state };
+            (descriptor.change_count, descriptor.state) = ((changes + drained).into(), state as u8);
             window.put(at, descriptor.as_bytes());
             at += size_of::<AnaGroup>();
             if window.has(at, listed * size_of::<U32>()) {

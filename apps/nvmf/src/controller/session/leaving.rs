@@ -17,7 +17,7 @@ impl Sessions {
         }
     }
 
-    /// The I/O queues of a controller take no commands any more, and end with those that they have.
+    /// The I/O queues of a controller execute no more commands than they have.
     pub(in super::super) fn drain_io_queues(&mut self, controller: usize) {
         let all = self.queues.iter_mut().flatten();
         let takes = |queue: &Queue| matches!(queue.intake, Intake::Open | Intake::Locked);
@@ -26,7 +26,35 @@ impl Sessions {
         }
     }
 
-    /// So does an admin queue; since when it has had none but so many that wait for ever.
+    /// A command of a queue that drains. Its host is told that by the answer.
+    #[cold]
+    pub(in super::super) fn admit_draining(
+        &mut self,
+        connection: ConnectionId,
+        command_id: u16,
+    ) -> Result<Option<(bool, Option<Association>)>, Fault> {
+        self.admit_where(Intake::Drains, connection, command_id, || false)
+    }
+
+    /// It drains: its commands are refused.
+    pub(in super::super) fn is_draining(&self, connection: ConnectionId) -> bool {
+        self.get(connection).is_some_and(|queue| queue.intake == Intake::Drains)
+    }
+
+    /// An I/O queue that drains, and the place of its controller. `at`: below [`Sessions::places`].
+    pub(in super::super) fn draining(&self, at: usize) -> Option<(ConnectionId, usize)> {
+        let queue = self.queues.get(at)?.as_ref().filter(|queue| queue.intake == Intake::Drains)?;
+        Some((queue.connection, queue.association?.controller))
+    }
+
+    /// Commands of a queue that drains are not looked at any more.
+    pub(in super::super) fn end_intake(&mut self, connection: ConnectionId) {
+        if let Some(queue) = self.find(connection).filter(|queue| queue.intake == Intake::Drains) {
+            queue.intake = Intake::Ends;
+        }
+    }
+
+    /// An admin queue takes no commands any more; since when it has had none but so many that wait for ever.
     pub(in super::super) fn drain_admin_queue(
         &mut self,
         connection: ConnectionId,
@@ -34,14 +62,14 @@ impl Sessions {
         now: Duration,
     ) -> Option<Duration> {
         let queue = self.find(connection).filter(|queue| !queue.is_doomed())?;
-        queue.intake = Intake::Drains;
+        queue.intake = Intake::Ends;
         queue.empty_since(event_requests, now)
     }
 
-    /// An I/O queue that drains, and since when it has had no commands. `at`: below [`Sessions::places`].
+    /// An I/O queue that takes no commands any more, and since when it has had none. `at`: below [`Sessions::places`].
     pub(in super::super) fn drained(&mut self, at: usize, now: Duration) -> Option<(ConnectionId, Duration)> {
         let queue = self.queues.get_mut(at)?.as_mut()?;
-        let drains = queue.intake == Intake::Drains && !queue.is_admin() && queue.association.is_some();
+        let drains = queue.intake == Intake::Ends && !queue.is_admin() && queue.association.is_some();
         let since = if drains { queue.empty_since(0, now) } else { None };
         Some((queue.connection, since?))
     }
