@@ -2,6 +2,7 @@
 
 use super::{
     command_line::Inject,
+    end_time::{CLOSE_TIME, END_TIME},
     host_team::Team,
     intervals::IntervalSource,
     job_plan::JobPlan,
@@ -35,12 +36,6 @@ use std::{net::SocketAddr, sync::Arc};
 /// Bytes beside what is computed: the alignment of what is carved.
 const SLACK: usize = 64 << 10;
 
-/// How long requests may take that are in flight when the run is told to end: longer than disks and networks do that work, and short
-/// for who has typed Control-C. Those that wait for a path, which may come back, would take 30 s, and so would those that their target does
-/// not answer.
-const END_TIME: Duration = Duration::from_secs(5);
-/// How long the session may take to end behind that: an answer or two of a target that is there.
-const CLOSE_TIME: Duration = Duration::from_secs(1);
 /// Said when they have taken longer.
 const UNFINISHED: &str = "requests had not ended 5 s after the run was told to end, and were given up: the namespace cannot be reached, or \
                           its target does not answer; `frwr ctl hosts`, `subsystems` and `waits` of the target say more";
