@@ -2,7 +2,7 @@
 
 use super::{
     command_line::Inject,
-    end_time::{CLOSE_TIME, END_TIME},
+    host_end::HostEnd,
     host_team::Team,
     intervals::IntervalSource,
     job_plan::JobPlan,
@@ -20,7 +20,7 @@ use crate::{
 use arrayvec::ArrayVec;
 use core::{task::Waker, time::Duration};
 use frwr_engine::{
-    CoreLink, Engine, MemoryAccess, Statistics, TraceRecord,
+    CoreLink, Engine, MemoryAccess, Statistics, TraceRecord, WatchedClock,
     gather::{MemoryId, Segment},
     provider::{Capabilities, Port},
 };
@@ -36,9 +36,6 @@ use std::{net::SocketAddr, sync::Arc};
 /// Bytes beside what is computed: the alignment of what is carved.
 const SLACK: usize = 64 << 10;
 
-/// Said when they have taken longer.
-const UNFINISHED: &str = "requests had not ended 5 s after the run was told to end, and were given up: the namespace cannot be reached, or \
-                          its target does not answer; `frwr ctl hosts`, `subsystems` and `waits` of the target say more";
 /// Alignment of buffers: a page.
 const PAGE: usize = 4096;
 
@@ -62,6 +59,8 @@ pub(super) struct HostPlan {
     pub(super) desk: Option<PathDesk>,
     /// Of several paths, attempts that each may make before there was a session.
     pub(super) attempts: u32,
+    /// How long requests may take that are in flight when the load is over.
+    pub(super) drain_time: Duration,
 }
 
 impl HostPlan {
@@ -80,6 +79,7 @@ impl HostPlan {
             addresses,
             paths,
             attempts,
+            drain_time,
             ..
         } = self;
         let seed = plan.seed.wrapping_add((member as u64) << 32).wrapping_add((job as u64) << 48);
@@ -99,6 +99,7 @@ impl HostPlan {
             paths: paths.clone(),
             desk: None,
             attempts: *attempts,
+            drain_time: *drain_time,
         }
     }
 }
@@ -170,8 +171,10 @@ pub(super) struct HostSide<P: Port> {
     polled: Duration,
     caught: Option<String>,
     interrupted: bool,
-    /// When it was told to end.
-    told_at: Option<Duration>,
+    /// By which it passes that nothing ends; whether this poll judges.
+    clock: WatchedClock,
+    judges: bool,
+    end: HostEnd,
     remote_bytes_open: Option<u64>,
     memory_report: MemoryReport,
 }
@@ -251,7 +254,9 @@ impl<P: Port> HostSide<P> {
             polled: Duration::ZERO,
             caught: None,
             interrupted: false,
-            told_at: None,
+            clock: WatchedClock::new(WatchedClock::STANDSTILL),
+            judges: false,
+            end: HostEnd::new(plan.drain_time),
             remote_bytes_open: None,
             memory_report: MemoryReport::of(&region),
         })
@@ -424,6 +429,7 @@ impl<P: Port> HostSide<P> {
 
     pub(super) fn poll(&mut self, now: Duration) -> u32 {
         self.polled = now;
+        self.judges = self.clock.is_due(now);
         let mut work = self.host.poll(now);
         self.tell_changes();
         while let Some(completion) = self.host.next_completion() {
@@ -444,20 +450,25 @@ impl<P: Port> HostSide<P> {
         if self.stage == Stage::Running {
             work += self.run(now);
         } else {
-            self.end_session(now);
+            self.end_session();
         }
         work
     }
 
+    /// The time in which it polled.
+    fn watched(&self) -> Duration {
+        self.clock.watched(self.polled)
+    }
+
     /// Waits for the session to end, and where somebody waits for that, no longer than a target that answers takes.
-    fn end_session(&mut self, now: Duration) {
+    fn end_session(&mut self) {
         if self.stage == Stage::Finished {
             return;
         }
         if self.host.is_stopped() {
             self.stage = Stage::Finished;
             self.progress.finish();
-        } else if self.stage == Stage::Closing && self.told_at.is_some_and(|at| now >= at + END_TIME + CLOSE_TIME) {
+        } else if self.stage == Stage::Closing && self.judges && self.end.drops(self.watched()) {
             self.stage = Stage::Dropping;
             for path in 0..self.host.count() {
                 if let Some(host) = self.host.host_mut(path) {
@@ -480,7 +491,7 @@ impl<P: Port> HostSide<P> {
             }
             if asks.to_stop() {
                 self.interrupted = true;
-                self.told_at.get_or_insert(now);
+                self.end.told(self.clock.watched(now));
                 self.stop_job();
             } else if self.team.wants_end() {
                 self.stop_job();
@@ -489,8 +500,8 @@ impl<P: Port> HostSide<P> {
         if self.had_no_queue() && self.has_part() {
             return self.give_up("the target grants no I/O queue for one of the cores any more; name fewer in --cores");
         }
-        if self.gives_up_at().is_some_and(|at| now >= at) {
-            return self.give_up(UNFINISHED);
+        if let Some(reason) = self.waits_in_vain() {
+            return self.give_up(&reason);
         }
         self.watch();
         let mut work = 0;
@@ -535,10 +546,16 @@ impl<P: Port> HostSide<P> {
         work
     }
 
-    /// When requests are waited for no longer that have not ended since it was told to.
-    fn gives_up_at(&self) -> Option<Duration> {
-        let is_over = self.is_over() || self.stage != Stage::Running;
-        self.told_at.filter(|_| !is_over).map(|at| at.saturating_add(END_TIME))
+    /// Why requests are waited for no longer that have not ended since the load was over, or was told to end.
+    fn waits_in_vain(&mut self) -> Option<String> {
+        if !self.judges || self.is_over() || self.stage != Stage::Running {
+            return None;
+        }
+        let watched = self.watched();
+        if self.job().is_some_and(|job| job.phase() == Phase::Drain) {
+            self.end.over(watched);
+        }
+        self.end.gives_up(watched)
     }
 
     /// What this core has to do would be waited for in vain: a session began in which there is no queue for it, or nobody answers.

@@ -203,6 +203,13 @@ impl LoadConfig {
         of_host(&name(host_nqn.as_deref().unwrap_or(HOST))?, &files).map(Some)
     }
 
+    /// As long as a request may take: unanswered, and of several paths as long as a write waits that a lost one has not answered.
+    pub(super) fn drain_time(&self) -> Duration {
+        let LoadArguments { paths, io_timeout, .. } = &self.arguments;
+        let fenced = if self.places > 1 { paths.longest_fence() } else { Duration::ZERO };
+        fenced.max(Duration::from_secs(*io_timeout))
+    }
+
     /// The host on so many cores.
     pub(super) fn options(&self, cores: usize) -> Result<HostOptions, Error> {
         let LoadArguments { device, host_nqn, job, queues, .. } = &self.arguments;

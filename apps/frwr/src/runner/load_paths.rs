@@ -81,6 +81,12 @@ impl PathArguments {
         Duration::from_secs(self.keep_alive)
     }
 
+    /// How long a write waits at most that a lost path has not answered, where its target ends silent hosts: it counts any command as a
+    /// sign of life.
+    pub(super) fn longest_fence(&self) -> Duration {
+        2 * self.keep_alive() + Duration::from_secs(self.quiesce_margin)
+    }
+
     pub(super) fn options(&self, retries: u16) -> PathsOptions {
         let policy = match self.path_policy {
             Policy::QueueRoom => PathPolicy::QueueRoom,

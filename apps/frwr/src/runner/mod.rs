@@ -17,6 +17,7 @@ mod end_time;
 mod fleet;
 mod former;
 mod gateway;
+mod host_end;
 mod host_keys;
 mod host_side;
 mod host_team;
