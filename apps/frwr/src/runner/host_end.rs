@@ -8,6 +8,15 @@ use core::time::Duration;
 const REMEDY: &str = "and were given up: the namespace cannot be reached, or its target does not answer; `frwr ctl hosts`, `subsystems` and \
                       `waits` of the target say more";
 
+/// Until when it waits where it is ending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EndOfWait {
+    /// It was told to end.
+    Told,
+    /// The load is over, and its requests may take so long.
+    Over(Duration),
+}
+
 /// What it waits for at the end.
 #[derive(Debug)]
 pub(super) struct HostEnd {
@@ -32,6 +41,12 @@ impl HostEnd {
     /// The load is over: no more requests begin.
     pub(super) fn over(&mut self, now: Duration) {
         self.over_at.get_or_insert(now);
+    }
+
+    /// Until when requests in flight are waited for, where it is ending.
+    pub(super) fn of_wait(&self) -> Option<EndOfWait> {
+        let over = || self.over_at.map(|_| EndOfWait::Over(self.drain_time));
+        self.told_at.map(|_| EndOfWait::Told).or_else(over)
     }
 
     /// Why requests in flight are waited for no longer.

@@ -4,6 +4,7 @@ use super::{
     command_line::Inject,
     host_end::HostEnd,
     host_team::Team,
+    host_waits::{HostWaits, Wait, WaitsFor},
     intervals::IntervalSource,
     job_plan::JobPlan,
     load_paths::{LoadedPath, state_name},
@@ -175,6 +176,7 @@ pub(super) struct HostSide<P: Port> {
     clock: WatchedClock,
     judges: bool,
     end: HostEnd,
+    waits: HostWaits,
     remote_bytes_open: Option<u64>,
     memory_report: MemoryReport,
 }
@@ -257,6 +259,7 @@ impl<P: Port> HostSide<P> {
             clock: WatchedClock::new(WatchedClock::STANDSTILL),
             judges: false,
             end: HostEnd::new(plan.drain_time),
+            waits: HostWaits::default(),
             remote_bytes_open: None,
             memory_report: MemoryReport::of(&region),
         })
@@ -503,6 +506,9 @@ impl<P: Port> HostSide<P> {
         if let Some(reason) = self.waits_in_vain() {
             return self.give_up(&reason);
         }
+        if self.judges && self.desk.is_some() && !self.is_wrong() {
+            self.tell_waits();
+        }
         self.watch();
         let mut work = 0;
         if self.host.is_ready() {
@@ -665,6 +671,40 @@ impl<P: Port> HostSide<P> {
                 // The main thread has heard before that it is vacant.
                 Some(_) => {}
             }
+        }
+    }
+
+    /// Tells what requests wait for where none of them ends.
+    #[cold]
+    fn tell_waits(&mut self) {
+        let (ended, in_flight) = self.job().map_or((0, 0), |job| (job.requests(), job.in_flight()));
+        // Without a session none begins either.
+        let in_hand = in_flight > 0 || (self.job().is_some() && !self.is_over() && !self.host.is_ready());
+        let watched = self.watched();
+        let mut news = self.waits.look(ended, in_hand, watched);
+        if in_hand && news.is_none() {
+            let wait = Wait { waits_for: self.waits_for(), end: self.end.of_wait() };
+            news = self.waits.tell(wait, watched);
+        }
+        if let (Some(news), Some(desk)) = (news, &mut self.desk) {
+            // It has room for what there is to say while the main thread looks at something else.
+            let _ = desk.waits.push(news);
+        }
+    }
+
+    fn waits_for(&mut self) -> WaitsFor {
+        let only = self.host.state(0).filter(|_| self.host.count() == 1);
+        // What several paths give back is for another one.
+        let of_paths = (0..self.host.count()).map(|path| self.host.path_statistics(path));
+        let (given_back, fenced) =
+            of_paths.fold((0, 0), |(refused, waiting), path| (refused + path.refused, waiting + path.waiting));
+        let are_refused = self.waits.are_refused(self.host.statistics().repeated + given_back);
+        match only {
+            Some(state) if !state.serves() => WaitsFor::Path(state),
+            None if !self.host.is_ready() => WaitsFor::AnyPath,
+            _ if fenced > 0 => WaitsFor::FormerController,
+            _ if are_refused => WaitsFor::Refusals,
+            _ => WaitsFor::Answers,
         }
     }
 

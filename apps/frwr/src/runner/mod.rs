@@ -21,6 +21,7 @@ mod host_end;
 mod host_keys;
 mod host_side;
 mod host_team;
+mod host_waits;
 mod idle;
 mod incident_log;
 mod inquiry;
