@@ -504,6 +504,26 @@ fn a_change_does_not_end_before_its_controller_is_over_however_long_no_path_has_
 }
 
 #[test]
+fn how_the_only_path_does_can_be_asked_though_nothing_is_told_of_it() {
+    let mut all = Gateways::ready("reg_mr", &Wanted { gateways: 1, ..Wanted::default() });
+    let connected = |state| Some(PathState::Connected(state));
+    assert_eq!(all.paths.state(0), connected(AnaState::Optimized));
+    all.set_ana(0, AnaState::Inaccessible);
+    all.until("told", |all| all.paths.state(0) == connected(AnaState::Inaccessible));
+    all.kill(0);
+    all.until("lost", |all| matches!(all.paths.state(0), Some(PathState::Lost(_))));
+    all.start(0);
+    all.tick = MS;
+    all.until("back", |all| all.paths.state(0) == connected(AnaState::Inaccessible));
+    all.set_ana(0, AnaState::NonOptimized);
+    all.until("told", |all| all.paths.state(0) == connected(AnaState::NonOptimized));
+    written(&mut all, 1, 0x11);
+    assert_eq!((&all.changes[..], all.paths.state(1)), (&[][..], None));
+    all.finish();
+    assert_eq!(all.paths.state(0), Some(PathState::Stopped));
+}
+
+#[test]
 fn who_sleeps_as_long_as_it_is_told_hears_that_no_path_will_serve() {
     let wanted = Wanted::default();
     let mut all = Gateways::ready("reg_mr", &Wanted { host: wanted.host.max_attempts(1), ..wanted });

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Error,
-    runner::{MemoryReport, map},
+    runner::{CLOSE_TIME, END_TIME, MemoryReport, map},
     schedule::Schedule,
 };
 use core::{task::Waker, time::Duration};
@@ -156,6 +156,8 @@ pub(super) struct ClientSide<P: Port> {
     all_due: Duration,
     late: u64,
     interrupted: bool,
+    /// When it found that it was told to end.
+    told_at: Option<Duration>,
     pub(super) board: Board,
     /// Connect requests that a core of the server takes at a time, if it said that there were more.
     pub(super) crowded: Option<u16>,
@@ -263,6 +265,7 @@ impl<P: Port> ClientSide<P> {
             all_due: Duration::MAX,
             late: 0,
             interrupted: false,
+            told_at: None,
             board,
             crowded: None,
             opening_since: time,
@@ -350,6 +353,10 @@ impl<P: Port> ClientSide<P> {
         let stood_still = self.watch.stood_still() - before;
         self.heard += stood_still;
         self.opening_since += stood_still;
+        self.told_at = match self.told_at {
+            None => self.board.wants_stop().then_some(now),
+            Some(told_at) => Some(told_at + stood_still),
+        };
         if let Phase::Opening { deadline } = &mut self.phase {
             *deadline += stood_still;
         }
@@ -491,7 +498,14 @@ impl<P: Port> ClientSide<P> {
             Phase::Leaving => self.awaits_an_end(),
             _ => false,
         };
-        owed && now > self.heard.saturating_add(SILENCE)
+        owed && now > self.waits_until()
+    }
+
+    /// Until when it waits for what is owed: as long as anything may take, or who has told it to end waits.
+    fn waits_until(&self) -> Duration {
+        let Some(told_at) = self.told_at else { return self.heard.saturating_add(SILENCE) };
+        let closing = if self.phase == Phase::Leaving { CLOSE_TIME } else { Duration::ZERO };
+        told_at.saturating_add(END_TIME + closing)
     }
 
     fn step(&mut self, now: Duration) -> Result<u32, Error> {
@@ -502,7 +516,10 @@ impl<P: Port> ClientSide<P> {
                 self.board.reach(self.plan.core, Step::Finished);
                 return Ok(0);
             }
-            return Err(failure::silent(SILENCE.as_secs(), self.ended));
+            return Err(match self.told_at {
+                Some(_) => failure::unended(END_TIME.as_secs(), self.ended),
+                None => failure::silent(SILENCE.as_secs(), self.ended),
+            });
         }
         if now >= self.pings.due && !matches!(self.phase, Phase::Leaving | Phase::Done) {
             self.ping(now)?;

@@ -33,6 +33,15 @@ pub(super) fn silent(seconds: u64, requests: u64) -> Error {
     Error::failed("timeout", format!("nothing has come for {seconds} s, after {requests} requests; {remedy}"))
 }
 
+/// The run was told to end, and what was in flight then, after so many requests, did not.
+pub(super) fn unended(seconds: u64, requests: u64) -> Error {
+    let text = format!(
+        "requests had not ended {seconds} s after the run was told to end, and were given up, after {requests} requests; \
+         see whether the server and its machine are alive"
+    );
+    Error::failed("timeout", text)
+}
+
 /// Of the connections that were asked for so many are open: more than the server's cores answered in time, which take `most` each.
 pub(super) fn crowded(open: usize, asked: usize, seconds: u64, most: u16) -> Error {
     let text = format!(

@@ -2,7 +2,9 @@
 
 use super::{
     command_line::Inject,
+    host_end::HostEnd,
     host_team::Team,
+    host_waits::{HostWaits, Wait, WaitsFor},
     intervals::IntervalSource,
     job_plan::JobPlan,
     load_paths::{LoadedPath, state_name},
@@ -19,7 +21,7 @@ use crate::{
 use arrayvec::ArrayVec;
 use core::{task::Waker, time::Duration};
 use frwr_engine::{
-    CoreLink, Engine, MemoryAccess, Statistics, TraceRecord,
+    CoreLink, Engine, MemoryAccess, Statistics, TraceRecord, WatchedClock,
     gather::{MemoryId, Segment},
     provider::{Capabilities, Port},
 };
@@ -35,15 +37,6 @@ use std::{net::SocketAddr, sync::Arc};
 /// Bytes beside what is computed: the alignment of what is carved.
 const SLACK: usize = 64 << 10;
 
-/// How long requests may take that are in flight when the run is told to end: longer than disks and networks do that work, and short
-/// for who has typed Control-C. Those that wait for a path, which may come back, would take 30 s, and so would those that their target does
-/// not answer.
-const END_TIME: Duration = Duration::from_secs(5);
-/// How long the session may take to end behind that: an answer or two of a target that is there.
-const CLOSE_TIME: Duration = Duration::from_secs(1);
-/// Said when they have taken longer.
-const UNFINISHED: &str = "requests had not ended 5 s after the run was told to end, and were given up: the namespace cannot be reached, or \
-                          its target does not answer; `frwr ctl hosts`, `subsystems` and `waits` of the target say more";
 /// Alignment of buffers: a page.
 const PAGE: usize = 4096;
 
@@ -67,6 +60,8 @@ pub(super) struct HostPlan {
     pub(super) desk: Option<PathDesk>,
     /// Of several paths, attempts that each may make before there was a session.
     pub(super) attempts: u32,
+    /// How long requests may take that are in flight when the load is over.
+    pub(super) drain_time: Duration,
 }
 
 impl HostPlan {
@@ -85,6 +80,7 @@ impl HostPlan {
             addresses,
             paths,
             attempts,
+            drain_time,
             ..
         } = self;
         let seed = plan.seed.wrapping_add((member as u64) << 32).wrapping_add((job as u64) << 48);
@@ -104,6 +100,7 @@ impl HostPlan {
             paths: paths.clone(),
             desk: None,
             attempts: *attempts,
+            drain_time: *drain_time,
         }
     }
 }
@@ -175,8 +172,11 @@ pub(super) struct HostSide<P: Port> {
     polled: Duration,
     caught: Option<String>,
     interrupted: bool,
-    /// When it was told to end.
-    told_at: Option<Duration>,
+    /// By which it passes that nothing ends; whether this poll judges.
+    clock: WatchedClock,
+    judges: bool,
+    end: HostEnd,
+    waits: HostWaits,
     remote_bytes_open: Option<u64>,
     memory_report: MemoryReport,
 }
@@ -256,7 +256,10 @@ impl<P: Port> HostSide<P> {
             polled: Duration::ZERO,
             caught: None,
             interrupted: false,
-            told_at: None,
+            clock: WatchedClock::new(WatchedClock::STANDSTILL),
+            judges: false,
+            end: HostEnd::new(plan.drain_time),
+            waits: HostWaits::default(),
             remote_bytes_open: None,
             memory_report: MemoryReport::of(&region),
         })
@@ -429,6 +432,7 @@ impl<P: Port> HostSide<P> {
 
     pub(super) fn poll(&mut self, now: Duration) -> u32 {
         self.polled = now;
+        self.judges = self.clock.is_due(now);
         let mut work = self.host.poll(now);
         self.tell_changes();
         while let Some(completion) = self.host.next_completion() {
@@ -449,20 +453,25 @@ impl<P: Port> HostSide<P> {
         if self.stage == Stage::Running {
             work += self.run(now);
         } else {
-            self.end_session(now);
+            self.end_session();
         }
         work
     }
 
+    /// The time in which it polled.
+    fn watched(&self) -> Duration {
+        self.clock.watched(self.polled)
+    }
+
     /// Waits for the session to end, and where somebody waits for that, no longer than a target that answers takes.
-    fn end_session(&mut self, now: Duration) {
+    fn end_session(&mut self) {
         if self.stage == Stage::Finished {
             return;
         }
         if self.host.is_stopped() {
             self.stage = Stage::Finished;
             self.progress.finish();
-        } else if self.stage == Stage::Closing && self.told_at.is_some_and(|at| now >= at + END_TIME + CLOSE_TIME) {
+        } else if self.stage == Stage::Closing && self.judges && self.end.drops(self.watched()) {
             self.stage = Stage::Dropping;
             for path in 0..self.host.count() {
                 if let Some(host) = self.host.host_mut(path) {
@@ -485,7 +494,7 @@ impl<P: Port> HostSide<P> {
             }
             if asks.to_stop() {
                 self.interrupted = true;
-                self.told_at.get_or_insert(now);
+                self.end.told(self.clock.watched(now));
                 self.stop_job();
             } else if self.team.wants_end() {
                 self.stop_job();
@@ -494,8 +503,11 @@ impl<P: Port> HostSide<P> {
         if self.had_no_queue() && self.has_part() {
             return self.give_up("the target grants no I/O queue for one of the cores any more; name fewer in --cores");
         }
-        if self.gives_up_at().is_some_and(|at| now >= at) {
-            return self.give_up(UNFINISHED);
+        if let Some(reason) = self.waits_in_vain() {
+            return self.give_up(&reason);
+        }
+        if self.judges && self.desk.is_some() && !self.is_wrong() {
+            self.tell_waits();
         }
         self.watch();
         let mut work = 0;
@@ -540,10 +552,16 @@ impl<P: Port> HostSide<P> {
         work
     }
 
-    /// When requests are waited for no longer that have not ended since it was told to.
-    fn gives_up_at(&self) -> Option<Duration> {
-        let is_over = self.is_over() || self.stage != Stage::Running;
-        self.told_at.filter(|_| !is_over).map(|at| at.saturating_add(END_TIME))
+    /// Why requests are waited for no longer that have not ended since the load was over, or was told to end.
+    fn waits_in_vain(&mut self) -> Option<String> {
+        if !self.judges || self.is_over() || self.stage != Stage::Running {
+            return None;
+        }
+        let watched = self.watched();
+        if self.job().is_some_and(|job| job.phase() == Phase::Drain) {
+            self.end.over(watched);
+        }
+        self.end.gives_up(watched)
     }
 
     /// What this core has to do would be waited for in vain: a session began in which there is no queue for it, or nobody answers.
@@ -653,6 +671,40 @@ impl<P: Port> HostSide<P> {
                 // The main thread has heard before that it is vacant.
                 Some(_) => {}
             }
+        }
+    }
+
+    /// Tells what requests wait for where none of them ends.
+    #[cold]
+    fn tell_waits(&mut self) {
+        let (ended, in_flight) = self.job().map_or((0, 0), |job| (job.requests(), job.in_flight()));
+        // Without a session none begins either.
+        let in_hand = in_flight > 0 || (self.job().is_some() && !self.is_over() && !self.host.is_ready());
+        let watched = self.watched();
+        let mut news = self.waits.look(ended, in_hand, watched);
+        if in_hand && news.is_none() {
+            let wait = Wait { waits_for: self.waits_for(), end: self.end.of_wait() };
+            news = self.waits.tell(wait, watched);
+        }
+        if let (Some(news), Some(desk)) = (news, &mut self.desk) {
+            // It has room for what there is to say while the main thread looks at something else.
+            let _ = desk.waits.push(news);
+        }
+    }
+
+    fn waits_for(&mut self) -> WaitsFor {
+        let only = self.host.state(0).filter(|_| self.host.count() == 1);
+        // What several paths give back is for another one.
+        let of_paths = (0..self.host.count()).map(|path| self.host.path_statistics(path));
+        let (given_back, fenced) =
+            of_paths.fold((0, 0), |(refused, waiting), path| (refused + path.refused, waiting + path.waiting));
+        let are_refused = self.waits.are_refused(self.host.statistics().repeated + given_back);
+        match only {
+            Some(state) if !state.serves() => WaitsFor::Path(state),
+            None if !self.host.is_ready() => WaitsFor::AnyPath,
+            _ if fenced > 0 => WaitsFor::FormerController,
+            _ if are_refused => WaitsFor::Refusals,
+            _ => WaitsFor::Answers,
         }
     }
 

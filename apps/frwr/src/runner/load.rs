@@ -93,7 +93,7 @@ fn load_on<D: Device<Port: Send + 'static>>(
     let effective = job.queue_depth.min(depth.effective * u32::from(*queues));
     let mut keys = job.output.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     let (mut hosts, mut sinks, mut paths) =
-        (Vec::with_capacity(cores), Vec::new(), PathLog::new(connect, config.places));
+        (Vec::with_capacity(cores), Vec::new(), PathLog::new(connect, config.places, config.waits()));
     for member in 0..cores {
         let mut of_core = Vec::with_capacity(nsid.len());
         for (job, namespace) in nsid.iter().enumerate() {
@@ -106,9 +106,10 @@ fn load_on<D: Device<Port: Send + 'static>>(
             let mut open = || open(&mut control, &plan.options.engine(), &plan.capabilities);
             let (port, link) = open()?;
             let further = (1..config.places).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
-            if config.places > 1 {
-                let (core, namespace) = ((cores > 1).then_some(member), (nsid.len() > 1).then_some(*namespace));
-                plan.desk = Some(paths.follow(core, namespace));
+            // The only path is the first core's, whose session others take part in.
+            if config.places > 1 || member == 0 {
+                let core = (cores > 1 && config.places > 1).then_some(member);
+                plan.desk = Some(paths.follow(core, (nsid.len() > 1).then_some(*namespace)));
             }
             let keys = keys.as_mut().map(|keys| keys.follow("host", member));
             of_core.push(Beginning { port, link, further, plan, keys });

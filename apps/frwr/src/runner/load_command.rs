@@ -4,7 +4,7 @@ use super::{
     host_keys::of_host,
     key_files::KeyFiles,
     load_observed::ObserveArguments,
-    load_paths::PathArguments,
+    load_paths::{LoadedWaits, PathArguments},
     load_shape::ShapeArguments,
     names::{HOST, STEP_TIMEOUT, SUBSYSTEM, name},
 };
@@ -203,6 +203,21 @@ impl LoadConfig {
         of_host(&name(host_nqn.as_deref().unwrap_or(HOST))?, &files).map(Some)
     }
 
+    /// As long as a request may take: unanswered, and of several paths as long as a write waits that a lost one has not answered.
+    pub(super) fn drain_time(&self) -> Duration {
+        let LoadArguments { paths, io_timeout, .. } = &self.arguments;
+        let fenced = if self.places > 1 { paths.longest_fence() } else { Duration::ZERO };
+        fenced.max(Duration::from_secs(*io_timeout))
+    }
+
+    /// What requests wait for, and how long.
+    pub(super) fn waits(&self) -> LoadedWaits {
+        let LoadArguments { paths, io_timeout, io_retries, reconnects, .. } = &self.arguments;
+        let (path_timeout, io_timeout) = (paths.path_timeout, *io_timeout);
+        let longest_fence = (paths.keep_alive > 0).then(|| paths.longest_fence().as_secs());
+        LoadedWaits { path_timeout, io_timeout, io_retries: *io_retries, reconnects: *reconnects, longest_fence }
+    }
+
     /// The host on so many cores.
     pub(super) fn options(&self, cores: usize) -> Result<HostOptions, Error> {
         let LoadArguments { device, host_nqn, job, queues, .. } = &self.arguments;
@@ -218,6 +233,7 @@ impl LoadConfig {
         options.remote_invalidation = job.invalidation.remote_invalidate;
         options.parameters = device.parameters();
         options.keep_alive = self.arguments.paths.keep_alive();
+        options.inaccessible_timeout = self.arguments.paths.path_timeout();
         // Of several paths one that was lost is to come back, while the others serve.
         options.max_attempts = if self.places > 1 { u32::MAX } else { self.arguments.reconnects };
         options.step_timeout = STEP_TIMEOUT;

@@ -31,7 +31,8 @@ pub struct PathArguments {
     /// Which of the paths that are as good as each other a request takes.
     #[arg(long, value_name = "POLICY", value_enum, default_value_t = Policy::QueueRoom)]
     pub path_policy: Policy,
-    /// Seconds that requests wait while none of several paths serves, before they fail, and with them the run.
+    /// Seconds that requests wait while the namespace can be reached by no path, before they fail, and with them the run. The only path is
+    /// tried again as often as --reconnects says where it is lost.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = PATH_TIMEOUT.parser::<u64>())]
     pub path_timeout: u64,
     /// Keep Alive Timeout in seconds, 0 for none. A write that a lost path has not answered goes to another one when its target must have
@@ -77,8 +78,18 @@ impl PathArguments {
         Ok(())
     }
 
+    pub(super) fn path_timeout(&self) -> Duration {
+        Duration::from_secs(self.path_timeout)
+    }
+
     pub(super) fn keep_alive(&self) -> Duration {
         Duration::from_secs(self.keep_alive)
+    }
+
+    /// How long a write waits at most that a lost path has not answered, where its target ends silent hosts: it counts any command as a
+    /// sign of life.
+    pub(super) fn longest_fence(&self) -> Duration {
+        2 * self.keep_alive() + Duration::from_secs(self.quiesce_margin)
     }
 
     pub(super) fn options(&self, retries: u16) -> PathsOptions {
@@ -88,12 +99,27 @@ impl PathArguments {
         };
         PathsOptions::default()
             .policy(policy)
-            .path_timeout(Duration::from_secs(self.path_timeout))
+            .path_timeout(self.path_timeout())
             .command_retries(Some(retries))
             .storage_fences(self.storage_fences)
             .reconnect_ends_former(!self.addresses_move)
             .quiesce_margin(Duration::from_secs(self.quiesce_margin))
     }
+}
+
+/// How long requests of a load may wait, as its options say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LoadedWaits {
+    /// Seconds for a path.
+    pub(super) path_timeout: u64,
+    /// Seconds for an answer.
+    pub(super) io_timeout: u64,
+    /// How often a command is sent again.
+    pub(super) io_retries: u16,
+    /// Attempts in a row that may fail where there is one path.
+    pub(super) reconnects: u32,
+    /// Seconds for the controller of a lost path to be over; `None` where no time says that.
+    pub(super) longest_fence: Option<u64>,
 }
 
 /// A state in a line.

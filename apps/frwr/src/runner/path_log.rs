@@ -1,7 +1,12 @@
 //! Paths of a load as the main thread has them: what it says of them, and which of them come and go as a discovery service lists them
 //! ([decision 211](../../../../docs/decisions/211-a-discovery-log-is-followed-by-places.md)).
 
-use super::{load_paths::state_name, path_places::PathPlaces, progress::Progress};
+use super::{
+    host_waits::WaitNews,
+    load_paths::{LoadedWaits, state_name},
+    path_places::PathPlaces,
+    progress::Progress,
+};
 use frwr_mempool::lane;
 use frwr_nvmf::host::{MAX_PATHS, PathChange, PathState};
 use std::net::SocketAddr;
@@ -12,6 +17,9 @@ const CHANGES: usize = 8 * MAX_PATHS;
 /// made it so.
 const ORDERS: usize = 2 * MAX_PATHS;
 
+/// What requests wait for, on its way: there is one a second at most, and the main thread looks more often.
+const WAITS: usize = 8;
+
 /// What a core does with a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PathOrder {
@@ -21,11 +29,12 @@ pub(super) struct PathOrder {
     pub(super) to: Option<SocketAddr>,
 }
 
-/// A core's ends of both lanes, of one of its namespaces.
+/// A core's ends of its lanes, of one of its namespaces.
 #[derive(Debug)]
 pub(super) struct PathDesk {
     pub(super) changes: lane::Sender<PathChange>,
     pub(super) orders: lane::Receiver<PathOrder>,
+    pub(super) waits: lane::Sender<WaitNews>,
 }
 
 /// The main thread's.
@@ -34,6 +43,7 @@ struct Namespace {
     begins: String,
     changes: lane::Receiver<PathChange>,
     orders: lane::Sender<PathOrder>,
+    waits: lane::Receiver<WaitNews>,
 }
 
 /// What the main thread says of paths, and has cores do with them.
@@ -42,12 +52,16 @@ pub(super) struct PathLog {
     /// Of each core.
     namespaces: Vec<Namespace>,
     places: PathPlaces,
+    /// Where the only path leads.
+    only: Option<SocketAddr>,
+    limits: LoadedWaits,
 }
 
 impl PathLog {
-    /// Paths to these addresses, and places for others.
-    pub(super) fn new(addresses: &[SocketAddr], places: usize) -> Self {
-        Self { namespaces: Vec::new(), places: PathPlaces::new(addresses, places) }
+    /// Paths to these addresses, and places for others; requests wait for them no longer than that.
+    pub(super) fn new(addresses: &[SocketAddr], places: usize, limits: LoadedWaits) -> Self {
+        let only = addresses.first().copied().filter(|_| places == 1);
+        Self { namespaces: Vec::new(), places: PathPlaces::new(addresses, places), only, limits }
     }
 
     /// One more namespace of a core, each of which is named where there are several.
@@ -55,8 +69,9 @@ impl PathLog {
         let core = core.map_or_else(String::new, |core| format!("core {core}, "));
         let namespace = nsid.map_or_else(String::new, |nsid| format!("namespace {nsid}, "));
         let ((of_core, changes), (orders, of_main)) = (lane::bounded(CHANGES), lane::bounded(ORDERS));
-        self.namespaces.push(Namespace { begins: core + &namespace, changes, orders });
-        PathDesk { changes: of_core, orders: of_main }
+        let (waiting, waits) = lane::bounded(WAITS);
+        self.namespaces.push(Namespace { begins: core + &namespace, changes, orders, waits });
+        PathDesk { changes: of_core, orders: of_main, waits: waiting }
     }
 
     /// The service that lists them lists these by now: a line for each that came or went.
@@ -71,10 +86,10 @@ impl PathLog {
         }
     }
 
-    /// A line for each change. What follows from it, and from what is listed, is ordered.
+    /// A line for each change, and for what requests wait for. What follows from it, and from what is listed, is ordered.
     pub(super) fn tell(&mut self, progress: &Progress, say: &mut dyn FnMut(&str)) {
         let cores = self.namespaces.len();
-        for Namespace { begins, changes, .. } in &mut self.namespaces {
+        for Namespace { begins, changes, waits, .. } in &mut self.namespaces {
             while let Some(PathChange { path, now, waiting, .. }) = changes.pop() {
                 let address = self.places.address(path).map_or_else(String::new, |address| address.to_string());
                 let waits = match waiting {
@@ -85,6 +100,15 @@ impl PathLog {
                 if now == PathState::Vacant {
                     self.places.vacated(path);
                 }
+            }
+            while let Some(news) = waits.pop() {
+                let line = match news {
+                    WaitNews::Waits(stood, wait) => wait.line(stood, self.only, &self.limits),
+                    WaitNews::GoesOn(stood) => {
+                        format!("requests end again: none had for {:.1} s", stood.as_secs_f64())
+                    }
+                };
+                say(&format!("{begins}{line}"));
             }
         }
         while let Some(order) = self.places.next_order(cores) {

@@ -79,6 +79,7 @@ pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabiliti
     options.queue_depth = job.queue_depth as u16;
     options.remote_invalidation = job.invalidation.remote_invalidate;
     Ok(HostPlan {
+        drain_time: options.command_timeout,
         options,
         job: JobPlan::new(job, file.source()),
         pages: job.memory.pages.policy(),
@@ -170,5 +171,6 @@ pub(super) fn loaded(
         paths: paths.options(*io_retries),
         desk: None,
         attempts: *reconnects,
+        drain_time: config.drain_time(),
     })
 }

@@ -130,3 +130,27 @@ fn a_load_whose_target_stands_still_ends_when_it_is_told_to() {
     target.signal("CONT");
     passed(target.stop());
 }
+
+/// As long as a request may take, and no longer: neither what it retries nor its session's steps are waited for.
+#[test]
+fn a_load_that_is_over_while_its_target_stands_still_ends_in_bounded_time() {
+    let machine = Machine::new();
+    let target = machine.serve(&["--namespace", &machine.file("file")]);
+    // One that is over before the target stands still, on a machine that is busy, has seen nothing.
+    let (code, report) = [4, 8, 16]
+        .map(|seconds: u32| seconds.to_string())
+        .iter()
+        .find_map(|runtime| {
+            let host = machine.load(&["--runtime", runtime, "--io-timeout", "4"]);
+            host.says("mixed load");
+            target.stands_still();
+            let ended = host.ended();
+            target.signal("CONT");
+            (ended.0 != Some(0)).then_some(ended)
+        })
+        .expect("no load was slow enough");
+    let told = report["caught"].as_str().unwrap_or_else(|| panic!("{report}"));
+    assert!(code == Some(1) && told.starts_with("requests had not ended 4 s after the load was over"), "{report}");
+    assert_eq!(report["interrupted"], false, "{report}");
+    passed(target.stop());
+}

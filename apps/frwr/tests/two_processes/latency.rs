@@ -41,6 +41,23 @@ fn a_server_that_is_killed_ends_the_measurement_and_the_next_one_serves() {
 }
 
 #[test]
+fn a_client_whose_server_stands_still_ends_when_it_is_told_to() {
+    let machine = Machine::new();
+    let server = machine.start(&SERVER);
+    server.says("listening on");
+    let client = machine.start(&[&CLIENT[..], &["--runtime", "36000", "--warm-up", "0"]].concat());
+    // Requests are on their way.
+    client.says("requests/s");
+    server.stands_still();
+    let (code, error) = client.stop();
+    assert_eq!((code, &error["error"]), (Some(1), &"timeout".into()), "{error}");
+    let text = error["message"].as_str().unwrap();
+    assert!(text.contains("requests had not ended 5 s after the run was told to end, and were given up"), "{text}");
+    server.signal("CONT");
+    passed(server.stop());
+}
+
+#[test]
 fn a_server_that_is_not_there_is_told_with_the_remedy() {
     let machine = Machine::new();
     let (code, error) = machine.start(&CLIENT).ended();

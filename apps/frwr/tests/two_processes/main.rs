@@ -19,5 +19,6 @@ mod reservations;
 mod service;
 mod sleeping;
 mod unwilling;
+mod waits;
 
 use program::Machine;

@@ -163,6 +163,13 @@ impl Program {
         assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
     }
 
+    /// SIGSTOP, and waits until it has stopped.
+    pub(crate) fn stands_still(&self) {
+        self.signal("STOP");
+        let status = format!("/proc/{}/status", self.child.id());
+        while !fs::read_to_string(&status).unwrap().contains("State:\tT") {}
+    }
+
     /// Its exit code and its report.
     pub(crate) fn ended(mut self) -> (Option<i32>, Value) {
         let mut out = String::new();

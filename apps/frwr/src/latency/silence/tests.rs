@@ -1,15 +1,18 @@
 //! Server and client against each other, over the software NIC and in a time of their own.
 
 use super::CLIENT_SILENCE;
-use crate::latency::{
-    board::{Board, Step},
-    client::{ClientPlan, ClientSide, Extent, Measured},
-    desk::{Desk, Ending, News},
-    operation::Operation,
-    parameters::{ConnectData, Invalidation, KeyKind, Parameters, PeerDoes},
-    plan,
-    serve::crowded,
-    server::{ServerPlan, ServerSide},
+use crate::{
+    latency::{
+        board::{Board, Step},
+        client::{ClientPlan, ClientSide, Extent, Measured},
+        desk::{Desk, Ending, News},
+        operation::Operation,
+        parameters::{ConnectData, Invalidation, KeyKind, Parameters, PeerDoes},
+        plan,
+        serve::crowded,
+        server::{ServerPlan, ServerSide},
+    },
+    runner::END_TIME,
 };
 use clap::ValueEnum as _;
 use core::{
@@ -33,6 +36,7 @@ use std::{sync::Arc, task::Wake};
 const PAGES: PagePolicy = PagePolicy::Exactly(PageSize::Plain);
 /// From one iteration to the next.
 const STEP: Duration = Duration::from_millis(50);
+const SECOND: Duration = Duration::from_secs(1);
 const WARM_UP: Duration = Duration::from_secs(50);
 const RUNTIME: Duration = Duration::from_secs(400);
 
@@ -231,6 +235,26 @@ fn a_server_that_stops_ends_the_run_in_whatever_phase() {
         let failure = halves.board.failure().unwrap_or_else(|| panic!("it waits on in its {phase}"));
         assert_eq!(failure.name(), "timeout", "{phase}: {failure}");
         assert!(failure.to_string().starts_with("nothing has come for 15 s, after "), "{phase}: {failure}");
+    }
+}
+
+/// Who has told it to end waits no longer than `frwr load` has him wait, in whatever phase.
+#[test]
+fn a_run_that_is_told_to_end_does_not_wait_for_a_server_that_has_stopped() {
+    for (phase, stops) in [("warm-up", WARM_UP / 10), ("run", WARM_UP * 11 / 10)] {
+        // Many slots: requests of the rate find one while the server stands still.
+        let mut halves = Halves::with(Parameters { depth: 64, ..parameters(Operation::Send) }, 1);
+        while halves.time.now() < stops {
+            halves.step();
+        }
+        halves.step_without_server(2 * SECOND);
+        halves.board.stop();
+        halves.step_without_server(END_TIME - SECOND);
+        assert!(!halves.board.has_failed(), "{phase}: {:?}", halves.board.failure());
+        halves.step_without_server(2 * SECOND);
+        let failure = halves.board.failure().unwrap_or_else(|| panic!("it waits on in its {phase}"));
+        let told = "requests had not ended 5 s after the run was told to end, and were given up, after ";
+        assert!(failure.name() == "timeout" && failure.to_string().starts_with(told), "{phase}: {failure}");
     }
 }
 

@@ -187,7 +187,7 @@ impl<P: Port> OnePath<P> {
         if self.host.is_ready() {
             self.judge(agreement, alone);
         }
-        let now = self.look_at_host();
+        let now = self.state_of_host();
         let before = core::mem::replace(&mut self.state, now);
         match (before.serves(), self.state.serves()) {
             (false, true) => self.statistics.came += 1,
@@ -196,7 +196,8 @@ impl<P: Port> OnePath<P> {
         }
     }
 
-    fn look_at_host(&self) -> PathState {
+    /// What its host has come to.
+    pub(super) fn state_of_host(&self) -> PathState {
         let lost = self.host.last_failure();
         match (self.refusal, self.host.failure()) {
             (Some(refusal), _) if refusal.is_final() || self.host.is_ready() => PathState::Refused(refusal),

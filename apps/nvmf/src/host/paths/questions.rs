@@ -76,10 +76,12 @@ impl<P: Port> Paths<P> {
         }
     }
 
-    /// How a path is doing; `None` behind the last.
+    /// How a path is doing, the only one too; `None` behind the last.
     #[must_use]
     pub fn state(&self, path: u16) -> Option<PathState> {
-        self.paths.get(usize::from(path)).map(OnePath::state)
+        // What has no other beside it is compared with none, and its host says all.
+        let state = if self.paths.len() == 1 { OnePath::state_of_host } else { OnePath::state };
+        self.paths.get(usize::from(path)).map(state)
     }
 
     /// The next path that is another one than it was told of last, where there are several. What changed more than once since then is told
