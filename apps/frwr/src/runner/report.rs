@@ -439,6 +439,10 @@ impl RunReport {
     }
 
     fn write_verdict(&self, out: &mut String) -> core::fmt::Result {
+        if self.session.shutdown_events > 0 {
+            let times = self.session.shutdown_events;
+            writeln!(out, "\nthe target said {times} time(s) that it shuts down")?;
+        }
         if let Some(failure) = &self.last_failure {
             writeln!(out, "\nthe last session that failed: {failure}")?;
         }

@@ -87,7 +87,8 @@ fn a_target_that_goes_away_in_mid_load_ends_the_run() {
     let report = host.join().unwrap().unwrap();
     let caught = report.caught.clone().unwrap();
     assert!(!report.passed() && caught.contains("gave up"), "{caught}");
-    assert!(report.keys_accounted(), "{}", report.table());
+    let table = report.table();
+    assert!(report.keys_accounted() && table.contains("the target said 1 time(s) that it shuts down"), "{table}");
 }
 
 #[test]
