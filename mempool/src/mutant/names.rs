@@ -248,6 +248,7 @@ mutants! {
     one_way_brings_receive
     order_after_as_before
     overrun_ignored
+    pair_excludes_nobody
     pair_writes_unequal
     queues_kept
     refused_key_burns_tag

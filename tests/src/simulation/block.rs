@@ -19,7 +19,7 @@ pub(super) struct Block {
     pub(super) readers: u32,
     /// Something that changes it is in flight, other than pairs.
     pub(super) written: bool,
-    /// Pairs in flight.
+    /// Pairs in flight, and writes beside them, whichever of their blocks those are to: what a block holds is known when all have ended.
     pairs: u32,
     /// What reads in flight may find besides, since pairs were or are.
     beside: Vec<u32>,
@@ -42,7 +42,7 @@ impl Block {
         !self.written && self.readers == 0 && self.pairs == 0
     }
 
-    /// Pairs are in flight.
+    /// Pairs are in flight, or a write beside them.
     pub(super) fn has_pairs(&self) -> bool {
         self.pairs > 0
     }
@@ -57,6 +57,16 @@ impl Block {
     pub(super) fn pair_ends(&mut self, version: u32, wrote: bool) {
         self.pairs -= 1;
         self.beside.retain(|beside| wrote || *beside != version);
+    }
+
+    /// A write begins beside pairs to this block and others, to all of these or some.
+    pub(super) fn write_begins_beside(&mut self) {
+        self.pairs += 1;
+    }
+
+    /// It ended.
+    pub(super) fn write_ends_beside(&mut self) {
+        self.pairs -= 1;
     }
 
     /// All pairs have ended: reads in flight may find what there was before. What there is now follows.
@@ -145,6 +155,17 @@ impl Block {
 #[cfg(test)]
 mod tests {
     use super::Block;
+
+    #[test]
+    fn a_block_is_of_pairs_until_the_write_beside_them_has_ended() {
+        let mut block = Block::new();
+        block.pair_begins(7);
+        block.write_begins_beside();
+        block.pair_ends(7, true);
+        assert!(block.has_pairs() && !block.rests());
+        block.write_ends_beside();
+        assert!(!block.has_pairs() && block.rests());
+    }
 
     #[test]
     fn a_power_cut_leaves_what_was_flushed_or_what_came_later() {

@@ -26,6 +26,8 @@ const FORCED: u64 = 4;
 
 /// Of so many pairs, reads and writes one joins pairs that are under way already, where there are any.
 const JOINS: u64 = 2;
+/// Of so many requests one is a write while pairs are under way, whatever the weight of writes: half of all seeds have none.
+const BESIDE: u64 = 4;
 /// Of so many pairs one expects what its blocks never held.
 const IN_VAIN: u64 = 4;
 
@@ -107,9 +109,12 @@ impl Ledger {
         work: &Work,
     ) -> Result<Option<(u64, Pending)>, String> {
         let total = self.geometry.blocks();
-        let kind = random.weighted(&work.weights).map_or(Kind::Read, |at| Kind::ALL[at]);
-        let race = if matches!(kind, Kind::Read | Kind::Write) { self.races.some(random) } else { None };
-        let (first, all, most) = match race.filter(|_| random.one_in(JOINS)) {
+        let drawn = random.weighted(&work.weights).map_or(Kind::Read, |at| Kind::ALL[at]);
+        let race = self.races.some(random);
+        let is_beside = race.is_some() && random.one_in(BESIDE);
+        let kind = if is_beside { Kind::Write } else { drawn };
+        let race = race.filter(|_| matches!(kind, Kind::Read | Kind::Write));
+        let (first, all, most) = match race.filter(|_| is_beside || random.one_in(JOINS)) {
             Some(race) => (race.lba, race.blocks, race.blocks),
             None => (0, total, work.blocks),
         };
@@ -220,11 +225,12 @@ impl Ledger {
         if pending.kind.changes() {
             self.wholes.changed(&pending.range());
         }
-        let range = &mut self.blocks[pending.range()];
-        if pending.kind == Kind::Pair || (pending.kind == Kind::Write && range[0].has_pairs()) {
-            self.races.begun(&pending, self.failures);
+        let is_beside = pending.kind == Kind::Write && self.blocks[pending.range()][0].has_pairs();
+        if pending.kind == Kind::Pair || is_beside {
+            let race = self.races.begun(&pending, self.failures);
+            self.blocks[race].iter_mut().filter(|_| is_beside).for_each(Block::write_begins_beside);
         }
-        for block in range {
+        for block in &mut self.blocks[pending.range()] {
             match pending.kind {
                 Kind::Pair => block.pair_begins(pending.version),
                 kind if kind.changes() => block.written = true,
@@ -362,11 +368,16 @@ impl Ledger {
                 }
                 self.races.ended(pending, end, self.power_cuts)?
             }
-            _ if self.races.is_beside(pending) => self.races.write_ended(pending, outcome, self.now),
-            _ => {
-                self.settle(pending, outcome);
-                None
-            }
+            _ => match self.races.of_write(pending) {
+                Some(race) => {
+                    self.blocks[race].iter_mut().for_each(Block::write_ends_beside);
+                    self.races.write_ended(pending, outcome, self.now)
+                }
+                None => {
+                    self.settle(pending, outcome);
+                    None
+                }
+            },
         };
         race.map_or(Ok(()), |race| self.end_race(&race))
     }

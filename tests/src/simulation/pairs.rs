@@ -94,24 +94,26 @@ impl Races {
         self.0.iter().find(is_its).is_some_and(|race| race.beside.is_none())
     }
 
-    /// It is one that began beside pairs.
-    pub(super) fn is_beside(&self, pending: &Pending) -> bool {
-        let race = self.position(pending).and_then(|at| self.0[at].beside.as_ref());
-        pending.kind == Kind::Write && race.is_some_and(|beside| beside.pending.version == pending.version)
+    /// Blocks of the pairs beside which a write began, if it did.
+    pub(super) fn of_write(&self, pending: &Pending) -> Option<Range<usize>> {
+        let race = self.position(pending).map(|at| &self.0[at]).filter(|_| pending.kind == Kind::Write)?;
+        let is_it = race.beside.as_ref().is_some_and(|beside| beside.pending.version == pending.version);
+        is_it.then(|| race.range())
     }
 
-    /// A pair was taken, or a write beside pairs. `failures`: writes that the medium had failed.
-    pub(super) fn begun(&mut self, pending: &Pending, failures: u64) {
+    /// A pair was taken, or a write beside pairs: the blocks of all of them. `failures`: writes that the medium had failed.
+    pub(super) fn begun(&mut self, pending: &Pending, failures: u64) -> Range<usize> {
         if let Some(race) = self.position(pending).map(|at| &mut self.0[at]) {
             race.under_way += 1;
             if pending.kind == Kind::Write {
                 race.beside = Some(Beside { pending: *pending, ended: None });
             }
-            return;
+            return race.range();
         }
         let Pending { lba, blocks, expected, power_cuts, .. } = *pending;
         let (under_way, wrote, perhaps, differs, beside) = (1, None, Vec::new(), false, None);
         self.0.push(Race { lba, blocks, expected, power_cuts, failures, under_way, wrote, perhaps, differs, beside });
+        pending.range()
     }
 
     /// A pair has ended: the race, where it was the last one.
@@ -200,7 +202,8 @@ mod tests {
             races.begun(&pending(Kind::Pair, 7, 1), 0);
             assert!(races.takes_write(5, 1) && !races.takes_write(5, 2));
             races.begun(&write, 0);
-            assert!(!races.takes_write(5, 1) && races.is_beside(&write));
+            assert!(!races.takes_write(5, 1));
+            assert_eq!(races.of_write(&write), Some(4..6));
             assert!(races.write_ended(&write, outcome, 5).is_none());
             let pair = pending(Kind::Pair, 9, since);
             races.begun(&pair, 0);

@@ -58,9 +58,9 @@ pub(super) fn judge(wish: &Wish, table: &Table, binaries: &Binaries, mutant: &Mu
 fn simulate(wish: &Wish, table: &Table, binaries: &Binaries, mutant: &Mutant, seeds: u64, verdict: &mut Verdict) {
     for simulation in table.simulations.iter().filter(|simulation| simulation.may_meet(mutant)) {
         match search(wish, binaries, simulation, mutant, seeds) {
-            Ok(Some(seed)) => verdict.seeds.push((simulation.binary.clone(), seed)),
+            Ok(Some(seed)) => verdict.seeds.push((simulation.name.clone(), seed)),
             Ok(None) => {}
-            Err(error) => verdict.lived.push(format!("{} ({error})", simulation.binary)),
+            Err(error) => verdict.lived.push(format!("{} ({error})", simulation.name)),
         }
         // One is enough to know that it dies.
         if !wish.search && !verdict.seeds.is_empty() {

@@ -23,7 +23,9 @@ pub(super) struct Table {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Simulation {
-    /// The test binary, which is its name.
+    /// By which mutants have the seeds that kill them.
+    pub(super) name: String,
+    /// The test binary, which may have several.
     pub(super) binary: String,
     pub(super) test: String,
     /// Folders whose mutants it may meet.
