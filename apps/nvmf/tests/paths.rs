@@ -91,6 +91,39 @@ fn requests_go_to_where_the_namespace_is_and_nothing_is_lost_by_a_turn() {
     all.finish();
 }
 
+/// A gateway that is stopped, as for a new version: the same, and nothing of it has to be drained before.
+#[test]
+fn writes_leave_a_target_that_ends_at_once() {
+    for profile in PROFILES {
+        let wanted = kept(30);
+        let states = vec![AnaState::Optimized; 2];
+        let wanted = Wanted { states, paths: wanted.paths.policy(PathPolicy::RoundRobin), ..wanted };
+        let mut all = Gateways::ready(profile, &wanted);
+        (0..8).for_each(|block| write(&mut all, block, 0x11));
+        all.paths.flush();
+        let since = all.now;
+        all.target(0).end(since);
+        let mut ended = 0;
+        while all.now < since + 3 * SECOND {
+            let before = all.now;
+            for completion in all.completed(1) {
+                assert_eq!(completion.result, Ok(()), "{profile}");
+                ended += 1;
+                write(&mut all, completion.cookie, 0x12);
+            }
+            assert!(all.now - before < 100 * MS, "{profile}: nothing paused");
+            all.now += 5 * MS;
+        }
+        assert!(ended > 100, "{profile}: {ended}");
+        assert!(matches!(all.paths.state(0), Some(PathState::Lost(_))), "{profile}: {:?}", all.paths.state(0));
+        let left = all.paths.path_statistics(0);
+        assert_eq!((left.lost, left.fenced), (0, 0), "{profile}: {left:?}");
+        assert!(left.refused > 0, "{profile}: some were on their way");
+        all.completed(8);
+        all.finish();
+    }
+}
+
 /// With a Keep Alive Timeout, behind which a write that was lost would go on, a minute of it.
 #[test]
 fn writes_leave_a_target_that_drains_at_once_and_what_it_has_begun_ends_there() {

@@ -4,6 +4,7 @@ use super::Target;
 use super::change::{ChangeError, ChangeEvent, ChangeId, HeldUp};
 use super::commands::Slot;
 use super::controllers::{Controller, Notice};
+use super::notice::{LAST_ANSWERS, NOTICE};
 use super::pending::{Deadline, Drain, Drained, Until};
 use super::spread::{ControllerName, Order};
 use super::subsystem::AllowedHosts;
@@ -13,13 +14,6 @@ use crate::wire::Nqn;
 use core::time::Duration;
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Port;
-
-/// How long a host has to hear that a controller drains, in which all that it sends is answered: an event, a log page and the answers to
-/// what is on its way take it a few round trips, and a thread that is not run for a while, or takes turns with a hundred others, less than
-/// this. Whatever is sent behind that and not answered may have been executed as far as the host knows.
-const NOTICE: Duration = Duration::from_secs(1);
-/// How long a queue that has answered everything may take until its device is done with the last of it.
-const LAST_ANSWERS: Duration = Duration::from_millis(50);
 
 impl<P: Port, S: Storage> Target<P, S> {
     /// Says who may use a subsystem from now on. Controllers of hosts that are allowed no longer end as [`Target::drain`] says; such a
@@ -103,7 +97,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// A controller drains from now on, here.
-    fn drain_controller(&mut self, place: usize, id: ChangeId, within: Duration) {
+    pub(super) fn drain_controller(&mut self, place: usize, id: ChangeId, within: Duration) {
         let told_at = self.clock.watched().saturating_add(NOTICE);
         let deadline = Deadline::new(id, self.clock.now(), within);
         let Some(controller) = self.controllers.get_mut(place) else { return };
@@ -196,8 +190,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             {
                 self.pending.tell(ChangeEvent::HeldUp { id, by });
             }
-            let has_io_queues = self.sessions.has_io_queues(place) || self.spread.has_queues(place);
-            if let Some(admin) = admin.filter(|_| !has_io_queues)
+            if let Some(admin) = admin.filter(|_| !self.has_io_queues(place))
                 && let Some(since) = self.sessions.drain_admin_queue(admin, requests, now)
                 && self.has_answered(admin, since, now)
                 && self.engine.is_ready(admin)
@@ -206,6 +199,16 @@ impl<P: Port, S: Storage> Target<P, S> {
             }
         }
         self.pending.controllers_drain(self.controllers.draining().next().is_some());
+    }
+
+    /// A controller has I/O queues, on whichever core.
+    fn has_io_queues(&self, place: usize) -> bool {
+        self.sessions.has_io_queues(place) || self.spread.has_queues(place)
+    }
+
+    /// Some controller that drains has.
+    pub(super) fn drains_io_queues(&self) -> bool {
+        self.controllers.draining().any(|place| self.has_io_queues(place))
     }
 
     /// The device is done with all answers of a queue that has no commands since then, or has had its time.

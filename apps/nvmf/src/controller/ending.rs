@@ -1,9 +1,10 @@
 //! How far the end of a target is: the news for its hosts, then their connections, then what was written.
 
+use super::notice::{LAST_ANSWERS, NOTICE};
 use core::time::Duration;
 
-/// How long hosts are given to take the news that a target ends: some round trips.
-const ANNOUNCEMENT: Duration = Duration::from_millis(50);
+/// How long hosts are given to take the news that a target ends, and to hear of each command that it is not executed.
+const ANNOUNCEMENT: Duration = NOTICE.saturating_add(LAST_ANSWERS).saturating_add(LAST_ANSWERS);
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

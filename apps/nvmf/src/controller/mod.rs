@@ -30,6 +30,7 @@ mod listen;
 mod listeners;
 mod lobby;
 mod media;
+mod notice;
 mod opcodes;
 mod options;
 mod pending;

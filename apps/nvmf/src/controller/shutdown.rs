@@ -11,15 +11,23 @@ use std::net::SocketAddr;
 
 impl<P: Port, S: Storage> Target<P, S> {
     /// Ends it in order: it takes no further connections, tells hosts that asked for such events that their subsystems shut down
-    /// (Base 3.6.3), ends all connections when they have heard of it or 50 ms behind `now`, and brings what was written to the media. Poll
-    /// and flush until [`Target::is_drained`]; what could not be written is in [`TargetStatistics::failed_commits`]. Called again, it does
-    /// nothing.
+    /// (Base 3.6.3), and drains all of them as [`Target::drain`] does, so that a host with another path goes on there at once. Connections
+    /// end when that is done, a second behind `now` where hosts have I/O queues and a little more at most, whatever their media still have;
+    /// then what was written is brought to these. Poll and flush until [`Target::is_drained`]; what could not be written is in
+    /// [`TargetStatistics::failed_commits`]. Called again, it does nothing.
     ///
     /// [`TargetStatistics::failed_commits`]: super::TargetStatistics::failed_commits
     pub fn end(&mut self, now: Duration) {
         if !self.ending.is_ending() {
             for (subsystem, _) in self.subsystems.listed() {
                 self.controllers.raise(subsystem, Notice::Shutdown, &mut self.commands);
+            }
+            let id = self.pending.next_id();
+            for place in 0..self.controllers.places() {
+                if self.controllers.get(place).is_some_and(|controller| controller.subsystem().is_some()) {
+                    // Nobody waits for it to be told what holds it up.
+                    self.drain_controller(place, id, Duration::MAX);
+                }
             }
             self.go_on();
             self.ending.announce(now.max(self.clock.now()));
@@ -42,8 +50,8 @@ impl<P: Port, S: Storage> Target<P, S> {
             self.ending.stopped_listening(stopped);
         }
         // Other cores than that of the admin queues cannot see how far the news is, but that there is nobody left.
-        let told =
-            self.engine.is_disconnected() || self.options.core == HOME_CORE && !self.commands.has_plain_answers();
+        let told = self.engine.is_disconnected()
+            || self.options.core == HOME_CORE && !self.commands.has_plain_answers() && !self.drains_io_queues();
         if self.ending.closes(self.clock.now(), told, work) {
             self.shut_down();
         }

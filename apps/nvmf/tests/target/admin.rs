@@ -241,26 +241,42 @@ fn an_aborted_event_request_is_answered() {
     assert_eq!(raw.target.statistics().commands_in_flight, 0);
 }
 
+/// Events that a host is told of an end: that its subsystem shuts down, and that the states of its ANA groups have changed.
+const SHUTS_DOWN: u64 = 0x3;
+const ANA_CHANGED: u64 = 0x000c_0302;
+
 #[test]
 fn an_end_is_told_to_hosts_that_wait_for_it_and_then_ends_all_connections() {
-    for (configuration, waits) in [(0x8000, true), (0x8000, false), (0x0900, true)] {
-        let mut raw = Raw::default();
-        let (admin, io) = raw.io_queue();
-        assert!(raw.command(admin, set(feature::ASYNCHRONOUS_EVENTS, configuration), None).status().is_success());
-        raw.responses.clear();
-        if waits {
-            event_request(&mut raw, admin, 900);
+    let of_states = 1 << 11;
+    for (configuration, told) in [(0x8000, &[SHUTS_DOWN][..]), (of_states, &[ANA_CHANGED]), (0x0100, &[])] {
+        for (waits, with_queue) in [(true, true), (true, false), (false, true)] {
+            let mut raw = Raw::default();
+            let (admin, controller) = raw.controller();
+            let io = with_queue.then(|| raw.another_queue(controller, 1));
+            assert!(raw.command(admin, set(feature::ASYNCHRONOUS_EVENTS, configuration), None).status().is_success());
+            raw.responses.clear();
+            if waits {
+                event_request(&mut raw, admin, 900);
+            }
+            raw.steps(50);
+            let begun = raw.now;
+            raw.target.end(begun);
+            raw.steps(200);
+            let results: Vec<_> = raw.responses.iter().map(|response| response.result.get()).collect();
+            assert_eq!(results, if waits { told } else { &[] }, "{configuration:#x}");
+            raw.responses.clear();
+            if let Some(io) = io {
+                // Whatever comes by then is not executed, and told so: a host sends it elsewhere.
+                let refused = raw.command(io, Command::Read(blocks(0, 1)), Some((Access::RemoteWrite, 512)));
+                assert_eq!(code(&refused), Status::ANA_INACCESSIBLE.code());
+                assert!(!refused.status().is_final());
+                raw.pass(Duration::from_secs(1));
+            }
+            raw.pass(Duration::from_millis(100));
+            let all = 1 + usize::from(io.is_some());
+            raw.until("drained", |raw| raw.target.is_drained() && raw.disconnected.len() == all);
+            assert_eq!(raw.open(RequestPrivateData::new(0, 32).as_bytes()), Opened::Rejected(UNSAID));
         }
-        raw.steps(50);
-        let begun = raw.now;
-        raw.target.end(begun);
-        raw.until("drained", |raw| raw.target.is_drained() && raw.disconnected.len() == 2);
-        assert!(raw.disconnected.contains(&admin) && raw.disconnected.contains(&io));
-        let results: Vec<_> = raw.responses.iter().map(|response| response.result.get()).collect();
-        assert_eq!(results, if configuration == 0x8000 && waits { vec![3] } else { vec![] });
-        // Nobody waits who was told.
-        assert!(raw.now - begun < Duration::from_millis(50));
-        assert_eq!(raw.open(RequestPrivateData::new(0, 32).as_bytes()), Opened::Rejected(UNSAID));
     }
 }
 
@@ -278,6 +294,7 @@ fn who_comes_while_a_target_ends_is_not_kept() {
         raw.target.end(raw.now);
         raw.steps(20);
         raw.controlled = true;
+        raw.pass(Duration::from_millis(1100));
         raw.until("drained", |raw| raw.target.is_drained() && raw.engine.is_disconnected());
         raw.steps(100);
         assert!(raw.target.is_drained() && raw.engine.is_disconnected(), "{steps}");

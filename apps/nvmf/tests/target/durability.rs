@@ -379,6 +379,10 @@ fn an_end_takes_what_members_have_written_to_the_media_too() {
         raw.target.end(now);
         raw.members[0].end(now);
         assert!(raw.cores().all(|core| !core.is_drained()));
+        if with_hosts {
+            // In which hosts hear that nothing more is executed.
+            raw.pass(core::time::Duration::from_millis(1100));
+        }
         raw.until("drained", |raw| raw.cores().all(|core| core.is_drained()));
         assert!(caches.iter().all(|cache| !cache.dirty.get()), "{with_hosts}");
     }
