@@ -245,8 +245,9 @@ impl Model {
         if before.is_some_and(|(held, _)| self.kind() != Some(held)) {
             self.tell_others(host);
         }
-        for host in gone.into_iter().filter(|_| aborts) {
-            self.ended[host] = true;
+        // Who preempts itself ends nothing of its own: that was under way with it, and may be carried out before or behind.
+        for one in gone.into_iter().filter(|one| aborts && *one != host) {
+            self.ended[one] = true;
         }
         Status::SUCCESS
     }
