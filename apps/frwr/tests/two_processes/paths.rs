@@ -141,11 +141,11 @@ fn a_service_that_is_to_keep_no_session_is_asked_once() {
     let machine = Machine::new();
     let (file, socket) = (machine.file("file"), machine.path("control").display().to_string());
     let target = machine.serve(&["--namespace", &file, "--control", &socket]);
-    let asks = ["load", "--connect-all", FIRST, "--keep-alive", "0", "--file", &file, "--runtime", "1"];
+    let asks = ["load", "--connect-all", FIRST, "--keep-alive", "0", "--file", &file, "--runtime", "3600"];
     let host = machine.start(&asks);
     host.says("mixed load");
     ctl(&machine, &["add_listener", &format!("address={SECOND}")]);
-    let report = verified(host.ended());
+    let report = verified(host.stop());
     assert_eq!(report["load"]["paths"], serde_json::json!([]), "it is its only path: {report}");
     passed(target.stop());
 }
