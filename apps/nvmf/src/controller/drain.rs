@@ -63,9 +63,10 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// Keeps a host away, or all (`None`): its controllers execute no more commands of I/O queues than they have, and end when those are
     /// answered. The host is told, where it asked for that event, that by these controllers it reaches no namespace any more (their ANA
-    /// groups are inaccessible); for a second at least all that it still sends is answered so, and it sends that elsewhere, or later. Its Connects are refused with a status that tells it
-    /// to try again, until [`Target::resume`]. Done when nothing of it is left here or in a storage ([`ChangeEvent::Done`]); what holds
-    /// that up behind `within` is told, and waited for. The discovery service goes on. For the home core.
+    /// groups are inaccessible); for a second at least all that it still sends is answered so, and it sends that elsewhere, or later. Its
+    /// Connects are refused with a status that tells it to try again, until [`Target::resume`]. Done when nothing of it is left here or in a
+    /// storage ([`ChangeEvent::Done`]); what holds that up behind `within` is told, and waited for. The discovery service goes on. For the
+    /// home core.
     ///
     /// # Errors
     /// [`ChangeError`].
