@@ -3,8 +3,9 @@
 use super::{
     command_line::Inject,
     host_end::HostEnd,
+    host_plan::HostPlan,
     host_team::Team,
-    host_waits::{HostWaits, Wait, WaitsFor},
+    host_waits::{HostWaits, Wait},
     intervals::IntervalSource,
     job_plan::JobPlan,
     load_paths::{LoadedPath, state_name},
@@ -16,20 +17,19 @@ use super::{
 };
 use crate::{
     Error,
-    job::{Job, Layout, LoadOptions, Operation, Phase, Request, Tally},
+    job::{Job, Layout, Operation, Phase, Request, Tally},
 };
 use arrayvec::ArrayVec;
 use core::{task::Waker, time::Duration};
 use frwr_engine::{
     CoreLink, Engine, MemoryAccess, Statistics, TraceRecord, WatchedClock,
     gather::{MemoryId, Segment},
-    provider::{Capabilities, Port},
+    provider::Port,
 };
-use frwr_mempool::{DeviceMemory, lane, region::PagePolicy};
-use frwr_nvmf::authentication::Authenticator;
+use frwr_mempool::{DeviceMemory, lane};
 use frwr_nvmf::host::{
-    Host, HostFailure, HostOptions, HostStatistics, IoError, MAX_REQUEST_BYTES, MAX_SEGMENTS, PathChange, PathState,
-    Paths, PathsOptions, RequestError,
+    Host, HostFailure, HostStatistics, IoError, MAX_REQUEST_BYTES, MAX_SEGMENTS, PathChange, PathState, Paths,
+    RequestError,
 };
 use frwr_reactor::Outbox;
 use std::{net::SocketAddr, sync::Arc};
@@ -39,71 +39,6 @@ const SLACK: usize = 64 << 10;
 
 /// Alignment of buffers: a page.
 const PAGE: usize = 4096;
-
-/// What the host's core needs to begin.
-pub(super) struct HostPlan {
-    pub(super) options: HostOptions,
-    pub(super) job: JobPlan,
-    pub(super) pages: PagePolicy,
-    pub(super) capabilities: Capabilities,
-    pub(super) inject: Option<Inject>,
-    /// Who proves the host, and controllers to it.
-    pub(super) authenticator: Option<Arc<dyn Authenticator>>,
-    /// Failures of the session that do not end the run: the host reconnects after them.
-    pub(super) tolerated_failures: u64,
-    /// Where each interval of the load is told, where that is asked for.
-    pub(super) intervals: Option<IntervalSource>,
-    /// Where the paths lead, of which the first is that of `options`. There may be places for others.
-    pub(super) addresses: Vec<SocketAddr>,
-    pub(super) paths: PathsOptions,
-    /// Where changes of several paths are told, and ordered.
-    pub(super) desk: Option<PathDesk>,
-    /// Of several paths, attempts that each may make before there was a session.
-    pub(super) attempts: u32,
-    /// How long requests may take that are in flight when the load is over.
-    pub(super) drain_time: Duration,
-}
-
-impl HostPlan {
-    /// The plan of one of the cores that share the job: each makes choices of its own.
-    ///
-    /// Where each core has several, in a namespace each, `job` is which of the `jobs` this one is.
-    pub(super) fn of_member(&self, member: usize, namespace: u32, job: usize, jobs: usize) -> Self {
-        let Self {
-            options,
-            job: plan,
-            pages,
-            capabilities,
-            inject,
-            authenticator,
-            tolerated_failures,
-            addresses,
-            paths,
-            attempts,
-            drain_time,
-            ..
-        } = self;
-        let seed = plan.seed.wrapping_add((member as u64) << 32).wrapping_add((job as u64) << 48);
-        let mut options = options.clone();
-        options.namespace = namespace;
-        let load = LoadOptions { number: job as u64, loads: jobs as u64, ..plan.load.clone() };
-        Self {
-            options,
-            job: JobPlan { seed, load, ..plan.clone() },
-            pages: *pages,
-            capabilities: *capabilities,
-            inject: *inject,
-            authenticator: authenticator.clone(),
-            tolerated_failures: *tolerated_failures,
-            intervals: None,
-            addresses: addresses.clone(),
-            paths: paths.clone(),
-            desk: None,
-            attempts: *attempts,
-            drain_time: *drain_time,
-        }
-    }
-}
 
 /// The job, which can begin only when the namespace is known.
 enum Work {
@@ -683,28 +618,12 @@ impl<P: Port> HostSide<P> {
         let watched = self.watched();
         let mut news = self.waits.look(ended, in_hand, watched);
         if in_hand && news.is_none() {
-            let wait = Wait { waits_for: self.waits_for(), end: self.end.of_wait() };
+            let wait = Wait { waits_for: self.waits.waits_for(&self.host), end: self.end.of_wait() };
             news = self.waits.tell(wait, watched);
         }
         if let (Some(news), Some(desk)) = (news, &mut self.desk) {
             // It has room for what there is to say while the main thread looks at something else.
             let _ = desk.waits.push(news);
-        }
-    }
-
-    fn waits_for(&mut self) -> WaitsFor {
-        let only = self.host.state(0).filter(|_| self.host.count() == 1);
-        // What several paths give back is for another one.
-        let of_paths = (0..self.host.count()).map(|path| self.host.path_statistics(path));
-        let (given_back, fenced) =
-            of_paths.fold((0, 0), |(refused, waiting), path| (refused + path.refused, waiting + path.waiting));
-        let are_refused = self.waits.are_refused(self.host.statistics().repeated + given_back);
-        match only {
-            Some(state) if !state.serves() => WaitsFor::Path(state),
-            None if !self.host.is_ready() => WaitsFor::AnyPath,
-            _ if fenced > 0 => WaitsFor::FormerController,
-            _ if are_refused => WaitsFor::Refusals,
-            _ => WaitsFor::Answers,
         }
     }
 

@@ -6,7 +6,8 @@ use super::{
     load_paths::{LoadedWaits, state_name},
 };
 use core::{mem::discriminant, time::Duration};
-use frwr_nvmf::host::PathState;
+use frwr_engine::provider::Port;
+use frwr_nvmf::host::{PathState, Paths};
 use std::net::SocketAddr;
 
 /// For so long none of the requests in hand has ended before that is told: longer than disks and networks do that work, and short for
@@ -69,8 +70,25 @@ impl HostWaits {
         self.told.take().map(|_| WaitNews::GoesOn(stood))
     }
 
+    /// What requests wait for that go by these paths, at a look at which none has ended.
+    pub(super) fn waits_for<P: Port>(&mut self, paths: &Paths<P>) -> WaitsFor {
+        let only = paths.state(0).filter(|_| paths.count() == 1);
+        // What several paths give back is for another one.
+        let of_paths = (0..paths.count()).map(|path| paths.path_statistics(path));
+        let (given_back, fenced) =
+            of_paths.fold((0, 0), |(refused, waiting), path| (refused + path.refused, waiting + path.waiting));
+        let are_refused = self.are_refused(paths.statistics().repeated + given_back);
+        match only {
+            Some(state) if !state.serves() => WaitsFor::Path(state),
+            None if !paths.is_ready() => WaitsFor::AnyPath,
+            _ if fenced > 0 => WaitsFor::FormerController,
+            _ if are_refused => WaitsFor::Refusals,
+            _ => WaitsFor::Answers,
+        }
+    }
+
     /// None has ended at that look. `refused`: how often requests were refused so far; whether that goes on.
-    pub(super) fn are_refused(&mut self, refused: u64) -> bool {
+    fn are_refused(&mut self, refused: u64) -> bool {
         refused > *self.refused.get_or_insert(refused)
     }
 

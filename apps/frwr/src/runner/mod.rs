@@ -19,6 +19,7 @@ mod former;
 mod gateway;
 mod host_end;
 mod host_keys;
+mod host_plan;
 mod host_side;
 mod host_team;
 mod host_waits;

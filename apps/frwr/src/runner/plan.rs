@@ -2,7 +2,7 @@
 
 use super::{
     command_line::{Config, Inject},
-    host_side::HostPlan,
+    host_plan::HostPlan,
     job_plan::{JobPlan, Source},
     load_command::{LoadArguments, LoadConfig},
     load_file::LoadedFile,

@@ -5,7 +5,7 @@ use super::change::{ChangeError, ChangeEvent, ChangeId, HeldUp};
 use super::commands::Slot;
 use super::controllers::{Controller, Notice};
 use super::notice::{LAST_ANSWERS, NOTICE};
-use super::pending::{Deadline, Drain, Drained, Until};
+use super::pending::{Drain, Drained, Until};
 use super::spread::{ControllerName, Order};
 use super::subsystem::AllowedHosts;
 use super::work::{Phase, Work};
@@ -99,10 +99,9 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// A controller drains from now on, here.
     pub(super) fn drain_controller(&mut self, place: usize, id: ChangeId, within: Duration) {
-        let told_at = self.clock.watched().saturating_add(NOTICE);
-        let deadline = Deadline::new(id, self.clock.now(), within);
+        let (now, told_at) = (self.clock.now(), self.clock.watched().saturating_add(NOTICE));
         let Some(controller) = self.controllers.get_mut(place) else { return };
-        if controller.begin_drain(deadline, within, told_at) {
+        if controller.begin_drain(id, now, within, told_at) {
             self.controllers.raise_of(place, Notice::AnaChanged, &mut self.commands);
             self.sessions.drain_io_queues(place);
             self.pending.controllers_drain(true);

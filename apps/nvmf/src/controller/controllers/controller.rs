@@ -75,11 +75,17 @@ pub(in super::super) struct Controller {
     proven: bool,
     probe: Probe,
     /// It ends as soon as the commands of its queues have.
-    drain: Option<Deadline>,
+    drain: Option<Draining>,
+}
+
+/// Its I/O queues execute no more commands than they have.
+#[derive(Clone, Copy, Debug)]
+struct Draining {
+    deadline: Deadline,
     /// Behind which time it is told what holds that up, from its begin on.
-    drain_within: Duration,
-    /// When its hosts have had the time that they need to hear of that, in watched time.
-    drain_told_at: Duration,
+    within: Duration,
+    /// When its host has had the time that it needs to hear of that, in watched time.
+    told_at: Duration,
 }
 
 /// How CSTS.RDY follows CC.EN (Base 3.1.3.6).
@@ -140,8 +146,6 @@ impl Controller {
             proven: false,
             probe: Probe::behind(question),
             drain: None,
-            drain_within: Duration::ZERO,
-            drain_told_at: Duration::ZERO,
         }
     }
 
@@ -381,29 +385,33 @@ impl Controller {
 
     /// Its I/O queues execute no more commands than they have, and end with those. `told_at`: when its host will have had the time that it
     /// needs to hear of that, in watched time. False where that is so already.
-    pub(in super::super) fn begin_drain(&mut self, deadline: Deadline, within: Duration, told_at: Duration) -> bool {
+    pub(in super::super) fn begin_drain(
+        &mut self,
+        id: ChangeId,
+        now: Duration,
+        within: Duration,
+        told_at: Duration,
+    ) -> bool {
         let begins = self.drain.is_none();
-        if begins {
-            (self.drain, self.drain_within, self.drain_told_at) = (Some(deadline), within, told_at);
-        }
+        self.drain.get_or_insert_with(|| Draining { deadline: Deadline::new(id, now, within), within, told_at });
         begins
     }
 
     /// It drains, and its host has had the time that it needs to hear of that. `watched`: watched time.
     pub(in super::super) fn has_told_of_drain(&self, watched: Duration) -> bool {
-        self.drain.is_some() && watched >= self.drain_told_at
+        self.drain.is_some_and(|drain| watched >= drain.told_at)
     }
 
     /// It ends as soon as its commands have: by which change, and how long that may take.
     pub(in super::super) fn drains(&self) -> Option<(ChangeId, Duration)> {
-        self.drain.map(|drain| (drain.id, self.drain_within))
+        self.drain.map(|drain| (drain.deadline.id, drain.within))
     }
 
     /// That takes longer than it may: by which change. Told once.
     pub(in super::super) fn drains_for_long(&mut self, now: Duration) -> Option<ChangeId> {
-        let drain = self.drain.as_mut().filter(|drain| drain.is_over(now))?;
-        drain.is_told();
-        Some(drain.id)
+        let deadline = self.drain.as_mut().map(|drain| &mut drain.deadline).filter(|deadline| deadline.is_over(now))?;
+        deadline.is_told();
+        Some(deadline.id)
     }
 
     /// A command arrived on any of its queues.
